@@ -1,0 +1,71 @@
+//! All ranks of one group doing collectives together: the trait and its back ends.
+//!
+//! In place is the primitive: results appear where the inputs were, which needs no second buffer. Forms with separate
+//! buffers are one copy away ([`Communicator::all_gather`] documents where to put what).
+//! Only forms with counts per rank exist; equal counts are a special case, not a second method.
+//! Calls take `&mut self`: one thread owns a communicator, so there are no locks inside. Concurrency comes from
+//! [`Communicator::split`], whose groups are independent of each other and of their parent.
+//!
+//! A GPU back end (NCCL) becomes one more implementation here, and device memory one more kind of [`crate::Slice`].
+
+use crate::{CommError, Group, Rank, Reduction, Slice, SliceMut, Stopper};
+
+/// Collectives over one group. Every member makes the same calls in the same order.
+pub trait Communicator: Send {
+    /// Who takes part, and which one I am.
+    fn group(&self) -> &Group;
+
+    /// The back end's name, such as `arena`.
+    fn name(&self) -> &'static str;
+
+    /// Replaces `data` on every rank by the reduction over all ranks. The bits are the same everywhere.
+    fn all_reduce(&mut self, data: SliceMut<'_>, reduction: Reduction) -> Result<(), CommError>;
+
+    /// Replaces `data` on every rank by that of `root`.
+    fn broadcast(&mut self, data: SliceMut<'_>, root: Rank) -> Result<(), CommError>;
+
+    /// Collects everybody's part. `all` holds the parts one after another in rank order, `counts[r]` elements of rank
+    /// `r`; before the call only my own part has to be filled.
+    fn all_gather(&mut self, all: SliceMut<'_>, counts: &[usize]) -> Result<(), CommError>;
+
+    /// Reduces parts. `all` is laid out as in [`Communicator::all_gather`] and filled everywhere; afterwards my own
+    /// part holds the reduction over all ranks and the other parts are unspecified.
+    fn reduce_scatter(&mut self, all: SliceMut<'_>, counts: &[usize], reduction: Reduction) -> Result<(), CommError>;
+
+    /// Sends `sent[r]` elements of `out` to each rank `r` and fills `into` with `received[r]` elements from each, both
+    /// in rank order without gaps.
+    fn all_to_all(
+        &mut self,
+        out: Slice<'_>,
+        sent: &[usize],
+        into: SliceMut<'_>,
+        received: &[usize],
+    ) -> Result<(), CommError>;
+
+    /// Replaces `data` on `root` by the reduction over all ranks; elsewhere `data` is unspecified afterwards.
+    fn reduce(&mut self, data: SliceMut<'_>, reduction: Reduction, root: Rank) -> Result<(), CommError>;
+
+    /// Collects everybody's part on `root`, where `data` is laid out as in [`Communicator::all_gather`] with its own
+    /// part filled. Elsewhere `data` is the own part.
+    fn gather(&mut self, data: SliceMut<'_>, counts: &[usize], root: Rank) -> Result<(), CommError>;
+
+    /// Hands out parts from `root`, where `data` is laid out as in [`Communicator::all_gather`]. Elsewhere `data`
+    /// receives the own part.
+    fn scatter(&mut self, data: SliceMut<'_>, counts: &[usize], root: Rank) -> Result<(), CommError>;
+
+    /// Returns once every rank has called it.
+    fn barrier(&mut self) -> Result<(), CommError>;
+
+    /// Sends to one rank, which must call [`Communicator::receive`] with the same type and count.
+    fn send(&mut self, data: Slice<'_>, to: Rank) -> Result<(), CommError>;
+
+    /// Receives from one rank, which must call [`Communicator::send`].
+    fn receive(&mut self, data: SliceMut<'_>, from: Rank) -> Result<(), CommError>;
+
+    /// Makes one group of all ranks that give the same colour, in their present order; `None` takes no part in any.
+    /// All ranks of this group call it. The new groups may be used from other threads at the same time.
+    fn split(&mut self, colour: Option<u64>) -> Result<Option<Box<dyn Communicator>>, CommError>;
+
+    /// A handle to end this communicator's calls from another thread.
+    fn stopper(&self) -> Stopper;
+}

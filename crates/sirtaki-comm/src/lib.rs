@@ -1,0 +1,41 @@
+//! Collectives between processes: shared memory, TCP and MPI, with errors that name the rank.
+//!
+//! # Layout
+//!
+//! Bottom up:
+//! - [`dtype`](DType), [`slice`](Slice), [`reduction`](Reduction), [`kernel`]: elements and their arithmetic.
+//! - [`group`](Group), [`signature`], [`error`](CommError), [`settings`](Settings), [`stop`](Stopper): the words that
+//!   all parts share.
+//! - [`shm`]: memory between the processes of one host, and sleeping on it.
+//! - [`secure`]: the job's secret, the proof of knowing it, TLS.
+//! - [`link`]: one ordered byte stream to one peer.
+//! - [`mesh`]: all links of a group; deadlines, alarms and mismatches, written once for all links.
+//! - [`collective`]: the algorithms, as functions, and the rule that picks one.
+//! - [`communicator`]: the trait users see and its back ends.
+//! - [`rendezvous`]: how ranks find each other and agree on a back end.
+
+pub mod collective;
+pub mod communicator;
+mod dtype;
+mod error;
+mod group;
+pub mod kernel;
+pub mod link;
+pub mod mesh;
+mod reduction;
+pub mod rendezvous;
+pub mod secure;
+mod settings;
+pub mod shm;
+pub mod signature;
+mod slice;
+mod stop;
+
+pub use communicator::Communicator;
+pub use dtype::{DType, Element};
+pub use error::{Alarm, CommError};
+pub use group::{Group, Member, Rank};
+pub use reduction::{Plan, ReduceOp, Reduction};
+pub use settings::Settings;
+pub use slice::{Slice, SliceMut};
+pub use stop::Stopper;

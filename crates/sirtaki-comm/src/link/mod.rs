@@ -1,0 +1,62 @@
+//! One ordered byte stream to one peer, never blocking.
+//!
+//! Received bytes are *pushed* to a callback instead of being handed out, so no borrowed buffer outlives a call:
+//! shared memory is reduced where it lies, and TCP reduces one piece while the kernel receives the next.
+
+use std::{
+    io::{self, IoSlice},
+    os::fd::BorrowedFd,
+};
+
+use crate::shm::Signal;
+
+/// What to sleep on until a link may have something new.
+#[derive(Debug, Clone, Copy)]
+pub enum Bell<'a> {
+    /// Nothing; sleep a little and look again (in-memory links of tests).
+    Nothing,
+    /// A descriptor for `poll(2)`.
+    Descriptor(BorrowedFd<'a>),
+    /// A word in shared memory, the same for all shared-memory links of one rank.
+    Word(&'a Signal),
+}
+
+/// Why a link does not work any more.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    /// The peer closed the connection or its process is gone.
+    #[error("{0}")]
+    Closed(String),
+    /// The system reported an error.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// A byte stream to one peer.
+pub trait Link: Send {
+    /// Queues as many bytes of `parts` as fit now, in order, and says how many; 0 means full.
+    fn push(&mut self, parts: &[IoSlice<'_>]) -> Result<usize, LinkError>;
+
+    /// Shows at most `limit` arrived bytes to `sink`, in order and in one or more pieces, and says how many;
+    /// 0 means nothing yet.
+    fn pull(&mut self, limit: usize, sink: &mut dyn FnMut(&[u8])) -> Result<usize, LinkError>;
+
+    /// Moves arrived bytes into `into` from its beginning and says how many; 0 means nothing yet.
+    fn fill(&mut self, into: &mut [u8]) -> Result<usize, LinkError> {
+        let mut at = 0;
+        self.pull(into.len(), &mut |piece| {
+            into[at..at + piece.len()].copy_from_slice(piece);
+            at += piece.len();
+        })
+    }
+
+    /// What to sleep on.
+    fn bell(&self) -> Bell<'_> {
+        Bell::Nothing
+    }
+
+    /// An error if the peer is known to be gone, even when bytes it sent before are still unread.
+    fn check(&mut self) -> Result<(), LinkError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,1 @@
+//! All links of a group, and exchanges over them.

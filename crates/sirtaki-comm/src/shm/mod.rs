@@ -1,0 +1,8 @@
+//! Memory that the processes of one host share: the segment, and the words they sleep on.
+
+mod futex;
+mod segment;
+mod signal;
+
+pub use segment::Segment;
+pub use signal::Signal;

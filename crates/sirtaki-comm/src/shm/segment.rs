@@ -1,0 +1,74 @@
+//! A piece of anonymous memory mapped by several processes of one host.
+//!
+//! It has no name in any file system: the creator makes a memory file and tells the others its process id and
+//! descriptor, and they open it through `/proc`. The kernel lets only the same user do that, so no socket, permission
+//! or clean-up is needed, and nothing can stay behind when processes are killed.
+
+use std::{
+    fs::{File, OpenOptions},
+    os::fd::AsRawFd,
+};
+
+use memmap2::{MmapOptions, MmapRaw};
+use rustix::fs::{MemfdFlags, memfd_create};
+
+use crate::CommError;
+
+/// Shared memory, zeroed when created. Unmapped when the last handle goes.
+#[derive(Debug)]
+pub struct Segment {
+    map: MmapRaw,
+    file: File,
+}
+
+impl Segment {
+    /// New memory of `bytes` bytes.
+    pub fn create(bytes: usize) -> Result<Self, CommError> {
+        let what = |error| CommError::io(format!("cannot create {bytes} bytes of shared memory"), error);
+        let file = memfd_create("sirtaki", MemfdFlags::CLOEXEC).map_err(|e| what(e.into()))?;
+        let file = File::from(file);
+        file.set_len(bytes as u64).map_err(what)?;
+        // Taking the pages now turns a full memory into an error here instead of a SIGBUS later.
+        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes as u64)
+            .map_err(|e| what(e.into()))?;
+        Self::map(file, bytes).map_err(what)
+    }
+
+    /// How another process of this host and user can open it: see [`Segment::open`].
+    pub fn address(&self) -> (u32, i32) {
+        (std::process::id(), self.file.as_raw_fd())
+    }
+
+    /// The memory that process `pid` created as descriptor `fd`, which must have `bytes` bytes.
+    pub fn open(pid: u32, fd: i32, bytes: usize) -> Result<Self, CommError> {
+        let path = format!("/proc/{pid}/fd/{fd}");
+        let what = |error| CommError::io(format!("cannot open the shared memory of process {pid}"), error);
+        let file = OpenOptions::new().read(true).write(true).open(&path).map_err(what)?;
+        let length = file.metadata().map_err(what)?.len();
+        if length != bytes as u64 {
+            let problem = format!("process {pid} shares {length} bytes of memory instead of {bytes}");
+            return Err(CommError::Invalid { problem });
+        }
+        Self::map(file, bytes).map_err(what)
+    }
+
+    fn map(file: File, bytes: usize) -> std::io::Result<Self> {
+        let map = MmapOptions::new().len(bytes).populate().map_raw(&file)?;
+        Ok(Self { map, file })
+    }
+
+    /// Where it starts in this process; aligned to a page.
+    pub fn start(&self) -> *mut u8 {
+        self.map.as_mut_ptr()
+    }
+
+    /// How long it is.
+    pub fn len(&self) -> usize {
+        self.map.len()
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
