@@ -8,9 +8,15 @@
 //!
 //! A GPU back end (NCCL) becomes one more implementation here, and device memory one more kind of [`crate::Slice`].
 
+mod arena;
 pub(crate) mod check;
+mod mesh;
 
-use crate::{CommError, Group, Rank, Reduction, Slice, SliceMut, Stopper};
+pub use arena::Arena;
+pub(crate) use arena::Room;
+pub use mesh::MeshCommunicator;
+
+use crate::{Buffer, CommError, Group, Rank, Reduction, Slice, SliceMut, Stopper, collective::Algorithm};
 
 /// Collectives over one group. Every member makes the same calls in the same order.
 pub trait Communicator: Send {
@@ -67,6 +73,16 @@ pub trait Communicator: Send {
     /// Makes one group of all ranks that give the same colour, in their present order; `None` takes no part in any.
     /// All ranks of this group call it. The new groups may be used from other threads at the same time.
     fn split(&mut self, colour: Option<u64>) -> Result<Option<Box<dyn Communicator>>, CommError>;
+
+    /// Carries out all-reduces by this algorithm from now on, whatever their size; `None` lets size and topology decide.
+    /// All ranks call it. [`CommError::Invalid`] when this back end does not have it.
+    fn force(&mut self, algorithm: Option<Algorithm>) -> Result<(), CommError>;
+
+    /// Zeroed memory in which collectives are fastest: where ranks share a host, they work on it in place, without
+    /// copying. All ranks call it with the same length.
+    fn buffer(&mut self, bytes: usize) -> Result<Buffer, CommError> {
+        Buffer::private(bytes)
+    }
 
     /// A handle to end this communicator's calls from another thread.
     fn stopper(&self) -> Stopper;
