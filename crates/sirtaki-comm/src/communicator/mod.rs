@@ -10,11 +10,15 @@
 
 mod arena;
 pub(crate) mod check;
+mod layered;
 mod mesh;
+mod solo;
 
 pub use arena::Arena;
 pub(crate) use arena::Room;
-pub use mesh::MeshCommunicator;
+pub use layered::{Layered, settle};
+pub use mesh::{Connector, MeshCommunicator};
+pub use solo::Solo;
 
 use crate::{Buffer, CommError, Group, Rank, Reduction, Slice, SliceMut, Stopper, collective::Algorithm};
 
@@ -83,6 +87,9 @@ pub trait Communicator: Send {
     fn buffer(&mut self, bytes: usize) -> Result<Buffer, CommError> {
         Buffer::private(bytes)
     }
+
+    /// Makes this communicator fail: tells the other ranks why, as far as it can, and returns `error` from later calls.
+    fn abort(&mut self, error: &CommError);
 
     /// A handle to end this communicator's calls from another thread.
     fn stopper(&self) -> Stopper;

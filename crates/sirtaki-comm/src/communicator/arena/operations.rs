@@ -196,6 +196,12 @@ impl Communicator for Arena {
         })
     }
 
+    fn abort(&mut self, error: &CommError) {
+        if self.failure.is_none() {
+            self.fail(error.clone());
+        }
+    }
+
     fn buffer(&mut self, bytes: usize) -> Result<Buffer, CommError> {
         self.shared_buffer(bytes)
     }
