@@ -9,6 +9,9 @@
 //! A GPU back end (NCCL) becomes one more implementation here, and device memory one more kind of [`crate::Slice`].
 
 pub(crate) mod check;
+mod solo;
+
+pub use solo::Solo;
 
 use crate::{CommError, Group, Rank, Reduction, Slice, SliceMut, Stopper};
 
