@@ -8,6 +8,8 @@
 //!
 //! A GPU back end (NCCL) becomes one more implementation here, and device memory one more kind of [`crate::Slice`].
 
+pub(crate) mod check;
+
 use crate::{CommError, Group, Rank, Reduction, Slice, SliceMut, Stopper};
 
 /// Collectives over one group. Every member makes the same calls in the same order.
