@@ -9,6 +9,9 @@
 //! A GPU back end (NCCL) becomes one more implementation here, and device memory one more kind of [`crate::Slice`].
 
 pub(crate) mod check;
+mod mesh;
+
+pub use mesh::{Connector, MeshCommunicator};
 
 use crate::{CommError, Group, Rank, Reduction, Slice, SliceMut, Stopper};
 

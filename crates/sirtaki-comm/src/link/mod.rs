@@ -3,6 +3,9 @@
 //! Received bytes are *pushed* to a callback instead of being handed out, so no borrowed buffer outlives a call:
 //! shared memory is reduced where it lies, and TCP reduces one piece while the kernel receives the next.
 
+pub mod flaky;
+pub mod pipe;
+
 use std::{
     io::{self, IoSlice},
     os::fd::BorrowedFd,

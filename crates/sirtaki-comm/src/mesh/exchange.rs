@@ -67,13 +67,17 @@ impl Incoming<'_> {
         match inbox.pending.take() {
             None => {}
             Some(data) if data == self.expected => self.started = true,
-            Some(data) => self.trouble = Some(Trouble::Differs(data)),
+            Some(theirs) => {
+                // Behind a payload we cannot use there may be the words that explain it.
+                inbox.ending = true;
+                self.trouble = Some(Trouble::Differs { theirs, expected: Some(self.expected.length) });
+            }
         }
     }
 
     /// Takes bytes that may still contain headers.
     fn feed(&mut self, inbox: &mut Inbox, mut piece: &[u8], stage: &mut Scratch) {
-        while !piece.is_empty() && self.trouble.is_none() {
+        while !piece.is_empty() {
             if inbox.ending {
                 return inbox.keep(piece);
             }
@@ -107,7 +111,7 @@ impl Incoming<'_> {
         } else if !self.started {
             let limit = inbox.missing() + self.arrival.length().min(EAGER);
             let count = link.pull(limit, &mut |piece| self.feed(inbox, piece, stage))?;
-            if inbox.ending {
+            if inbox.ending && self.trouble.is_none() {
                 peer.look()?;
             }
             count

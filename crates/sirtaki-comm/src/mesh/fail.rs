@@ -80,9 +80,9 @@ impl Mesh {
                 End::Words(words) => self.heed(call, rank, words),
                 End::Cut | End::Open => Verdict::Error(self.lost(rank, &error)),
             },
-            Trouble::Differs(data) => {
-                let error = self.difference(call, rank, data);
-                if data.sequence == call.sequence && data.signature != call.signature && !call.is_point() {
+            Trouble::Differs { theirs, expected } => {
+                let error = self.difference(call, rank, theirs, expected);
+                if call.differs(theirs.sequence, theirs.signature) {
                     Verdict::Dispute(error)
                 } else {
                     Verdict::Error(error)
@@ -97,29 +97,30 @@ impl Mesh {
             Farewell::Alarm(alarm) => Verdict::Error(alarm.into()),
             Farewell::Leave => Verdict::Error(self.lost(rank, &LinkError::Closed("it left the group".into()))),
             Farewell::Dispute { sequence, signature } => {
-                Verdict::Dispute(self.difference(call, rank, Data { sequence, signature, step: 0, length: 0 }))
+                let theirs = Data { sequence, signature, step: 0, length: 0 };
+                Verdict::Dispute(self.difference(call, rank, theirs, None))
             }
         }
     }
 
-    /// The error for a payload of `rank` that belongs to another call than ours.
-    fn difference(&self, call: &Call, rank: Rank, data: Data) -> CommError {
+    /// The error for a payload of `rank` that is not the one our call needs.
+    fn difference(&self, call: &Call, rank: Rank, theirs: Data, expected: Option<u64>) -> CommError {
         let me = self.group.rank();
-        if let Err(error) = Signature::compare(&self.group, (me, call.signature), (rank, data.signature)) {
+        if let Err(error) = Signature::compare(&self.group, (me, call.signature), (rank, theirs.signature)) {
             return error;
         }
-        let differences = format!(
-            "{} and {} are both in {}, but {} sent payload {} of {} bytes in call {}, which is not what was expected \
-             in call {}",
-            self.group.describe(me.min(rank)),
-            self.group.describe(me.max(rank)),
-            call.signature.describe(),
-            self.group.describe(rank),
-            data.step,
-            data.length,
-            data.sequence,
-            call.sequence,
-        );
+        let (they, we) = (self.group.describe(rank), self.group.describe(me));
+        let operation = call.signature.describe();
+        let differences = match expected {
+            Some(expected) if expected != theirs.length => {
+                format!("in {operation}, {they} sends {} bytes where {we} expects {expected}", theirs.length)
+            }
+            _ => format!(
+                "{they} is in its call number {} and {we} in its call number {}, both {operation}",
+                theirs.sequence & !Call::POINT,
+                call.sequence & !Call::POINT
+            ),
+        };
         CommError::Mismatch { rank: self.group.world_rank(rank), differences }
     }
 

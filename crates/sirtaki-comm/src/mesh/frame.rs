@@ -33,8 +33,8 @@ pub enum Frame {
     Hello(Marker),
     /// `length` bytes of an operation follow.
     Data(Data),
-    /// The sender has been waiting for these ranks of the group for a while. Nothing follows.
-    Waiting([Option<Rank>; 2]),
+    /// The sender has been waiting for a while. Nothing follows.
+    Waiting(Waiting),
     /// A farewell follows, and after it nothing.
     Farewell,
 }
@@ -49,6 +49,17 @@ pub struct Data {
     /// Bytes that follow.
     pub length: u64,
     /// The call itself.
+    pub signature: Signature,
+}
+
+/// What a waiting rank tells the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waiting {
+    /// Number of its call.
+    pub sequence: u32,
+    /// The ranks of the group it waits for.
+    pub ranks: [Option<Rank>; 2],
+    /// Its call.
     pub signature: Signature,
 }
 
@@ -78,11 +89,13 @@ impl Frame {
                 bytes[16..24].copy_from_slice(&data.length.to_le_bytes());
                 bytes[24..].copy_from_slice(&data.signature.encode());
             }
-            Frame::Waiting(ranks) => {
+            Frame::Waiting(waiting) => {
                 bytes[0] = WAITING;
-                for (slot, rank) in bytes[4..12].chunks_exact_mut(4).zip(ranks) {
+                bytes[4..8].copy_from_slice(&waiting.sequence.to_le_bytes());
+                for (slot, rank) in bytes[8..16].chunks_exact_mut(4).zip(waiting.ranks) {
                     slot.copy_from_slice(&rank.map_or(NOBODY, |rank| rank as u32).to_le_bytes());
                 }
+                bytes[24..].copy_from_slice(&waiting.signature.encode());
             }
             Frame::Farewell => bytes[0] = FAREWELL,
         }
@@ -94,17 +107,19 @@ impl Frame {
         if bytes[1..4] != MAGIC {
             return Err(NotAFrame);
         }
+        let signature = || Signature::decode(&std::array::from_fn(|i| bytes[24 + i]));
         match bytes[0] {
             HELLO => Ok(Frame::Hello(std::array::from_fn(|i| bytes[24 + i]))),
             DATA => Ok(Frame::Data(Data {
                 sequence: number(bytes, 4),
                 step: number(bytes, 8),
                 length: u64::from(number(bytes, 16)) | u64::from(number(bytes, 20)) << 32,
-                signature: Signature::decode(&std::array::from_fn(|i| bytes[24 + i])),
+                signature: signature(),
             })),
             WAITING => {
                 let rank = |at| Some(number(bytes, at)).filter(|&rank| rank != NOBODY).map(|rank| rank as Rank);
-                Ok(Frame::Waiting([rank(4), rank(8)]))
+                let ranks = [rank(8), rank(12)];
+                Ok(Frame::Waiting(Waiting { sequence: number(bytes, 4), ranks, signature: signature() }))
             }
             FAREWELL => Ok(Frame::Farewell),
             _ => Err(NotAFrame),
@@ -182,7 +197,7 @@ mod tests {
         for frame in [
             Frame::Hello([9; MARKER]),
             Frame::Data(Data { sequence: 3, step: 1 << 30, length: u64::MAX - 5, signature }),
-            Frame::Waiting([Some(3), None]),
+            Frame::Waiting(Waiting { sequence: 9, ranks: [Some(3), None], signature }),
             Frame::Farewell,
         ] {
             assert_eq!(Frame::parse(&frame.encode()), Ok(frame));

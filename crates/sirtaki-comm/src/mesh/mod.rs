@@ -34,8 +34,9 @@ impl Call {
     /// Marks the numbers of calls between two ranks, which the others do not count.
     const POINT: u32 = 1 << 31;
 
-    fn is_point(&self) -> bool {
-        self.sequence & Self::POINT != 0
+    /// Whether what another rank calls at the same point of the program is something else.
+    fn differs(&self, sequence: u32, signature: Signature) -> bool {
+        self.sequence & Self::POINT == 0 && self.sequence == sequence && self.signature != signature
     }
 }
 
@@ -96,6 +97,11 @@ impl Mesh {
     /// A handle to end calls from another thread.
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
+    }
+
+    /// How long a rank may wait without progress.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     /// Begins the next call of the whole group.

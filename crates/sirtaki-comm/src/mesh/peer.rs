@@ -3,11 +3,11 @@
 use std::{io::IoSlice, time::Instant};
 
 use crate::{
-    CommError, Rank,
+    CommError,
     link::{Link, LinkError},
 };
 
-use super::frame::{Data, FAREWELL_LIMIT, Farewell, Frame, HEADER, Marker, NotAFrame};
+use super::frame::{Data, FAREWELL_LIMIT, Farewell, Frame, HEADER, Marker, NotAFrame, Waiting};
 
 /// What can go wrong with one peer.
 #[derive(Debug)]
@@ -18,8 +18,8 @@ pub(super) enum Trouble {
     Garbage(NotAFrame),
     /// The peer said its last words.
     Farewell(Farewell),
-    /// The peer's next payload belongs to another call than ours.
-    Differs(Data),
+    /// The peer's next payload is not the one we need: another call, or not as many bytes as `expected`.
+    Differs { theirs: Data, expected: Option<u64> },
     /// Something that is not about this peer's link.
     Error(CommError),
 }
@@ -36,8 +36,8 @@ pub(super) struct Inbox {
     header: Header,
     /// A header whose payload nobody has asked for yet.
     pub(super) pending: Option<Data>,
-    /// Whom the peer said it waits for, and when we heard.
-    pub(super) waiting: Option<([Option<Rank>; 2], Instant)>,
+    /// What the peer said while it waited, and when we heard.
+    pub(super) waiting: Option<(Waiting, Instant)>,
     /// From now on nothing that arrives is a payload somebody wants; only the end matters.
     pub(super) ending: bool,
     marker: Option<Marker>,
@@ -78,9 +78,14 @@ impl Inbox {
             return Ok(());
         }
         self.header.filled = 0;
-        match Frame::parse(&self.header.bytes)? {
+        let bytes = self.header.bytes;
+        let frame = Frame::parse(&bytes).inspect_err(|_| {
+            self.ending = true;
+            self.keep(&bytes);
+        })?;
+        match frame {
             Frame::Hello(marker) => self.marker = Some(marker),
-            Frame::Waiting(ranks) => self.waiting = Some((ranks, Instant::now())),
+            Frame::Waiting(waiting) => self.waiting = Some((waiting, Instant::now())),
             Frame::Farewell => self.ending = true,
             Frame::Data(data) => {
                 self.waiting = None;

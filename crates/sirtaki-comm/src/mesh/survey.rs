@@ -1,8 +1,9 @@
 //! Looking round while waiting: whether anybody died, raised an alarm, calls something else, or is to blame for the
 //! silence.
 //!
-//! Whoever has waited for half the time limit tells all others for whom. So when the limit is reached, everybody can
-//! follow the chain to its end, and all name the rank that really is silent instead of their neighbour.
+//! Whoever has waited for a while tells all others in which call and for whom. So ranks that wait for each other in
+//! different calls find out soon, and when the time limit is reached everybody can follow the chain of waits to its
+//! end: all name the rank that really is silent instead of their neighbour.
 
 use std::time::{Duration, Instant};
 
@@ -10,13 +11,16 @@ use crate::{CommError, Rank, link::LinkError};
 
 use super::{
     Call, Mesh,
-    frame::{Farewell, Frame},
-    peer::Trouble,
+    frame::{Data, Farewell, Frame, Waiting},
+    peer::{Peer, Trouble},
     wait::{Awaited, Wait},
 };
 
 /// A process may leave without a word right after its last call; whoever does not need it finishes within this.
 const GRACE: Duration = Duration::from_millis(100);
+
+/// After this a wait is worth a message. From half the limit on, notices are repeated.
+const FIRST_NOTICE: Duration = Duration::from_millis(200);
 
 /// What went wrong, and with which peer.
 #[derive(Debug)]
@@ -41,6 +45,12 @@ fn culprit(me: Rank, awaited: &[Rank], size: usize, told: impl Fn(Rank) -> Optio
         }
     }
     silent.or(awaited.iter().copied().min()).unwrap_or(me)
+}
+
+/// Whether a call's number comes after another's; they begin again at zero after the largest.
+fn is_later(sequence: u32, than: u32) -> bool {
+    let ahead = sequence.wrapping_sub(than) & !Call::POINT;
+    ahead != 0 && ahead < Call::POINT / 2
 }
 
 impl Mesh {
@@ -75,7 +85,15 @@ impl Mesh {
         call: &Call,
         now: Instant,
     ) -> Result<(), Trouble> {
+        let sequence = self.sequence;
         let Some(peer) = self.peers[rank].as_mut() else { return Ok(()) };
+        // It may wait for us as we wait for it, because its call is another one.
+        if let Some((notice, _)) = peer.inbox.waiting
+            && call.differs(notice.sequence, notice.signature)
+        {
+            let Waiting { sequence, signature, .. } = notice;
+            return Err(Trouble::Differs { theirs: Data { sequence, signature, step: 0, length: 0 }, expected: None });
+        }
         if awaited.receive == Some(rank) {
             // What it sent before it died still counts, so the next try decides.
             if let Err(error) = peer.link.check() {
@@ -95,6 +113,13 @@ impl Mesh {
                 peer.left = true;
                 Ok(())
             }
+            // It is about a call we have not come to. Our present one can still be completed, and then we join.
+            Err(Trouble::Farewell(Farewell::Dispute { sequence: theirs, .. }))
+                if is_later(theirs, sequence) && !awaited.includes(rank) =>
+            {
+                peer.hung.get_or_insert(now);
+                Ok(())
+            }
             Err(Trouble::Link(error)) => {
                 let since = *peer.hung.get_or_insert(now);
                 // With a payload still unread it may have done its part and left; who needs more of it will find out.
@@ -103,31 +128,32 @@ impl Mesh {
             }
             Err(trouble) => Err(trouble),
             Ok(()) => match peer.inbox.pending {
-                Some(data) if data.sequence == call.sequence && data.signature != call.signature => {
-                    Err(Trouble::Differs(data))
+                Some(data) if call.differs(data.sequence, data.signature) => {
+                    Err(Trouble::Differs { theirs: data, expected: None })
                 }
                 _ => Ok(()),
             },
         }
     }
 
-    /// Tells others after half the time, and prepares the end after all of it.
+    /// Tells others after some time, and prepares the end after all of it.
     fn look_at_clock(&mut self, wait: &mut Wait, awaited: Awaited, call: &Call, now: Instant) {
         let waited = now - *wait.started.get_or_insert(now);
         if waited >= self.timeout && wait.doom.is_none() {
             let rank = self.silent_rank(awaited, now);
             wait.doom = Some(Failure { rank, trouble: Trouble::Error(self.timed_out(rank, call)) });
         }
-        let others_wait = waited >= self.timeout / 16
-            && self
-                .peers
-                .iter()
-                .flatten()
-                .any(|peer| peer.inbox.waiting.is_some_and(|(_, heard)| self.is_fresh(heard, now)));
-        let due = waited >= self.timeout / 2 || others_wait;
-        if due && wait.told.is_none_or(|then| now - then >= self.timeout / 8) {
+        let asked = |peer: &Peer| peer.inbox.waiting.is_some_and(|(_, heard)| self.is_fresh(heard, now));
+        let asked = waited >= self.timeout / 16 && self.peers.iter().flatten().any(asked);
+        let again = waited >= self.timeout / 2 || asked;
+        let due = match wait.told {
+            None => again || waited >= FIRST_NOTICE,
+            Some(then) => again && now - then >= self.timeout / 8,
+        };
+        if due {
             wait.told = Some(now);
-            let notice = Frame::Waiting([awaited.receive, awaited.send]);
+            let ranks = [awaited.receive, awaited.send];
+            let notice = Frame::Waiting(Waiting { sequence: call.sequence, ranks, signature: call.signature });
             for (rank, peer) in self.peers.iter_mut().enumerate() {
                 // A link with a payload half sent cannot take a notice.
                 if let Some(peer) = peer.as_mut().filter(|_| awaited.send != Some(rank)) {
@@ -144,8 +170,8 @@ impl Mesh {
 
     fn silent_rank(&self, awaited: Awaited, now: Instant) -> Rank {
         let told = |rank: Rank| {
-            let (ranks, heard) = self.peers[rank].as_ref()?.inbox.waiting?;
-            self.is_fresh(heard, now).then_some(ranks)
+            let (notice, heard) = self.peers[rank].as_ref()?.inbox.waiting?;
+            self.is_fresh(heard, now).then_some(notice.ranks)
         };
         let awaited: Vec<Rank> = [awaited.receive, awaited.send].into_iter().flatten().collect();
         culprit(self.group.rank(), &awaited, self.peers.len(), told)
