@@ -23,6 +23,8 @@ use super::{
 const SPEECH: Duration = Duration::from_millis(200);
 /// How long to wait for the statements of others.
 const HEARING: Duration = Duration::from_secs(1);
+/// As much of a payload a link may have on its way though it did not say so (a TLS link encrypts ahead).
+const AHEAD: usize = 64 << 10;
 /// Between two tries of either.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -78,7 +80,7 @@ impl Mesh {
             Trouble::Farewell(words) => self.heed(call, rank, words),
             Trouble::Link(error) => match self.peer(rank).last_words() {
                 End::Words(words) => self.heed(call, rank, words),
-                End::Cut | End::Open => Verdict::Error(self.lost(rank, &error)),
+                End::Cut | End::Open => self.rumour(call).unwrap_or_else(|| Verdict::Error(self.lost(rank, &error))),
             },
             Trouble::Differs { theirs, expected } => {
                 let error = self.difference(call, rank, theirs, expected);
@@ -89,6 +91,15 @@ impl Mesh {
                 }
             }
         }
+    }
+
+    /// What others have already said about it: all should tell the same story.
+    fn rumour(&mut self, call: &Call) -> Option<Verdict> {
+        let heard = (0..self.peers.len()).find_map(|rank| match self.peers[rank].as_mut()?.look() {
+            Err(Trouble::Farewell(words)) if words != Farewell::Leave => Some((rank, words)),
+            _ => None,
+        });
+        heard.map(|(rank, words)| self.heed(call, rank, words))
     }
 
     /// What the last words of `rank` mean for us.
@@ -135,7 +146,7 @@ impl Mesh {
             open.retain(|&rank| {
                 let Some(peer) = &mut self.peers[rank] else { return false };
                 let rest = match unsent {
-                    Some((to, rest)) if to == rank && rest.len() <= words.len() => rest,
+                    Some((to, rest)) if to == rank && rest.len() <= words.len() + AHEAD => rest,
                     _ => &[],
                 };
                 let Peer { link, head, .. } = peer;
