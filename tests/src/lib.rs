@@ -7,5 +7,7 @@
 pub mod board;
 pub mod conformance;
 pub mod data;
+pub mod hosts;
+pub mod job;
 pub mod reference;
 pub mod team;
