@@ -1,7 +1,7 @@
 //! How fast a TCP link is on this machine: two processes send and receive the same amount at once, one thread each.
 //!
 //! `cargo run --release --example link_speed -- [MiB] [repetitions] [--buffers KiB] [--write KiB] [--spin] [--pull]
-//! [--tls] [--at ADDRESS]`
+//! [--tls] [--pin] [--at ADDRESS]`
 
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
@@ -13,7 +13,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    thread::{CpuSet, sched_setaffinity},
+    time::{ClockId, clock_gettime},
+};
 use sirtaki_comm::{
     Settings,
     link::{Bell, Link, TcpLink, link_over},
@@ -31,6 +35,7 @@ struct Options {
     spin: bool,
     pull: bool,
     tls: bool,
+    pin: bool,
     at: String,
 }
 
@@ -43,6 +48,7 @@ fn options() -> Options {
         spin: false,
         pull: false,
         tls: false,
+        pin: false,
         at: "127.0.0.1".into(),
     };
     let mut words = env::args().skip(1);
@@ -55,6 +61,7 @@ fn options() -> Options {
             "--spin" => options.spin = true,
             "--pull" => options.pull = true,
             "--tls" => options.tls = true,
+            "--pin" => options.pin = true,
             "--at" => options.at = value(),
             number if place == 0 => (options.bytes, place) = (number.parse::<usize>().unwrap() << 20, 1),
             number => options.repetitions = number.parse().unwrap(),
@@ -128,6 +135,11 @@ fn child(address: SocketAddr, secret: &Secret) -> std::process::Child {
 fn main() {
     let options = options();
     let peer: Option<SocketAddr> = env::var("LINK_SPEED_PEER").ok().map(|text| text.parse().unwrap());
+    if options.pin {
+        let mut cores = CpuSet::new();
+        cores.set(usize::from(peer.is_some()));
+        sched_setaffinity(None, &cores).unwrap();
+    }
     let (mut link, child) = match (options.tls, peer) {
         (true, peer) => tls_link(peer, &options),
         (false, Some(address)) => (make(TcpStream::connect(address).unwrap(), &options), None),
@@ -140,22 +152,34 @@ fn main() {
     let out = vec![1; options.bytes];
     let mut into = vec![0; options.bytes];
     let mut times = Vec::new();
+    let mut cpu = Vec::new();
     for _ in 0..options.repetitions + 2 {
         exchange(&mut *link, &[0], &mut [0], &Options { spin: false, pull: false, at: String::new(), ..options });
-        let started = Instant::now();
+        let (started, used) = (Instant::now(), cpu_time());
         exchange(&mut *link, &out, &mut into, &options);
         times.push(started.elapsed());
+        cpu.push(cpu_time() - used);
     }
     if let Some(mut child) = child {
         let mut times = times.split_off(2);
+        let mut cpu = cpu.split_off(2);
         times.sort();
-        let median = times[times.len() / 2].as_secs_f64();
+        cpu.sort();
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        let (median, busy) = (times[times.len() / 2], cpu[cpu.len() / 2]);
         println!(
-            "{:.2} ms median, {:.2} ms best, {:.2} GB/s each way",
-            median * 1e3,
-            times[0].as_secs_f64() * 1e3,
-            options.bytes as f64 / median / 1e9
+            "{:.2} ms median, {:.2} ms best, {:.2} GB/s each way; {:.2} ms of a core",
+            ms(median),
+            ms(times[0]),
+            options.bytes as f64 / median.as_secs_f64() / 1e9,
+            ms(busy)
         );
         child.wait().unwrap();
     }
+}
+
+/// What this process used of its core so far; unlike the time that passed, it hardly depends on what else runs.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
