@@ -1,7 +1,7 @@
 //! How fast a TCP link is on this machine: two processes send and receive the same amount at once, one thread each.
 //!
 //! `cargo run --release --example link_speed -- [MiB] [repetitions] [--buffers KiB] [--write KiB] [--spin] [--pull]
-//! [--tls] [--pin] [--at ADDRESS]`
+//! [--tls] [--pin] [--at ADDRESS] [--child-in NETWORK_NAMESPACE]`
 
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
@@ -37,6 +37,7 @@ struct Options {
     tls: bool,
     pin: bool,
     at: String,
+    child_in: String,
 }
 
 fn options() -> Options {
@@ -50,6 +51,7 @@ fn options() -> Options {
         tls: false,
         pin: false,
         at: "127.0.0.1".into(),
+        child_in: String::new(),
     };
     let mut words = env::args().skip(1);
     let mut place = 0;
@@ -62,6 +64,7 @@ fn options() -> Options {
             "--pull" => options.pull = true,
             "--tls" => options.tls = true,
             "--pin" => options.pin = true,
+            "--child-in" => options.child_in = value(),
             "--at" => options.at = value(),
             number if place == 0 => (options.bytes, place) = (number.parse::<usize>().unwrap() << 20, 1),
             number => options.repetitions = number.parse().unwrap(),
@@ -121,13 +124,20 @@ fn tls_link(caller: Option<SocketAddr>, options: &Options) -> (Box<dyn Link>, Op
     let (sender, arrivals) = std::sync::mpsc::channel();
     let _gate = Gate::open(listener, access, (claim.purpose, claim.group), move |s, _, m| sender.send((s, m)).unwrap())
         .unwrap();
-    let child = child(address, &secret);
+    let child = child(address, &secret, options);
     let (stream, marker) = arrivals.recv().unwrap();
     (link_over(stream, marker, &settings).unwrap(), Some(child))
 }
 
-fn child(address: SocketAddr, secret: &Secret) -> std::process::Child {
-    let mut command = Command::new(env::current_exe().unwrap());
+fn child(address: SocketAddr, secret: &Secret, options: &Options) -> std::process::Child {
+    let program = env::current_exe().unwrap();
+    let mut command = if options.child_in.is_empty() {
+        Command::new(program)
+    } else {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &options.child_in]).arg(program);
+        command
+    };
     command.args(env::args().skip(1)).env("LINK_SPEED_PEER", address.to_string());
     command.env("LINK_SPEED_SECRET", secret.to_hex()).spawn().unwrap()
 }
@@ -145,7 +155,7 @@ fn main() {
         (false, Some(address)) => (make(TcpStream::connect(address).unwrap(), &options), None),
         (false, None) => {
             let listener = TcpListener::bind((options.at.as_str(), 0)).unwrap();
-            let child = child(listener.local_addr().unwrap(), &Secret::random().unwrap());
+            let child = child(listener.local_addr().unwrap(), &Secret::random().unwrap(), &options);
             (make(listener.accept().unwrap().0, &options), Some(child))
         }
     };
@@ -154,7 +164,12 @@ fn main() {
     let mut times = Vec::new();
     let mut cpu = Vec::new();
     for _ in 0..options.repetitions + 2 {
-        exchange(&mut *link, &[0], &mut [0], &Options { spin: false, pull: false, at: String::new(), ..options });
+        exchange(
+            &mut *link,
+            &[0],
+            &mut [0],
+            &Options { spin: false, pull: false, at: String::new(), child_in: String::new(), ..options },
+        );
         let (started, used) = (Instant::now(), cpu_time());
         exchange(&mut *link, &out, &mut into, &options);
         times.push(started.elapsed());
