@@ -3,7 +3,7 @@
 
 use std::{
     io::{self, IoSlice},
-    net::TcpStream,
+    net::{Shutdown, TcpStream},
     os::fd::AsFd,
     time::Duration,
 };
@@ -157,6 +157,10 @@ impl Link for TcpLink {
         check(&self.socket)
     }
 
+    fn close(&mut self) {
+        let _ = self.socket.shutdown(Shutdown::Write);
+    }
+
     fn marker(&self) -> Marker {
         self.marker
     }
@@ -223,6 +227,19 @@ mod tests {
             count == 0
         });
         assert!(sent > 0);
+    }
+
+    #[test]
+    fn after_closing_reading_goes_on() {
+        let (mut link, mut far) = pair();
+        assert_eq!(link.push(&[IoSlice::new(b"bye")]).unwrap(), 3);
+        link.close();
+        let mut heard = Vec::new();
+        far.read_to_end(&mut heard).unwrap();
+        assert_eq!(heard, b"bye");
+        far.write_all(b"answer").unwrap();
+        eventually(|| link.fill(&mut [0; 6]).unwrap() == 6);
+        assert!(link.push(&[IoSlice::new(b"more")]).is_err());
     }
 
     #[test]
