@@ -9,5 +9,6 @@ pub mod conformance;
 pub mod data;
 pub mod hosts;
 pub mod job;
+pub mod make;
 pub mod reference;
 pub mod team;

@@ -81,9 +81,4 @@ pub trait Link: Send {
     fn marker(&self) -> [u8; 16] {
         [0; 16]
     }
-
-    /// Nothing more will be pushed. Once the peer has read everything that was, its reads give
-    /// [`LinkError::Closed`]. Reading goes on. Without it a peer that is waiting for the rest of a payload hears of a
-    /// failure only when the link is dropped.
-    fn close(&mut self) {}
 }
