@@ -90,7 +90,7 @@ pub fn run_one(name: &str, make: Make<'_>, sizes: &[usize]) {
 /// makes all ranks of a group, and the sizes of groups to try.
 ///
 /// ```
-/// sirtaki_tests::conformance!(board, sirtaki_tests::board::Board::make, [1, 2, 3, 4, 7]);
+/// sirtaki_tests::conformance!(arena, sirtaki_tests::make::arena, [2, 3, 4, 7]);
 /// ```
 #[macro_export]
 macro_rules! conformance {
