@@ -13,11 +13,13 @@ pub mod barrier;
 pub mod broadcast;
 mod choose;
 pub mod direct;
+pub mod fixed_tree;
 pub mod gather;
 mod parts;
 pub mod reduce;
 pub mod reduce_scatter;
 mod tree;
+mod window;
 
 pub use algorithm::Algorithm;
 pub use choose::{Topology, choose};

@@ -10,8 +10,10 @@
 
 pub(crate) mod check;
 mod mesh;
+mod solo;
 
 pub use mesh::{Connector, MeshCommunicator};
+pub use solo::Solo;
 
 use crate::{CommError, Group, Rank, Reduction, Slice, SliceMut, Stopper};
 
