@@ -8,6 +8,13 @@
 //!
 //! A GPU back end (NCCL) becomes one more implementation here, and device memory one more kind of [`crate::Slice`].
 
+pub(crate) mod check;
+mod mesh;
+mod solo;
+
+pub use mesh::{Connector, MeshCommunicator};
+pub use solo::Solo;
+
 use crate::{CommError, Group, Rank, Reduction, Slice, SliceMut, Stopper};
 
 /// Collectives over one group. Every member makes the same calls in the same order.

@@ -4,6 +4,8 @@
 //! shared memory is reduced where it lies, and TCP reduces one piece while the kernel receives the next.
 
 mod connect;
+pub mod flaky;
+pub mod pipe;
 mod tcp;
 mod tls;
 

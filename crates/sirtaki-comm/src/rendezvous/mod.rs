@@ -10,6 +10,7 @@ mod host;
 mod interface;
 mod memory;
 mod network;
+mod parent;
 mod probe;
 mod store;
 mod tcp;
@@ -20,6 +21,7 @@ pub use host::this_member;
 pub use interface::{Candidate, candidates, select};
 pub use memory::MemoryStore;
 pub use network::{Network, choose_network};
+pub use parent::split_with;
 pub use store::{Exchange, Store, StoreExchange};
 pub use tcp::{TcpStore, TcpStoreServer};
 
