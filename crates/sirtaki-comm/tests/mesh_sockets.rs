@@ -1,5 +1,7 @@
 //! The mesh over real sockets, plain and encrypted: results, splitting, and ranks that leave in the middle.
 
+#![allow(clippy::unwrap_used)]
+
 use std::{sync::Arc, thread, time::Duration};
 
 use sirtaki_comm::{
