@@ -97,7 +97,7 @@ impl Communicator for Solo {
         self.stopper.check()
     }
 
-    fn barrier(&mut self) -> Result<(), CommError> {
+    fn agree(&mut self, _: Signature) -> Result<(), CommError> {
         self.stopper.check()
     }
 
