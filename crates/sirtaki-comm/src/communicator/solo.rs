@@ -5,6 +5,7 @@
 use super::check;
 use crate::{
     CommError, Communicator, Group, Plan, Rank, Reduction, Slice, SliceMut, Stopper, collective::Algorithm, kernel,
+    signature::Signature,
 };
 
 /// The communicator of a group with one member.
