@@ -52,16 +52,16 @@ impl Arena {
 fn agree_on_counts(visit: &Visit<'_>, received: &[usize], size: usize) -> Result<usize, CommError> {
     let group = &visit.room.group;
     let mut largest = 0;
-    for rank in 0..group.size() {
+    for (rank, &expected) in received.iter().enumerate() {
         let row: &[u64] = bytemuck::cast_slice(visit.read_note(rank, 8 * group.size()));
         largest = largest.max(row.iter().copied().max().unwrap_or(0) as usize);
-        if row[group.rank()] != received[rank] as u64 {
+        if row[group.rank()] != expected as u64 {
             let differences = format!(
                 "{} sends {} elements in all_to_all, {} expects {}",
                 group.describe(rank),
                 row[group.rank()],
                 group.describe(group.rank()),
-                received[rank]
+                expected
             );
             return Err(CommError::Mismatch { rank: group.world_rank(rank), differences });
         }
