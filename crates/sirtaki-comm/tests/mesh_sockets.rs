@@ -31,7 +31,7 @@ fn run<R: Send>(tls: bool, algorithm: Algorithm, work: impl Fn(usize, MeshCommun
                     let group = Group::local(rank, SIZE);
                     let links = connector(&group, &mut exchange).unwrap();
                     let mesh = Mesh::new(group, links, Duration::from_secs(30), Stopper::new()).unwrap();
-                    work(rank, MeshCommunicator::new(mesh, Some(algorithm), connector))
+                    work(rank, MeshCommunicator::new(mesh, Some(algorithm), connector).unwrap())
                 })
             })
             .collect();
