@@ -1,6 +1,8 @@
 //! Ranks as threads over pipes and sockets, with things going wrong: everybody must report the same, and name the right
 //! rank.
 
+#![allow(clippy::unwrap_used, reason = "an assertion that fails has to panic")]
+
 use std::{
     io::{self, IoSlice, Read, Write},
     net::Shutdown,
@@ -29,14 +31,16 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 type Links = Vec<Option<Box<dyn Link>>>;
 
+fn pairs(size: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..size).flat_map(move |low| (low + 1..size).map(move |high| (low, high)))
+}
+
 fn pipes(size: usize, mut wrap: impl FnMut(usize, usize, Pipe) -> Box<dyn Link>) -> Vec<Links> {
     let mut all: Vec<Links> = (0..size).map(|_| (0..size).map(|_| None).collect()).collect();
-    for low in 0..size {
-        for high in low + 1..size {
-            let (one, other) = pipe(CAPACITY);
-            all[low][high] = Some(wrap(low, high, one));
-            all[high][low] = Some(wrap(high, low, other));
-        }
+    for (low, high) in pairs(size) {
+        let (one, other) = pipe(CAPACITY);
+        all[low][high] = Some(wrap(low, high, one));
+        all[high][low] = Some(wrap(high, low, other));
     }
     all
 }
@@ -87,13 +91,11 @@ impl Link for Socket {
 
 fn sockets(size: usize) -> Vec<Links> {
     let mut all: Vec<Links> = (0..size).map(|_| (0..size).map(|_| None).collect()).collect();
-    for low in 0..size {
-        for high in low + 1..size {
-            let (one, other) = UnixStream::pair().unwrap();
-            for (from, to, socket) in [(low, high, one), (high, low, other)] {
-                socket.set_nonblocking(true).unwrap();
-                all[from][to] = Some(Box::new(Socket(socket)));
-            }
+    for (low, high) in pairs(size) {
+        let (one, other) = UnixStream::pair().unwrap();
+        for (from, to, socket) in [(low, high, one), (high, low, other)] {
+            socket.set_nonblocking(true).unwrap();
+            all[from][to] = Some(Box::new(Socket(socket)));
         }
     }
     all
