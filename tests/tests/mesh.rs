@@ -26,12 +26,10 @@ fn ranks(
     wrap: impl Fn(Pipe) -> Box<dyn Link> + Clone + Send + Sync + 'static,
 ) -> Vec<Box<dyn Communicator>> {
     let mut links: Vec<Vec<Option<Box<dyn Link>>>> = (0..size).map(|_| (0..size).map(|_| None).collect()).collect();
-    for low in 0..size {
-        for high in low + 1..size {
-            let (one, other) = pipe(capacity);
-            links[low][high] = Some(wrap(one));
-            links[high][low] = Some(wrap(other));
-        }
+    for (low, high) in (0..size).flat_map(|low| (low + 1..size).map(move |high| (low, high))) {
+        let (one, other) = pipe(capacity);
+        links[low][high] = Some(wrap(one));
+        links[high][low] = Some(wrap(other));
     }
     let hub = Hub::new(capacity);
     let connector: Connector = Arc::new(move |group, exchange| {
@@ -39,8 +37,8 @@ fn ranks(
         Ok(pipes.into_iter().map(|pipe| pipe.map(&wrap)).collect())
     });
     let rank = |(rank, links)| {
-        let mesh = Mesh::new(Group::local(rank, size), links, TIMEOUT, Stopper::new()).unwrap();
-        Box::new(MeshCommunicator::new(mesh, algorithm, connector.clone()).unwrap()) as Box<dyn Communicator>
+        let mesh = Mesh::new(Group::local(rank, size), links, TIMEOUT, Stopper::new()).expect("one link per peer");
+        Box::new(MeshCommunicator::new(mesh, algorithm, connector.clone())) as Box<dyn Communicator>
     };
     links.into_iter().enumerate().map(rank).collect()
 }

@@ -1,11 +1,13 @@
 //! Ranks as threads over pipes and sockets, with things going wrong: everybody must report the same, and name the right
 //! rank.
 
+#![allow(clippy::unwrap_used, reason = "an assertion that fails has to panic")]
+
 use std::{
     io::{self, IoSlice, Read, Write},
     net::Shutdown,
     os::{fd::AsFd, unix::net::UnixStream},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicU64},
     thread,
     time::{Duration, Instant},
 };
@@ -29,14 +31,16 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 type Links = Vec<Option<Box<dyn Link>>>;
 
+fn pairs(size: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..size).flat_map(move |low| (low + 1..size).map(move |high| (low, high)))
+}
+
 fn pipes(size: usize, mut wrap: impl FnMut(usize, usize, Pipe) -> Box<dyn Link>) -> Vec<Links> {
     let mut all: Vec<Links> = (0..size).map(|_| (0..size).map(|_| None).collect()).collect();
-    for low in 0..size {
-        for high in low + 1..size {
-            let (one, other) = pipe(CAPACITY);
-            all[low][high] = Some(wrap(low, high, one));
-            all[high][low] = Some(wrap(high, low, other));
-        }
+    for (low, high) in pairs(size) {
+        let (one, other) = pipe(CAPACITY);
+        all[low][high] = Some(wrap(low, high, one));
+        all[high][low] = Some(wrap(high, low, other));
     }
     all
 }
@@ -87,13 +91,11 @@ impl Link for Socket {
 
 fn sockets(size: usize) -> Vec<Links> {
     let mut all: Vec<Links> = (0..size).map(|_| (0..size).map(|_| None).collect()).collect();
-    for low in 0..size {
-        for high in low + 1..size {
-            let (one, other) = UnixStream::pair().unwrap();
-            for (from, to, socket) in [(low, high, one), (high, low, other)] {
-                socket.set_nonblocking(true).unwrap();
-                all[from][to] = Some(Box::new(Socket(socket)));
-            }
+    for (low, high) in pairs(size) {
+        let (one, other) = UnixStream::pair().unwrap();
+        for (from, to, socket) in [(low, high, one), (high, low, other)] {
+            socket.set_nonblocking(true).unwrap();
+            all[from][to] = Some(Box::new(Socket(socket)));
         }
     }
     all
@@ -144,34 +146,32 @@ fn reduce_on(mut comm: MeshCommunicator, count: usize) -> CommError {
 }
 
 #[test]
-fn a_rank_that_is_cut_off_is_named_by_all() {
+fn a_rank_that_dies_in_mid_payload_is_named_by_all() {
     for algorithm in [Algorithm::Ring, Algorithm::Doubling, Algorithm::Halving, Algorithm::Tree] {
-        for (seed, limit) in [(1, 1000), (2, 5000), (3, 50_000), (4, 100)] {
+        for bytes in [100, 1000, 5000, 50_000, 50_001, 100_003] {
+            let life = Arc::new(AtomicU64::new(bytes));
             let links = pipes(4, |from, to, pipe| {
-                let cut_after = (from == 2).then_some(limit);
-                Box::new(Flaky::new(pipe, Troubles { seed: seed + to as u64, cut_after, ..Troubles::default() }))
+                let life = (from == 2).then(|| life.clone());
+                Box::new(Flaky::new(pipe, Troubles { seed: to as u64, life, ..Troubles::default() }))
             });
             let errors = run(links, PATIENCE, Some(algorithm), |rank, comm| (rank, reduce_on(comm, 3000)));
             for (rank, error) in errors.into_iter().filter(|&(rank, _)| rank != 2) {
-                assert!(matches!(error, CommError::PeerLost { .. }), "rank {rank}, {algorithm:?}: {error}");
-                // The rank with the bad line sees one link fail after the other and cannot know that it is its own.
-                assert!(error.rank() == Some(2) || error.to_string().contains("cut"), "rank {rank}: {error}");
+                let named = matches!(error, CommError::PeerLost { rank: 2, .. });
+                assert!(named, "rank {rank}, {algorithm:?}, {bytes} bytes: {error}");
             }
         }
     }
 }
 
 #[test]
-fn a_rank_that_dies_is_named_by_all() {
+fn a_rank_that_leaves_is_named_by_all() {
     for (links, count) in BOTH.into_iter().flat_map(|links| [1, 3000, 500_000].map(|count| (links, count))) {
         let errors = run(links(4), PATIENCE, Some(Algorithm::Ring), |rank, mut comm| {
-            let mut data = vec![1.0_f32; 100];
-            comm.all_reduce((&mut data).into(), Reduction::SUM).unwrap();
-            if rank == 2 {
-                drop(comm);
-                return None;
+            if rank != 2 {
+                return Some(reduce_on(comm, count));
             }
-            Some(reduce_on(comm, count))
+            comm.all_reduce((&mut vec![1.0_f32; count]).into(), Reduction::AVERAGE).unwrap();
+            None
         });
         for error in errors.into_iter().flatten() {
             assert_eq!(error.rank(), Some(2), "{error}");
@@ -182,20 +182,20 @@ fn a_rank_that_dies_is_named_by_all() {
 
 #[test]
 fn a_silent_rank_is_named_by_all() {
-    let timeout = Duration::from_millis(800);
+    let timeout = Duration::from_millis(1500);
     let cases = [(Algorithm::Ring, 1), (Algorithm::Ring, 500_000), (Algorithm::Tree, 10)];
     for (links, (algorithm, count)) in BOTH.into_iter().flat_map(|links| cases.map(|case| (links, case))) {
         let errors = run(links(4), timeout, Some(algorithm), |rank, mut comm| {
             comm.barrier().unwrap();
             if rank == 3 {
-                thread::sleep(timeout * 4);
+                thread::sleep(timeout * 2);
                 return comm.barrier().unwrap_err();
             }
             // They do not all begin to wait at the same time.
             thread::sleep(timeout * rank as u32 / 8);
             let began = Instant::now();
             let error = reduce_on(comm, count);
-            assert!(began.elapsed() < timeout + Duration::from_secs(2), "rank {rank} took {:?}", began.elapsed());
+            assert!(began.elapsed() < timeout + Duration::from_secs(15), "rank {rank} took {:?}", began.elapsed());
             error
         });
         for error in &errors {
