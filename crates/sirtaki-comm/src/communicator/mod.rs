@@ -9,6 +9,7 @@
 //! A GPU back end (NCCL) becomes one more implementation here, and device memory one more kind of [`crate::Slice`].
 
 pub(crate) mod check;
+pub mod mpi;
 
 use crate::{CommError, Group, Rank, Reduction, Slice, SliceMut, Stopper};
 
