@@ -152,6 +152,6 @@ fn path_of(library: &Library) -> Option<PathBuf> {
         let (range, rest) = line.split_once(' ')?;
         let (from, to) = range.split_once('-')?;
         let inside = usize::from_str_radix(from, 16).ok()? <= address && address < usize::from_str_radix(to, 16).ok()?;
-        inside.then(|| PathBuf::from(&rest[rest.find('/')?..])).filter(|path| path.is_absolute())
+        inside.then(|| rest.find('/').map(|at| PathBuf::from(&rest[at..]))).flatten()
     })
 }
