@@ -1,0 +1,52 @@
+//! One rank of an MPI job, started by an MPI launcher for the tests in `tests/mpi.rs`.
+//!
+//! `mpi-rank operations` runs everything that must work and leaves in good order. `mpi-rank faults` runs what must
+//! fail in the right way, after which MPI cannot be left in good order. A rank that is content says `rank R: fine`.
+
+mod faults;
+
+use std::{process::ExitCode, time::Duration};
+
+use sirtaki_comm::{
+    CommError, Communicator, Settings,
+    communicator::mpi::{Choice, MpiCommunicator},
+    secure::Secret,
+};
+
+/// All ranks, with this progress timeout and MPI calls of at most `limit` elements.
+fn world(timeout: Duration, limit: usize) -> Result<Box<dyn Communicator>, CommError> {
+    let mut settings = Settings::new(Secret::random()?);
+    settings.timeout = timeout;
+    let choice = Choice::from_environment(|name| std::env::var(name).ok());
+    MpiCommunicator::world_in_pieces(&settings, &choice, limit)
+}
+
+fn operations() -> Result<Box<dyn Communicator>, CommError> {
+    let patience = Duration::from_secs(60);
+    let mut comm = world(patience, usize::MAX)?;
+    let mut pieces = world(patience, 7)?;
+    sirtaki_tests::conformance::check_all_as_rank(&mut *comm);
+    sirtaki_tests::conformance::check_all_as_rank(&mut *pieces);
+    Ok(comm)
+}
+
+fn main() -> ExitCode {
+    let result = match std::env::args().nth(1).as_deref() {
+        Some("operations") => operations(),
+        Some("faults") => faults::all(),
+        _ => Err(CommError::Invalid { problem: "use: mpi-rank operations|faults".into() }),
+    };
+    #[allow(clippy::print_stdout, clippy::print_stderr, reason = "this is how the test hears of it")]
+    match result {
+        Ok(mut comm) => {
+            println!("rank {}: fine", comm.group().rank());
+            // The launcher may end everybody as soon as one leaves without MPI's farewell, so all speak first.
+            let _ = comm.barrier();
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("mpi-rank: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
