@@ -33,9 +33,9 @@ impl Work for World<'_> {
 }
 
 fn run() -> Result<(), BenchError> {
-    let socket = std::env::var_os(SOCKET)
-        .map(PathBuf::from)
-        .ok_or_else(|| BenchError::Protocol(format!("{SOCKET} is not set; this program is started by the benchmark")))?;
+    let socket = std::env::var_os(SOCKET).map(PathBuf::from).ok_or_else(|| {
+        BenchError::Protocol(format!("{SOCKET} is not set; this program is started by the benchmark"))
+    })?;
     let Loaded { mpi, found } = load(&Choice::from_environment(|name| std::env::var(name).ok()))?;
     let mut world = World(&*mpi);
     // One thread is all there is, which lets the library leave its locks out.

@@ -46,8 +46,7 @@ fn other_count(comm: &mut dyn Communicator, _: &mut dyn Communicator) {
 fn other_operation(comm: &mut dyn Communicator, _: &mut dyn Communicator) {
     let last = comm.group().size() - 1;
     let mut data = vec![1f64; 5];
-    let result =
-        if comm.group().rank() == last { comm.broadcast((&mut data).into(), 0) } else { comm.barrier() };
+    let result = if comm.group().rank() == last { comm.broadcast((&mut data).into(), 0) } else { comm.barrier() };
     expect_mismatch(result, last, &["broadcast of 5 f64 with root 0", "barrier"]);
 }
 

@@ -4,6 +4,7 @@
 //! fail in the right way, after which MPI cannot be left in good order. A rank that is content says `rank R: fine`.
 
 mod faults;
+mod operations;
 
 use std::{process::ExitCode, time::Duration};
 
@@ -21,18 +22,18 @@ fn world(timeout: Duration, limit: usize) -> Result<Box<dyn Communicator>, CommE
     MpiCommunicator::world_in_pieces(&settings, &choice, limit)
 }
 
-fn operations() -> Result<Box<dyn Communicator>, CommError> {
+fn working() -> Result<Box<dyn Communicator>, CommError> {
     let patience = Duration::from_secs(60);
     let mut comm = world(patience, usize::MAX)?;
     let mut pieces = world(patience, 7)?;
-    sirtaki_tests::conformance::check_all_as_rank(&mut *comm);
-    sirtaki_tests::conformance::check_all_as_rank(&mut *pieces);
+    operations::all(&mut *comm)?;
+    operations::all(&mut *pieces)?;
     Ok(comm)
 }
 
 fn main() -> ExitCode {
     let result = match std::env::args().nth(1).as_deref() {
-        Some("operations") => operations(),
+        Some("operations") => working(),
         Some("faults") => faults::all(),
         _ => Err(CommError::Invalid { problem: "use: mpi-rank operations|faults".into() }),
     };

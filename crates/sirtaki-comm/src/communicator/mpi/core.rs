@@ -67,10 +67,7 @@ impl Core {
     }
 
     /// Runs something unless this communicator has failed or is stopped, and remembers its failure.
-    pub(super) fn guarded<T>(
-        &mut self,
-        run: impl FnOnce(&mut Self) -> Result<T, CommError>,
-    ) -> Result<T, CommError> {
+    pub(super) fn guarded<T>(&mut self, run: impl FnOnce(&mut Self) -> Result<T, CommError>) -> Result<T, CommError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
@@ -102,21 +99,15 @@ impl Core {
         let (mine, all) = (mine.as_ptr(), all.as_mut_ptr());
         // SAFETY: both lie in `calls`, which is neither touched nor given back before the request is done: when the
         // wait fails it is leaked below.
-        let mut request = self.ask("compare calls", |mpi, comm| unsafe {
-            mpi.start_all_gather(mine, SIZE as i32, all, comm)
-        })?;
+        let mut request =
+            self.ask("compare calls", |mpi, comm| unsafe { mpi.start_all_gather(mine, SIZE as i32, all, comm) })?;
         if let Err(error) = self.wait(&mut request, &call, None) {
             std::mem::forget(std::mem::take(&mut self.calls));
             return Err(error);
         }
         // Somebody may have given up waiting for this rank just before it came.
         self.control.poll(&self.session, self.comm)?;
-        let calls: Vec<_> = self.calls[SIZE..]
-            .as_chunks::<SIZE>()
-            .0
-            .iter()
-            .map(Signature::decode)
-            .collect();
+        let calls: Vec<_> = self.calls[SIZE..].as_chunks::<SIZE>().0.iter().map(Signature::decode).collect();
         Signature::compare_all(&self.group, &calls)
     }
 

@@ -151,7 +151,8 @@ fn path_of(library: &Library) -> Option<PathBuf> {
     maps.lines().find_map(|line| {
         let (range, rest) = line.split_once(' ')?;
         let (from, to) = range.split_once('-')?;
-        let inside = usize::from_str_radix(from, 16).ok()? <= address && address < usize::from_str_radix(to, 16).ok()?;
+        let inside =
+            usize::from_str_radix(from, 16).ok()? <= address && address < usize::from_str_radix(to, 16).ok()?;
         inside.then(|| rest.find('/').map(|at| PathBuf::from(&rest[at..]))).flatten()
     })
 }

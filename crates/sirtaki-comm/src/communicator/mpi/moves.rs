@@ -156,7 +156,8 @@ fn compare_counts(core: &Core, sent: &[usize], received: &[usize]) -> Result<(),
         let [from, sends, expects] = bytemuck::pod_read_unaligned::<[u64; 3]>(verdict);
         if from < size as u64 {
             let (one, other) = (core.group.describe(from as Rank), core.group.describe(to));
-            let differences = format!("in all_to_all, {one} sends {sends} elements to {other}, which expects {expects}");
+            let differences =
+                format!("in all_to_all, {one} sends {sends} elements to {other}, which expects {expects}");
             return Err(CommError::Mismatch { rank: core.group.world_rank(from as Rank), differences });
         }
     }

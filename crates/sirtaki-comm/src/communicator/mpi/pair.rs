@@ -64,9 +64,8 @@ fn compare(core: &Core, partner: Rank, call: &Signature, theirs: &[u8]) -> Resul
 fn post(core: &mut Core, bytes: Vec<u8>, to: Rank, tag: i32, call: &Signature) -> Result<(), CommError> {
     let count = bytes.len() as i32;
     // SAFETY: the bytes are on the heap, and leaked if the wait fails.
-    let mut request = core.ask("send", |mpi, comm| unsafe {
-        mpi.start_send(bytes.as_ptr(), count, Type::U8, to, Route { tag, comm })
-    })?;
+    let mut request = core
+        .ask("send", |mpi, comm| unsafe { mpi.start_send(bytes.as_ptr(), count, Type::U8, to, Route { tag, comm }) })?;
     let result = core.wait(&mut request, call, Some(to));
     if result.is_err() {
         std::mem::forget(bytes);

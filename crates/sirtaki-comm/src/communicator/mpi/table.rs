@@ -266,9 +266,7 @@ impl<H: Word> Mpi for Table<H> {
     fn all_gather(&self, data: &mut [u8], parts: Parts<'_>, of: Type, group: Comm) -> Answer {
         let into = data.as_mut_ptr().cast();
         let (counts, starts, of) = (parts.counts.as_ptr(), parts.starts.as_ptr(), self.type_of(of));
-        check(unsafe {
-            (self.functions.allgatherv)(self.in_place(), 0, of, into, counts, starts, of, comm(group))
-        })
+        check(unsafe { (self.functions.allgatherv)(self.in_place(), 0, of, into, counts, starts, of, comm(group)) })
     }
 
     fn transpose(&self, out: &[u64], into: &mut [u64], group: Comm) -> Answer {
