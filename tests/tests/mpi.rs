@@ -11,7 +11,8 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-const LIMIT: Duration = Duration::from_secs(120);
+/// MPICH never leaves the core while it waits, so more ranks than cores take their time.
+const LIMIT: Duration = Duration::from_secs(300);
 
 fn launcher(name: &str) -> Command {
     let mut command = Command::new(name);

@@ -10,6 +10,9 @@
 
 pub(crate) mod check;
 pub mod mpi;
+mod solo;
+
+pub use solo::Solo;
 
 use crate::{CommError, Group, Rank, Reduction, Slice, SliceMut, Stopper};
 

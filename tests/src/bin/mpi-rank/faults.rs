@@ -9,7 +9,7 @@ use sirtaki_comm::{CommError, Communicator, Reduction};
 
 use crate::world;
 
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Every fault on a world of its own; in between the ranks wait for each other on one that stays whole.
 pub(crate) fn all() -> Result<Box<dyn Communicator>, CommError> {
@@ -84,7 +84,7 @@ fn silence(comm: &mut dyn Communicator, whole: &mut dyn Communicator) {
         Err(CommError::Timeout { rank: 1, operation, .. }) => assert!(operation.contains("all_reduce(sum) of 3 u8")),
         other => panic!("expected a timeout of rank 1, got {other:?}"),
     }
-    assert!(waited < PATIENCE + Duration::from_secs(2), "it took {waited:?}");
+    assert!(waited < PATIENCE + Duration::from_secs(10), "it took {waited:?}");
 }
 
 /// Rank 0 is stopped from another thread while it waits; the others hear of it when they come.

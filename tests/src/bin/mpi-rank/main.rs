@@ -13,6 +13,7 @@ use sirtaki_comm::{
     communicator::mpi::{Choice, MpiCommunicator},
     secure::Secret,
 };
+use sirtaki_tests::conformance::check_all_as_rank;
 
 /// All ranks, with this progress timeout and MPI calls of at most `limit` elements.
 fn world(timeout: Duration, limit: usize) -> Result<Box<dyn Communicator>, CommError> {
@@ -28,6 +29,7 @@ fn working() -> Result<Box<dyn Communicator>, CommError> {
     let mut pieces = world(patience, 7)?;
     operations::all(&mut *comm)?;
     operations::all(&mut *pieces)?;
+    check_all_as_rank(&mut *comm);
     Ok(comm)
 }
 

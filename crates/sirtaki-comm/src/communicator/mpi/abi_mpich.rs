@@ -24,6 +24,9 @@ pub(super) const CONSTANTS: Constants<c_int> = Constants {
     ],
     ops: [handle(0x5800_0003), handle(0x5800_0002), handle(0x5800_0001), handle(0x5800_0004)],
     in_place: usize::MAX,
+    // Up to MPICH 4.1, a root other than rank 0 among processes of one host reads from the address that means "in
+    // place" and crashes.
+    reduces_in_place: false,
     status_ignore: 1,
     any_source: -2,
 };

@@ -35,6 +35,7 @@ pub(super) fn constants(library: &Library) -> Result<Constants<usize>, CommError
         types,
         ops,
         in_place: 1,
+        reduces_in_place: true,
         status_ignore: 0,
         any_source: -1,
     })

@@ -127,7 +127,7 @@ pub trait Mpi: Send + Sync {
     fn barrier(&self, comm: Comm) -> Answer;
     /// In place.
     fn all_reduce(&self, data: &mut [u8], of: Type, op: Op, comm: Comm) -> Answer;
-    /// In place on the root.
+    /// In place on the root, with a copy where the library needs one.
     fn reduce(&self, data: &mut [u8], of: Type, op: Op, root: usize, comm: Comm) -> Answer;
     /// In place; the result is at the beginning of `data`, not at the rank's own part.
     fn reduce_scatter(&self, data: &mut [u8], counts: &[c_int], of: Type, op: Op, comm: Comm) -> Answer;

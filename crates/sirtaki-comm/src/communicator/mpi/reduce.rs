@@ -17,6 +17,9 @@ use super::{
 };
 use crate::{CommError, DType, Plan, Rank, ReduceOp, SliceMut, communicator::check::offsets, kernel};
 
+/// Elements per call of a reduction to one rank, which may need a copy of them.
+const STEP: usize = 1 << 20;
+
 /// How MPI sees a plan.
 #[derive(Clone, Copy)]
 struct Native {
@@ -95,7 +98,7 @@ pub(super) fn reduce(core: &Core, plan: &Plan, mut data: SliceMut<'_>, root: Ran
 }
 
 fn to_root(core: &Core, native: Native, data: &mut [u8], root: Rank) -> Result<(), CommError> {
-    data.chunks_mut(core.limit * native.of.size())
+    data.chunks_mut(core.limit.min(STEP) * native.of.size())
         .try_for_each(|piece| core.ask("reduce", |mpi, comm| mpi.reduce(piece, native.of, native.op, root, comm)))
 }
 

@@ -46,6 +46,8 @@ pub(super) struct Constants<H> {
     pub types: [H; Type::COUNT],
     pub ops: [H; Op::COUNT],
     pub in_place: usize,
+    /// Whether `MPI_Reduce` can be trusted with it.
+    pub reduces_in_place: bool,
     pub status_ignore: usize,
     pub any_source: c_int,
 }
@@ -245,9 +247,14 @@ impl<H: Word> Mpi for Table<H> {
 
     fn reduce(&self, data: &mut [u8], of: Type, op: Op, root: usize, group: Comm) -> Answer {
         let count = count(data, of);
+        let is_root = self.rank(group)? == root;
+        let copy = if is_root && !self.constants.reduces_in_place { data.to_vec() } else { Vec::new() };
         let mine: *mut c_void = data.as_mut_ptr().cast();
-        let (from, into) =
-            if self.rank(group)? == root { (self.in_place(), mine) } else { (mine.cast_const(), null_mut()) };
+        let (from, into) = match (is_root, self.constants.reduces_in_place) {
+            (true, true) => (self.in_place(), mine),
+            (true, false) => (copy.as_ptr().cast(), mine),
+            (false, _) => (mine.cast_const(), null_mut()),
+        };
         let (of, op) = (self.type_of(of), self.op_of(op));
         check(unsafe { (self.functions.reduce)(from, into, count, of, op, root as c_int, comm(group)) })
     }
