@@ -1,5 +1,7 @@
 //! Algorithms that work over any communicator, over the board.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails has to panic")]
+
 use sirtaki_comm::{
     CommError, Communicator, DType, ReduceOp, Reduction, Slice,
     collective::{direct, fixed_tree},
