@@ -1,5 +1,7 @@
 //! The peers as the benchmark uses them: started, asked, ended. Needs Debian's `openmpi-bin` and `mpich`.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails has to panic")]
+
 use std::{process::Command, time::Duration};
 
 use sirtaki_bench::{BenchError, Peer};
