@@ -38,7 +38,7 @@ fn ranks(
     });
     let rank = |(rank, links)| {
         let mesh = Mesh::new(Group::local(rank, size), links, TIMEOUT, Stopper::new()).expect("one link per peer");
-        Box::new(MeshCommunicator::new(mesh, algorithm, connector.clone())) as Box<dyn Communicator>
+        Box::new(MeshCommunicator::new(mesh, algorithm, connector.clone()).unwrap()) as Box<dyn Communicator>
     };
     links.into_iter().enumerate().map(rank).collect()
 }

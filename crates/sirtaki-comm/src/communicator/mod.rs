@@ -12,6 +12,7 @@ mod arena;
 pub(crate) mod check;
 mod layered;
 mod mesh;
+pub mod mpi;
 mod solo;
 
 pub use arena::Arena;
