@@ -8,7 +8,7 @@
 //!
 //! A GPU back end (NCCL) becomes one more implementation here, and device memory one more kind of [`crate::Slice`].
 
-use crate::{CommError, Group, Rank, Reduction, Slice, SliceMut, Stopper};
+use crate::{CommError, Group, Rank, Reduction, Slice, SliceMut, Stopper, collective::Algorithm};
 
 /// Collectives over one group. Every member makes the same calls in the same order.
 pub trait Communicator: Send {
@@ -65,6 +65,14 @@ pub trait Communicator: Send {
     /// Makes one group of all ranks that give the same colour, in their present order; `None` takes no part in any.
     /// All ranks of this group call it. The new groups may be used from other threads at the same time.
     fn split(&mut self, colour: Option<u64>) -> Result<Option<Box<dyn Communicator>>, CommError>;
+
+    /// Uses this all-reduce algorithm from now on; `None` lets size and topology decide again. All ranks of the group
+    /// call it alike. `Err(Invalid)` when this back end does not have it, and everything stays as it was.
+    fn force(&mut self, algorithm: Option<Algorithm>) -> Result<(), CommError> {
+        let Some(algorithm) = algorithm else { return Ok(()) };
+        let problem = format!("the back end `{}` has no algorithm `{}`", self.name(), algorithm.name());
+        Err(CommError::Invalid { problem })
+    }
 
     /// A handle to end this communicator's calls from another thread.
     fn stopper(&self) -> Stopper;
