@@ -70,8 +70,9 @@ impl Reduction {
 /// How the elements of one call are combined, once type and number of inputs are known.
 ///
 /// **No avoidable overflow.** Halves accumulate in `f32`, scaled or averaged integers in wider integers (see
-/// [`Plan::wide`]). `f32` and `f64` have nothing cheap above them, so an average first multiplies by a power of two
-/// not above `1/n`, which is exact, and puts the remainder of the division behind the sum.
+/// [`Plan::wide`]). `f32` and `f64` have nothing cheap above them, and `f32` reaches no further than `bf16`, so an
+/// average of these first multiplies by a power of two not above `1/n`, which is exact, and puts the remainder of the
+/// division behind the sum.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Plan {
     /// The element type.
@@ -97,7 +98,8 @@ impl Plan {
         let mean = op == ReduceOp::Average;
         let native_float = matches!(dtype, DType::F32 | DType::F64);
         if mean {
-            let power = if native_float { inputs.next_power_of_two() as f64 } else { 1.0 };
+            let full_range = native_float || dtype == DType::BF16;
+            let power = if full_range { inputs.next_power_of_two() as f64 } else { 1.0 };
             before /= power;
             after *= power / inputs as f64;
         }

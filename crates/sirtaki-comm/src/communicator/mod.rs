@@ -8,7 +8,9 @@
 //!
 //! A GPU back end (NCCL) becomes one more implementation here, and device memory one more kind of [`crate::Slice`].
 
-use crate::{CommError, Group, Rank, Reduction, Slice, SliceMut, Stopper, collective::Algorithm};
+pub(crate) mod check;
+
+use crate::{CommError, Group, Rank, Reduction, Slice, SliceMut, Stopper};
 
 /// Collectives over one group. Every member makes the same calls in the same order.
 pub trait Communicator: Send {
@@ -68,7 +70,7 @@ pub trait Communicator: Send {
 
     /// Uses this all-reduce algorithm from now on; `None` lets size and topology decide again. All ranks of the group
     /// call it alike. `Err(Invalid)` when this back end does not have it, and everything stays as it was.
-    fn force(&mut self, algorithm: Option<Algorithm>) -> Result<(), CommError> {
+    fn force(&mut self, algorithm: Option<crate::collective::Algorithm>) -> Result<(), CommError> {
         let Some(algorithm) = algorithm else { return Ok(()) };
         let problem = format!("the back end `{}` has no algorithm `{}`", self.name(), algorithm.name());
         Err(CommError::Invalid { problem })

@@ -1,0 +1,183 @@
+//! All-reduce of large messages: partial sums that walk from rank to rank without being copied.
+//!
+//! A message is cut into windows, a window into one block per rank. Block `b` of a window has one place in shared
+//! memory. Rank `b` copies its block there, rank `b+1` adds its own to it in place, and so on round the ring; the last
+//! rank keeps the result and leaves it for the others to copy out. All blocks are under way at once, so everybody works
+//! all the time.
+//!
+//! Cost per rank for `s` bytes: `s/n` copied in, `s·(n-1)/n` added in place, `s·(n-1)/n` copied out; `n+1` steps per
+//! window. Nothing but the final result is read by more than one rank.
+//!
+//! **Why in place.** Handing a cache line from core to core is cheap when the receiver reads it and then writes it, and
+//! up to twelve times dearer when a line that another core has only read is written again (measured on two EPYC cores
+//! that do not share a cache: 64 µs against 820 µs for 1 MiB). A scheme in which every rank copies its data in and the
+//! others merely read it does the second thing with every line.
+
+use super::{
+    enter::Visit,
+    layout::PIECES,
+    piece,
+};
+use crate::{CommError, Plan, Rank, kernel};
+
+/// Windows that go through one stage together, so that a rank that waits for a core finds several to do.
+const BATCH: usize = PIECES / 2;
+/// Blocks are whole cache lines.
+const LINE: usize = 64;
+
+/// How a message of some length is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Cut {
+    bytes: usize,
+    ranks: usize,
+    /// Bytes of a block.
+    block: usize,
+    windows: usize,
+}
+
+impl Cut {
+    fn new(bytes: usize, ranks: usize, largest_block: usize) -> Self {
+        let windows = bytes.div_ceil(ranks * largest_block).max(1);
+        let block = bytes.div_ceil(windows * ranks).next_multiple_of(LINE);
+        Self { bytes, ranks, block, windows: bytes.div_ceil(block * ranks) }
+    }
+
+    fn block(&self, window: usize, block: usize) -> std::ops::Range<usize> {
+        let start = ((window * self.ranks + block) * self.block).min(self.bytes);
+        start..(start + self.block).min(self.bytes)
+    }
+
+    fn batches(&self) -> usize {
+        self.windows.div_ceil(BATCH)
+    }
+
+    fn batch(&self, batch: usize) -> std::ops::Range<usize> {
+        batch * BATCH..((batch + 1) * BATCH).min(self.windows)
+    }
+
+    /// Steps a rank has done once it has passed `stage` of `window`; stage `ranks` is copying out.
+    fn steps(&self, window: usize, stage: usize) -> u32 {
+        let batch = self.batch(window / BATCH);
+        (batch.start * (self.ranks + 1) + stage * batch.len() + window - batch.start + 1) as u32
+    }
+}
+
+/// Reduces `data` over all ranks.
+pub(super) fn all_reduce(visit: &mut Visit<'_>, data: &mut [u8], plan: &Plan) -> Result<(), CommError> {
+    let group = &visit.room.group;
+    let cut = Cut::new(data.len(), group.size(), visit.room.layout.region / PIECES);
+    for batch in 0..cut.batches() {
+        if batch >= 2 {
+            // The places were used two batches ago; everybody must have copied out.
+            visit.wait_for_all(cut.steps(cut.batch(batch - 2).end - 1, cut.ranks))?;
+        }
+        for stage in 0..cut.ranks {
+            for window in cut.batch(batch) {
+                add(visit, &cut, data, plan, (window, stage))?;
+                visit.step();
+            }
+        }
+        for window in cut.batch(batch) {
+            copy_out(visit, &cut, data, window)?;
+            visit.step();
+        }
+    }
+    Ok(())
+}
+
+/// My contribution to the block that is mine at this stage.
+fn add(
+    visit: &Visit<'_>,
+    cut: &Cut,
+    data: &mut [u8],
+    plan: &Plan,
+    (window, stage): (usize, usize),
+) -> Result<(), CommError> {
+    let (rank, ranks) = (visit.room.group.rank(), cut.ranks);
+    let block = (rank + ranks - stage) % ranks;
+    let mine = &mut data[cut.block(window, block)];
+    if stage > 0 {
+        visit.wait_for((rank + ranks - 1) % ranks, cut.steps(window, stage - 1))?;
+    }
+    // SAFETY: the place belongs to the rank whose turn it is. At stage 0 everybody has copied out what was here before
+    // (see `all_reduce`), later the rank before me has announced that it is done.
+    let place = unsafe { place(visit, cut, window, block) };
+    let place = &mut place[..mine.len()];
+    kernel::scale(plan.dtype, mine, plan.before);
+    if stage == 0 {
+        kernel::copy(place, mine);
+    } else if stage < ranks - 1 {
+        kernel::fold(plan, place, mine);
+    } else if plan.after == 1.0 {
+        kernel::fold_both(plan, place, mine);
+    } else {
+        kernel::fold(plan, mine, place);
+        kernel::scale(plan.dtype, mine, plan.after);
+        kernel::copy(place, mine);
+    }
+    Ok(())
+}
+
+/// The results of a window, but for the block that I finished myself.
+fn copy_out(visit: &Visit<'_>, cut: &Cut, data: &mut [u8], window: usize) -> Result<(), CommError> {
+    let (rank, ranks) = (visit.room.group.rank(), cut.ranks);
+    for turn in 2..=ranks {
+        let block = (rank + turn) % ranks;
+        let last: Rank = (block + ranks - 1) % ranks;
+        visit.wait_for(last, cut.steps(window, ranks - 1))?;
+        let mine = &mut data[cut.block(window, block)];
+        let length = mine.len();
+        // SAFETY: the last rank of this block has announced its result; the place is written again only after
+        // everybody, this rank included, has announced to have copied out.
+        kernel::copy(mine, &unsafe { place(visit, cut, window, block) }[..length]);
+    }
+    Ok(())
+}
+
+/// Where a block is added up.
+///
+/// # Safety
+/// As for [`piece::write`].
+unsafe fn place<'a>(visit: &Visit<'a>, cut: &Cut, window: usize, block: Rank) -> &'a mut [u8] {
+    let size = visit.room.layout.region / PIECES;
+    // SAFETY: passed on to the caller.
+    unsafe { piece::write(visit.room, block, (window % PIECES) * size, cut.block) }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_cut_covers_every_byte_once(bytes in 1_usize..3_000_000, ranks in 2_usize..9) {
+            let cut = Cut::new(bytes, ranks, 64 << 10);
+            let mut at = 0;
+            for window in 0..cut.windows {
+                for block in 0..ranks {
+                    let range = cut.block(window, block);
+                    prop_assert_eq!(range.start, at);
+                    prop_assert!(range.len() <= 64 << 10);
+                    at = range.end;
+                }
+            }
+            prop_assert_eq!(at, bytes);
+        }
+
+        #[test]
+        fn steps_count_up_by_one(bytes in 1_usize..9_000_000, ranks in 2_usize..9) {
+            let cut = Cut::new(bytes, ranks, 64 << 10);
+            let mut expected = 0;
+            for batch in 0..cut.batches() {
+                for stage in 0..=ranks {
+                    for window in cut.batch(batch) {
+                        expected += 1;
+                        prop_assert_eq!(cut.steps(window, stage), expected);
+                    }
+                }
+            }
+        }
+    }
+}

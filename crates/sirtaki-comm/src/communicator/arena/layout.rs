@@ -1,0 +1,136 @@
+//! What lies where in the shared segment.
+//!
+//! ```text
+//! board            one page: the alarm everybody looks at
+//! lanes            per rank: what it announces, how far it is, whom it waits for
+//! notes            per rank, two of them: messages too long for a lane, too short for windows
+//! regions          per rank: the windows that large messages travel through
+//! rings            per ordered pair of ranks: a byte stream
+//! ```
+//! The size depends on the number of ranks alone, never on the messages, and stays below 40 MiB.
+
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+
+use crate::{Alarm, shm::Signal};
+
+/// Bytes that travel in the announcement itself.
+pub(super) const INLINE: usize = 32;
+/// Bytes of one note.
+pub(super) const NOTE: usize = 8 << 10;
+/// Pieces of a region.
+pub(super) const PIECES: usize = 8;
+const PAGE: usize = 4096;
+const REGIONS_TOTAL: usize = 16 << 20;
+const REGION_LARGEST: usize = 512 << 10;
+const RINGS_TOTAL: usize = 8 << 20;
+const RING_LARGEST: usize = 64 << 10;
+const RING_SMALLEST: usize = 256;
+
+/// The page that is looked at when something went wrong.
+#[repr(C, align(64))]
+pub(super) struct Board {
+    /// Random number of this segment, so that a wrong one is not mistaken for it.
+    pub(super) nonce: AtomicU64,
+    /// 0: no alarm; 1: being written; 2: to be read.
+    pub(super) state: AtomicU32,
+    pub(super) length: AtomicU32,
+    pub(super) text: [AtomicU8; Alarm::LIMIT],
+}
+
+/// What a rank announces when it enters an operation. One cache line, so that a small operation moves one line.
+#[repr(C, align(64))]
+pub(super) struct Post {
+    /// Number of the operation; set last.
+    pub(super) number: Signal,
+    pub(super) signature: [AtomicU64; 3],
+    pub(super) inline: [AtomicU64; INLINE / 8],
+}
+
+#[repr(C, align(64))]
+pub(super) struct Line<T>(pub(super) T);
+
+/// Whom a rank waits for and whether it is still there; read by others only when they wait long.
+#[repr(C)]
+pub(super) struct Status {
+    /// Rank it waits for plus one; 0: none.
+    pub(super) waits_for: AtomicU32,
+    /// 1 once it has left in good order.
+    pub(super) left: AtomicU32,
+    /// Number of the last operation it has finished.
+    pub(super) finished: AtomicU32,
+}
+
+/// What one rank writes and the others read.
+#[repr(C)]
+pub(super) struct Lane {
+    /// Alternately used: entering an operation means everybody has finished the one before the last.
+    pub(super) posts: [Post; 2],
+    /// Steps done since the segment exists.
+    pub(super) progress: Line<Signal>,
+    pub(super) status: Line<Status>,
+    /// Rung when something was written to one of this rank's rings.
+    pub(super) bell: Line<Signal>,
+}
+
+/// Offsets for a number of ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Layout {
+    pub(super) ranks: usize,
+    /// Bytes of one rank's region.
+    pub(super) region: usize,
+    /// Bytes of one ring; a power of two.
+    pub(super) ring: usize,
+}
+
+impl Layout {
+    pub(super) fn new(ranks: usize) -> Self {
+        let region = (REGIONS_TOTAL / ranks).min(REGION_LARGEST) / PAGE * PAGE;
+        let ring = (RINGS_TOTAL / (ranks * ranks)).clamp(RING_SMALLEST, RING_LARGEST);
+        Self { ranks, region: region.max(PAGE), ring: 1 << ring.ilog2() }
+    }
+
+    pub(super) fn lane(&self, rank: usize) -> usize {
+        PAGE + rank * size_of::<Lane>()
+    }
+
+    fn notes(&self) -> usize {
+        self.lane(self.ranks).next_multiple_of(PAGE)
+    }
+
+    pub(super) fn note(&self, rank: usize, parity: usize) -> usize {
+        self.notes() + (2 * rank + parity) * NOTE
+    }
+
+    pub(super) fn region(&self, rank: usize) -> usize {
+        self.note(self.ranks, 0) + rank * self.region
+    }
+
+    /// Two counters on a line each, then the bytes.
+    pub(super) fn ring(&self, from: usize, to: usize) -> usize {
+        let one = 2 * size_of::<Line<AtomicU64>>() + self.ring;
+        self.region(self.ranks) + (from * self.ranks + to) * one
+    }
+
+    pub(super) fn total(&self) -> usize {
+        self.ring(self.ranks, 0).next_multiple_of(PAGE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_segment_stays_small_and_aligned() {
+        assert!(size_of::<Board>() <= PAGE);
+        assert_eq!(size_of::<Post>(), 64);
+        for ranks in 1..=256 {
+            let layout = Layout::new(ranks);
+            assert!(layout.total() <= 64 << 20, "{ranks} ranks take {} bytes", layout.total());
+            assert_eq!(layout.region % (PIECES * 64), 0);
+            for at in [layout.lane(ranks - 1), layout.note(0, 1), layout.region(ranks - 1), layout.ring(0, ranks - 1)] {
+                assert_eq!(at % 64, 0);
+            }
+        }
+    }
+}

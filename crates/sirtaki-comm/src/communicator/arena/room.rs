@@ -1,0 +1,256 @@
+//! The room all ranks of a host are in: the mapped segment, waiting in it, and finding out why a wait does not end.
+
+use std::{
+    os::fd::OwnedFd,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    process::{Pid, PidfdFlags, pidfd_open},
+    time::Timespec,
+};
+
+use super::layout::{Board, Lane, Layout};
+use crate::{
+    Alarm, CommError, Group, Rank, Stopper,
+    shm::{Segment, Signal},
+    signature::Signature,
+};
+
+/// How long a waiting rank sleeps before it looks round again.
+const SLICE: Duration = Duration::from_millis(50);
+/// How long a waiting rank gives way to others before it sleeps.
+const YIELDING: Duration = Duration::from_micros(200);
+
+/// One rank's view of the shared segment.
+pub(super) struct Room {
+    segment: Arc<Segment>,
+    pub(super) layout: Layout,
+    pub(super) group: Group,
+    timeout: Duration,
+    stopper: Stopper,
+    /// Becomes readable when that rank's process ends; none for ranks that are threads of this process.
+    processes: Vec<Option<OwnedFd>>,
+    /// Looks at the word before giving way; none when ranks outnumber cores, where looking only delays the one
+    /// that is waited for.
+    spins: u32,
+}
+
+/// What ends a wait.
+pub(super) struct Wait<'a> {
+    /// The call this is part of.
+    pub(super) call: &'a Signature,
+    /// Number of that call.
+    pub(super) number: u32,
+}
+
+impl Room {
+    pub(super) fn new(segment: Arc<Segment>, group: Group, timeout: Duration, stopper: Stopper) -> Result<Self, CommError> {
+        let processes = (0..group.size()).map(|rank| watch(&group, rank)).collect::<Result<_, _>>()?;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let spins = if group.size() <= cores { 2000 } else { 0 };
+        let layout = Layout::new(group.size());
+        Ok(Self { segment, layout, group, timeout, stopper, processes, spins })
+    }
+
+    pub(super) fn segment(&self) -> &Arc<Segment> {
+        &self.segment
+    }
+
+    pub(super) fn stopper(&self) -> Stopper {
+        self.stopper.clone()
+    }
+
+    /// The address of byte `offset`.
+    #[inline]
+    pub(super) fn at(&self, offset: usize) -> *mut u8 {
+        debug_assert!(offset < self.segment.len());
+        // SAFETY: every offset comes from the layout, whose total is the segment's length.
+        unsafe { self.segment.start().add(offset) }
+    }
+
+    pub(super) fn board(&self) -> &Board {
+        // SAFETY: the first page is a Board; it consists of atomics, for which any bytes are valid.
+        unsafe { &*self.segment.start().cast::<Board>() }
+    }
+
+    #[inline]
+    pub(super) fn lane(&self, rank: Rank) -> &Lane {
+        // SAFETY: as in `board`; the layout puts an aligned Lane there.
+        unsafe { &*self.at(self.layout.lane(rank)).cast::<Lane>() }
+    }
+
+    fn mine(&self) -> &Lane {
+        self.lane(self.group.rank())
+    }
+
+    /// Waits until `signal`, which `who` sets, has reached `target` (both count upwards and may wrap round).
+    #[inline]
+    pub(super) fn wait(&self, wait: &Wait<'_>, who: Rank, signal: &Signal, target: u32) -> Result<(), CommError> {
+        if reached(signal, target) {
+            return Ok(());
+        }
+        self.wait_longer(wait, who, signal, target)
+    }
+
+    #[cold]
+    fn wait_longer(&self, wait: &Wait<'_>, who: Rank, signal: &Signal, target: u32) -> Result<(), CommError> {
+        for _ in 0..self.spins {
+            std::hint::spin_loop();
+            if reached(signal, target) {
+                return Ok(());
+            }
+        }
+        let start = Instant::now();
+        while start.elapsed() < YIELDING {
+            std::thread::yield_now();
+            if reached(signal, target) {
+                return Ok(());
+            }
+        }
+        let waits_for = &self.mine().status.0.waits_for;
+        waits_for.store(who as u32 + 1, Ordering::Relaxed);
+        let outcome = self.sleep_until(wait, who, start, &|| {
+            let seen = signal.get();
+            if !passed(seen, target) {
+                signal.sleep(seen, SLICE);
+            }
+            reached(signal, target)
+        });
+        waits_for.store(0, Ordering::Relaxed);
+        outcome
+    }
+
+    fn sleep_until(
+        &self,
+        wait: &Wait<'_>,
+        who: Rank,
+        start: Instant,
+        sleep: &dyn Fn() -> bool,
+    ) -> Result<(), CommError> {
+        while !sleep() {
+            self.look_round(wait, who)?;
+            if start.elapsed() > self.timeout {
+                let culprit = self.culprit(who);
+                return Err(CommError::Timeout {
+                    rank: self.group.world_rank(culprit),
+                    who: self.group.describe(culprit),
+                    operation: wait.call.describe(),
+                    waited: start.elapsed(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Reasons to give up a wait for `who`.
+    fn look_round(&self, wait: &Wait<'_>, who: Rank) -> Result<(), CommError> {
+        self.alarm()?;
+        self.stopper.check()?;
+        for rank in 0..self.group.size() {
+            let status = &self.lane(rank).status.0;
+            let left = status.left.load(Ordering::Acquire) != 0;
+            let needed = !passed(status.finished.load(Ordering::Acquire), wait.number);
+            if rank == who && left && needed {
+                return Err(self.lost(rank, "it left the group"));
+            }
+            if rank != self.group.rank() && !left && needed && self.has_ended(rank) {
+                return Err(self.lost(rank, "its process ended"));
+            }
+        }
+        Ok(())
+    }
+
+    fn lost(&self, rank: Rank, how: &str) -> CommError {
+        let (rank, who) = (self.group.world_rank(rank), self.group.describe(rank));
+        CommError::PeerLost { rank, who, how: how.into() }
+    }
+
+    fn has_ended(&self, rank: Rank) -> bool {
+        let Some(process) = &self.processes[rank] else { return false };
+        let mut polled = [PollFd::new(process, PollFlags::IN)];
+        matches!(poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(count) if count > 0)
+    }
+
+    /// The rank at the end of the chain of those who wait for each other.
+    fn culprit(&self, first: Rank) -> Rank {
+        let mut rank = first;
+        for _ in 0..self.group.size() {
+            match self.lane(rank).status.0.waits_for.load(Ordering::Relaxed) as usize {
+                next if next == 0 || next > self.group.size() || next - 1 == self.group.rank() => break,
+                next => rank = next - 1,
+            }
+        }
+        rank
+    }
+
+    /// The error that some rank has reported, if any.
+    pub(super) fn alarm(&self) -> Result<(), CommError> {
+        let board = self.board();
+        if board.state.load(Ordering::Acquire) != 2 {
+            return Ok(());
+        }
+        let length = (board.length.load(Ordering::Relaxed) as usize).min(Alarm::LIMIT);
+        let bytes: Vec<u8> = board.text[..length].iter().map(|byte| byte.load(Ordering::Relaxed)).collect();
+        let unreadable = || Alarm::Stopped { reason: "another rank failed".into() };
+        Err(Alarm::decode(&bytes).unwrap_or_else(unreadable).into())
+    }
+
+    /// Tells everybody about `error`, unless something was told before; returns what was told first.
+    pub(super) fn raise(&self, error: CommError) -> CommError {
+        let board = self.board();
+        if board.state.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            return self.alarm().err().unwrap_or(error);
+        }
+        let text = error.to_alarm().encode();
+        for (place, byte) in board.text.iter().zip(&text) {
+            place.store(*byte, Ordering::Relaxed);
+        }
+        board.length.store(text.len() as u32, Ordering::Relaxed);
+        board.state.store(2, Ordering::Release);
+        error
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.mine().status.0.left.store(1, Ordering::Release);
+    }
+}
+
+#[inline]
+fn passed(value: u32, target: u32) -> bool {
+    value.wrapping_sub(target) as i32 >= 0
+}
+
+#[inline]
+fn reached(signal: &Signal, target: u32) -> bool {
+    passed(signal.get(), target)
+}
+
+/// Whether the operation counter of a status has passed `number`.
+pub(super) fn finish(finished: &AtomicU32, number: u32) {
+    finished.store(number, Ordering::Release);
+}
+
+fn watch(group: &Group, rank: Rank) -> Result<Option<OwnedFd>, CommError> {
+    let pid = group.members()[rank].pid;
+    if pid == std::process::id() {
+        return Ok(None);
+    }
+    let gone = |error: rustix::io::Errno| match error {
+        rustix::io::Errno::SRCH => CommError::PeerLost {
+            rank: group.world_rank(rank),
+            who: group.describe(rank),
+            how: "its process ended".into(),
+        },
+        other => CommError::io(format!("cannot watch the process of {}", group.describe(rank)), other),
+    };
+    let pid = Pid::from_raw(pid as i32).ok_or_else(|| gone(rustix::io::Errno::SRCH))?;
+    pidfd_open(pid, PidfdFlags::empty()).map(Some).map_err(gone)
+}
