@@ -116,6 +116,7 @@ impl CommError {
             CommError::PeerLost { rank, who, how } => Alarm::PeerLost { rank, who, how },
             CommError::Timeout { rank, who, operation, waited } => Alarm::Timeout { rank, who, operation, waited },
             CommError::Mismatch { rank, differences } => Alarm::Mismatch { rank, differences },
+            CommError::Stopped { reason } => Alarm::Stopped { reason },
             other => Alarm::Stopped { reason: other.to_string() },
         }
     }
