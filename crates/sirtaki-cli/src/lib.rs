@@ -13,7 +13,6 @@ pub mod commands;
 pub mod env;
 pub mod launch;
 pub mod printer;
-mod shim;
 
 use std::{ffi::OsString, io::ErrorKind, process::ExitCode};
 

@@ -14,6 +14,7 @@
 //! - [`communicator`]: the trait users see and its back ends.
 //! - [`rendezvous`]: how ranks find each other and agree on a back end.
 
+mod buffer;
 pub mod collective;
 pub mod communicator;
 mod dtype;
@@ -31,6 +32,7 @@ pub mod signature;
 mod slice;
 mod stop;
 
+pub use buffer::Buffer;
 pub use communicator::Communicator;
 pub use dtype::{DType, Element};
 pub use error::{Alarm, CommError};

@@ -8,6 +8,8 @@ use crate::CommError;
 #[derive(Debug, Clone, Default)]
 pub struct Stopper {
     reason: Arc<OnceLock<String>>,
+    /// Handles that are stopped along with this one.
+    others: Vec<Stopper>,
 }
 
 impl Stopper {
@@ -16,9 +18,16 @@ impl Stopper {
         Self::default()
     }
 
+    /// A handle that stops all of these.
+    pub fn all(others: impl IntoIterator<Item = Stopper>) -> Self {
+        Self { reason: Arc::default(), others: others.into_iter().collect() }
+    }
+
     /// Ends the communicator's calls within a tenth of a second. The first reason stays.
     pub fn stop(&self, reason: impl Into<String>) {
-        let _ = self.reason.set(reason.into());
+        let reason = reason.into();
+        self.others.iter().for_each(|other| other.stop(reason.clone()));
+        let _ = self.reason.set(reason);
     }
 
     /// An error once stopped.

@@ -8,9 +8,19 @@
 //!
 //! A GPU back end (NCCL) becomes one more implementation here, and device memory one more kind of [`crate::Slice`].
 
+mod arena;
 pub(crate) mod check;
+mod layered;
+mod mesh;
+mod solo;
 
-use crate::{CommError, Group, Rank, Reduction, Slice, SliceMut, Stopper};
+pub use arena::Arena;
+pub(crate) use arena::Room;
+pub use layered::{Layered, settle};
+pub use mesh::{Connector, MeshCommunicator};
+pub use solo::Solo;
+
+use crate::{Buffer, CommError, Group, Rank, Reduction, Slice, SliceMut, Stopper, collective::Algorithm};
 
 /// Collectives over one group. Every member makes the same calls in the same order.
 pub trait Communicator: Send {
@@ -68,13 +78,18 @@ pub trait Communicator: Send {
     /// All ranks of this group call it. The new groups may be used from other threads at the same time.
     fn split(&mut self, colour: Option<u64>) -> Result<Option<Box<dyn Communicator>>, CommError>;
 
-    /// Uses this all-reduce algorithm from now on; `None` lets size and topology decide again. All ranks of the group
-    /// call it alike. `Err(Invalid)` when this back end does not have it, and everything stays as it was.
-    fn force(&mut self, algorithm: Option<crate::collective::Algorithm>) -> Result<(), CommError> {
-        let Some(algorithm) = algorithm else { return Ok(()) };
-        let problem = format!("the back end `{}` has no algorithm `{}`", self.name(), algorithm.name());
-        Err(CommError::Invalid { problem })
+    /// Carries out all-reduces by this algorithm from now on, whatever their size; `None` lets size and topology decide.
+    /// All ranks call it. [`CommError::Invalid`] when this back end does not have it.
+    fn force(&mut self, algorithm: Option<Algorithm>) -> Result<(), CommError>;
+
+    /// Zeroed memory in which collectives are fastest: where ranks share a host, they work on it in place, without
+    /// copying. All ranks call it with the same length.
+    fn buffer(&mut self, bytes: usize) -> Result<Buffer, CommError> {
+        Buffer::private(bytes)
     }
+
+    /// Makes this communicator fail: tells the other ranks why, as far as it can, and returns `error` from later calls.
+    fn abort(&mut self, error: &CommError);
 
     /// A handle to end this communicator's calls from another thread.
     fn stopper(&self) -> Stopper;

@@ -11,6 +11,7 @@
 //! not even in the sign of a zero.
 
 mod combine;
+mod copy;
 mod halves;
 mod lane;
 mod native;
@@ -21,6 +22,8 @@ mod speed;
 #[cfg(test)]
 mod tests;
 mod versions;
+
+pub use copy::copy;
 
 use crate::{DType, Plan};
 

@@ -3,12 +3,22 @@
 //! Received bytes are *pushed* to a callback instead of being handed out, so no borrowed buffer outlives a call:
 //! shared memory is reduced where it lies, and TCP reduces one piece while the kernel receives the next.
 
+mod connect;
+mod shm;
+mod tcp;
+mod tls;
+
 use std::{
     io::{self, IoSlice},
     os::fd::BorrowedFd,
 };
 
 use crate::shm::Signal;
+
+pub use connect::{connect_links, link_over};
+pub use shm::ShmLink;
+pub use tcp::TcpLink;
+pub use tls::TlsLink;
 
 /// What to sleep on until a link may have something new.
 #[derive(Debug, Clone, Copy)]
@@ -58,5 +68,10 @@ pub trait Link: Send {
     /// An error if the peer is known to be gone, even when bytes it sent before are still unread.
     fn check(&mut self) -> Result<(), LinkError> {
         Ok(())
+    }
+
+    /// Bytes that only the two ends of this link know; zeros where the link was not set up by a handshake.
+    fn marker(&self) -> [u8; 16] {
+        [0; 16]
     }
 }

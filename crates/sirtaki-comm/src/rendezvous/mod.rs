@@ -1,5 +1,32 @@
 //! How ranks find each other: a small key/value store, and what is built on it.
+//!
+//! - [`Store`] and its three kinds: [`MemoryStore`] for threads, [`FileStore`] for a shared directory, [`TcpStore`].
+//! - [`Exchange`]: everybody says something, everybody hears all.
+//! - [`this_member`]: what a process tells the others about itself.
+//! - [`connect`]: all of it, from rank, size and store to a communicator.
+//! - [`choose_network`]: which of a host's addresses the others should call.
 
+mod assemble;
+mod parent;
+mod file;
+mod host;
+mod interface;
+mod memory;
+mod network;
+mod probe;
 mod store;
+mod tcp;
+pub mod wire;
 
+pub use assemble::{Connected, connect, connect_with_report};
+pub use parent::split_with;
+pub use file::FileStore;
+pub use host::this_member;
+pub use interface::{Candidate, candidates, select};
+pub use memory::MemoryStore;
+pub use network::{Network, choose_network};
 pub use store::{Exchange, Store, StoreExchange};
+pub use tcp::{TcpStore, TcpStoreServer};
+
+#[cfg(test)]
+mod tests;

@@ -19,10 +19,13 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use sirtaki_comm::{Communicator, secure::Secret};
+use sirtaki_comm::{
+    Communicator,
+    rendezvous::{self, TcpStore},
+    secure::Secret,
+};
 
 pub use self::worker::work;
-use crate::shim::{self as rendezvous, TcpStore};
 use crate::{
     args::{Allreduce, Transport},
     env::{self, Job},

@@ -13,11 +13,7 @@
 //! that do not share a cache: 64 µs against 820 µs for 1 MiB). A scheme in which every rank copies its data in and the
 //! others merely read it does the second thing with every line.
 
-use super::{
-    enter::Visit,
-    layout::PIECES,
-    piece,
-};
+use super::{enter::Visit, layout::PIECES, piece};
 use crate::{CommError, Plan, Rank, kernel};
 
 /// Windows that go through one stage together, so that a rank that waits for a core finds several to do.

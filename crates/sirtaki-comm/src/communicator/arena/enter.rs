@@ -11,6 +11,11 @@ use super::{
 };
 use crate::{CommError, Rank, signature::Signature};
 
+/// The bytes of an announcement, aligned for any element.
+#[derive(Clone, Copy)]
+#[repr(align(32))]
+pub(super) struct Inline(pub(super) [u8; INLINE]);
+
 /// An operation in progress. Knows its number and how many steps this rank has done.
 pub(super) struct Visit<'a> {
     pub(super) room: &'a Room,
@@ -93,9 +98,9 @@ impl<'a> Visit<'a> {
 
     /// The bytes that `rank` announced along with its call.
     #[inline]
-    pub(super) fn inline(&self, rank: Rank) -> [u8; INLINE] {
-        let mut bytes = [0; INLINE];
-        for (chunk, place) in bytes.chunks_mut(8).zip(&self.room.lane(rank).posts[self.parity()].inline) {
+    pub(super) fn inline(&self, rank: Rank) -> Inline {
+        let mut bytes = Inline([0; INLINE]);
+        for (chunk, place) in bytes.0.chunks_mut(8).zip(&self.room.lane(rank).posts[self.parity()].inline) {
             chunk.copy_from_slice(&place.load(Ordering::Relaxed).to_ne_bytes());
         }
         bytes

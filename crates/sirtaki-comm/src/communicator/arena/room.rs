@@ -28,7 +28,7 @@ const SLICE: Duration = Duration::from_millis(50);
 const YIELDING: Duration = Duration::from_micros(200);
 
 /// One rank's view of the shared segment.
-pub(super) struct Room {
+pub(crate) struct Room {
     segment: Arc<Segment>,
     pub(super) layout: Layout,
     pub(super) group: Group,
@@ -50,10 +50,15 @@ pub(super) struct Wait<'a> {
 }
 
 impl Room {
-    pub(super) fn new(segment: Arc<Segment>, group: Group, timeout: Duration, stopper: Stopper) -> Result<Self, CommError> {
+    pub(super) fn new(
+        segment: Arc<Segment>,
+        group: Group,
+        timeout: Duration,
+        stopper: Stopper,
+    ) -> Result<Self, CommError> {
         let processes = (0..group.size()).map(|rank| watch(&group, rank)).collect::<Result<_, _>>()?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let spins = if group.size() <= cores { 2000 } else { 0 };
+        let spins = if group.size() <= cores { 100 } else { 0 };
         let layout = Layout::new(group.size());
         Ok(Self { segment, layout, group, timeout, stopper, processes, spins })
     }
@@ -83,6 +88,37 @@ impl Room {
     pub(super) fn lane(&self, rank: Rank) -> &Lane {
         // SAFETY: as in `board`; the layout puts an aligned Lane there.
         unsafe { &*self.at(self.layout.lane(rank)).cast::<Lane>() }
+    }
+
+    /// My rank in the room.
+    pub(crate) fn rank(&self) -> Rank {
+        self.group.rank()
+    }
+
+    /// Start and capacity of the ring from one rank to another.
+    pub(crate) fn ring(&self, from: Rank, to: Rank) -> (*mut u8, usize) {
+        (self.at(self.layout.ring(from, to)), self.layout.ring)
+    }
+
+    /// What rings when something was written for `rank`, or when something it wrote was read.
+    pub(crate) fn bell(&self, rank: Rank) -> &Signal {
+        &self.lane(rank).bell.0
+    }
+
+    /// Whether `rank` has left in good order.
+    pub(crate) fn has_left(&self, rank: Rank) -> bool {
+        self.lane(rank).status.0.left.load(Ordering::Acquire) != 0
+    }
+
+    /// How `rank` went, if it is gone.
+    pub(crate) fn presence(&self, rank: Rank) -> Result<(), &'static str> {
+        if self.has_left(rank) {
+            Err("it left the group")
+        } else if self.has_ended(rank) {
+            Err("its process ended")
+        } else {
+            Ok(())
+        }
     }
 
     fn mine(&self) -> &Lane {

@@ -1,0 +1,212 @@
+//! The arena as a [`Communicator`].
+
+use super::{
+    Arena, chain,
+    enter::Visit,
+    layout::{INLINE, NOTE},
+    parts, shared, small, windows,
+};
+use crate::{
+    Buffer, CommError, Communicator, DType, Group, Plan, Rank, Reduction, Slice, SliceMut, Stopper,
+    collective::Algorithm,
+    communicator::check,
+    kernel,
+    rendezvous::split_with,
+    signature::{Kind, Signature},
+};
+
+impl Arena {
+    fn flat(&mut self, data: &mut [u8], call: Signature, plan: &Plan) -> Result<(), CommError> {
+        if data.len() <= small::limit(self.group().size()) {
+            return self.reduce_noted(call, data, plan);
+        }
+        let place = self.shared(data);
+        let mut inline = [0; INLINE];
+        if let Some((memory, offset)) = &place {
+            inline[..8].copy_from_slice(&memory.id.to_ne_bytes());
+            inline[8..16].copy_from_slice(&(*offset as u64).to_ne_bytes());
+        }
+        self.operate(call, &inline, |visit| match place {
+            Some((memory, offset)) if visit.others().all(|rank| visit.inline(rank).0 == inline) => {
+                shared::all_reduce(visit, &memory, (offset, data.len()), plan)
+            }
+            _ if plan.wide => windows::reduce_widely(visit, data, plan, None),
+            _ => chain::all_reduce(visit, data, plan),
+        })
+    }
+}
+
+/// The column of `sent` that concerns me must be what I expect; says how many bytes the largest message has.
+fn agree_on_counts(visit: &Visit<'_>, received: &[usize], size: usize) -> Result<usize, CommError> {
+    let group = &visit.room.group;
+    let mut largest = 0;
+    for rank in 0..group.size() {
+        let row: &[u64] = bytemuck::cast_slice(visit.read_note(rank, 8 * group.size()));
+        largest = largest.max(row.iter().copied().max().unwrap_or(0) as usize);
+        if row[group.rank()] != received[rank] as u64 {
+            let differences = format!(
+                "{} sends {} elements in all_to_all, {} expects {}",
+                group.describe(rank),
+                row[group.rank()],
+                group.describe(group.rank()),
+                received[rank]
+            );
+            return Err(CommError::Mismatch { rank: group.world_rank(rank), differences });
+        }
+    }
+    Ok(largest * size)
+}
+
+impl Communicator for Arena {
+    fn group(&self) -> &Group {
+        &self.room.group
+    }
+
+    fn name(&self) -> &'static str {
+        "arena"
+    }
+
+    fn force(&mut self, algorithm: Option<Algorithm>) -> Result<(), CommError> {
+        match algorithm {
+            None | Some(Algorithm::Flat) => self.streams.force(None)?,
+            other => self.streams.force(other)?,
+        }
+        self.forced = algorithm;
+        Ok(())
+    }
+
+    #[inline]
+    fn all_reduce(&mut self, mut data: SliceMut<'_>, reduction: Reduction) -> Result<(), CommError> {
+        if self.forced.is_some_and(|algorithm| algorithm != Algorithm::Flat) {
+            return self.stream(|streams| streams.all_reduce(data, reduction));
+        }
+        let plan = Plan::new(data.dtype(), reduction, self.room.group.size());
+        let call = Signature::new(Kind::AllReduce, data.dtype(), data.len()).reduction(reduction);
+        if data.bytes().len() <= INLINE {
+            return self.reduce_inline(call, data.bytes_mut(), &plan);
+        }
+        self.flat(data.bytes_mut(), call, &plan)
+    }
+
+    fn broadcast(&mut self, mut data: SliceMut<'_>, root: Rank) -> Result<(), CommError> {
+        check::root(self.group(), root)?;
+        let call = Signature::new(Kind::Broadcast, data.dtype(), data.len()).root(root);
+        if data.bytes().len() <= NOTE {
+            if self.group().rank() == root {
+                self.leave_note(data.bytes());
+            }
+            return self.operate(call, &[], |visit| {
+                let length = data.bytes().len();
+                if visit.room.group.rank() != root {
+                    kernel::copy(data.bytes_mut(), visit.read_note(root, length));
+                }
+                Ok(())
+            });
+        }
+        self.operate(call, &[], |visit| windows::broadcast(visit, data.bytes_mut(), root))
+    }
+
+    fn all_gather(&mut self, mut all: SliceMut<'_>, counts: &[usize]) -> Result<(), CommError> {
+        check::counts(self.group(), counts, all.len())?;
+        let call = Signature::new(Kind::AllGather, all.dtype(), all.len()).counts(counts);
+        let parts = parts(counts, all.dtype().size());
+        if parts.iter().all(|part| part.len() <= NOTE) {
+            self.leave_note(&all.bytes()[parts[self.group().rank()].clone()]);
+            return self.operate(call, &[], |visit| {
+                for rank in visit.others() {
+                    let part = parts[rank].clone();
+                    kernel::copy(&mut all.bytes_mut()[part.clone()], visit.read_note(rank, part.len()));
+                }
+                Ok(())
+            });
+        }
+        self.operate(call, &[], |visit| windows::all_gather(visit, all.bytes_mut(), &parts))
+    }
+
+    fn reduce_scatter(
+        &mut self,
+        mut all: SliceMut<'_>,
+        counts: &[usize],
+        reduction: Reduction,
+    ) -> Result<(), CommError> {
+        check::counts(self.group(), counts, all.len())?;
+        let plan = Plan::new(all.dtype(), reduction, self.group().size());
+        let call = Signature::new(Kind::ReduceScatter, all.dtype(), all.len()).reduction(reduction).counts(counts);
+        let parts = parts(counts, all.dtype().size());
+        self.operate(call, &[], |visit| windows::reduce_scatter(visit, all.bytes_mut(), &parts, &plan))
+    }
+
+    fn all_to_all(
+        &mut self,
+        out: Slice<'_>,
+        sent: &[usize],
+        mut into: SliceMut<'_>,
+        received: &[usize],
+    ) -> Result<(), CommError> {
+        check::all_to_all(self.group(), out, sent, &into, received)?;
+        let size = out.dtype().size();
+        let row: Vec<u64> = sent.iter().map(|&count| count as u64).collect();
+        self.leave_note(bytemuck::cast_slice(&row));
+        // What is sent differs from rank to rank, so the call's count says nothing.
+        let call = Signature::new(Kind::AllToAll, out.dtype(), 0);
+        let (sent, expected) = (parts(sent, size), parts(received, size));
+        self.operate(call, &[], |visit| {
+            let largest = agree_on_counts(visit, received, size)?;
+            windows::all_to_all(visit, (out.bytes(), &sent), (into.bytes_mut(), &expected), largest)
+        })
+    }
+
+    fn reduce(&mut self, mut data: SliceMut<'_>, reduction: Reduction, root: Rank) -> Result<(), CommError> {
+        check::root(self.group(), root)?;
+        let plan = Plan::new(data.dtype(), reduction, self.group().size());
+        let call = Signature::new(Kind::Reduce, data.dtype(), data.len()).reduction(reduction).root(root);
+        self.operate(call, &[], |visit| windows::reduce_widely(visit, data.bytes_mut(), &plan, Some(root)))
+    }
+
+    fn gather(&mut self, mut data: SliceMut<'_>, counts: &[usize], root: Rank) -> Result<(), CommError> {
+        check::rooted_parts(self.group(), counts, root, data.len())?;
+        let call = Signature::new(Kind::Gather, data.dtype(), counts.iter().sum()).counts(counts).root(root);
+        let parts = parts(counts, data.dtype().size());
+        self.operate(call, &[], |visit| windows::gather(visit, data.bytes_mut(), &parts, root))
+    }
+
+    fn scatter(&mut self, mut data: SliceMut<'_>, counts: &[usize], root: Rank) -> Result<(), CommError> {
+        check::rooted_parts(self.group(), counts, root, data.len())?;
+        let call = Signature::new(Kind::Scatter, data.dtype(), counts.iter().sum()).counts(counts).root(root);
+        let parts = parts(counts, data.dtype().size());
+        self.operate(call, &[], |visit| windows::scatter(visit, data.bytes_mut(), &parts, root))
+    }
+
+    fn barrier(&mut self) -> Result<(), CommError> {
+        self.operate(Signature::new(Kind::Barrier, DType::U8, 0), &[], |_| Ok(()))
+    }
+
+    fn send(&mut self, data: Slice<'_>, to: Rank) -> Result<(), CommError> {
+        self.stream(|streams| streams.send(data, to))
+    }
+
+    fn receive(&mut self, data: SliceMut<'_>, from: Rank) -> Result<(), CommError> {
+        self.stream(|streams| streams.receive(data, from))
+    }
+
+    fn split(&mut self, colour: Option<u64>) -> Result<Option<Box<dyn Communicator>>, CommError> {
+        let settings = self.settings.clone();
+        split_with(self, colour, |group, exchange| {
+            Ok(Box::new(Arena::connect(group.clone(), exchange, &settings)?) as Box<dyn Communicator>)
+        })
+    }
+
+    fn abort(&mut self, error: &CommError) {
+        if self.failure.is_none() {
+            self.fail(error.clone());
+        }
+    }
+
+    fn buffer(&mut self, bytes: usize) -> Result<Buffer, CommError> {
+        self.shared_buffer(bytes)
+    }
+
+    fn stopper(&self) -> Stopper {
+        self.room.stopper()
+    }
+}

@@ -1,0 +1,68 @@
+//! All-reduce of small messages: the data travels with the announcement, and everybody reduces everything.
+//!
+//! Cost: one line (or one note) written, one read from each other rank, `n·s` bytes reduced by every rank; no step
+//! beyond entering.
+
+use super::{
+    Arena,
+    enter::{Inline, Visit},
+    layout::{INLINE, NOTE},
+};
+use crate::{CommError, Plan, kernel, signature::Signature};
+
+/// Largest message that is reduced by everybody, by the number of ranks. Beyond, the work done `n` times outweighs
+/// the steps saved.
+pub(super) fn limit(ranks: usize) -> usize {
+    if ranks == 2 { 1 << 10 } else { NOTE }
+}
+
+impl Arena {
+    /// Reduces at most [`INLINE`] bytes.
+    #[inline]
+    pub(super) fn reduce_inline(&mut self, call: Signature, data: &mut [u8], plan: &Plan) -> Result<(), CommError> {
+        debug_assert!(data.len() <= INLINE);
+        let mut mine = Inline([0; INLINE]);
+        mine.0[..data.len()].copy_from_slice(data);
+        self.operate(call, &mine.0, |visit| {
+            let size = visit.room.group.size();
+            if size == 2 && !plan.wide && !plan.scales() {
+                let theirs = visit.inline(1 - visit.room.group.rank());
+                kernel::fold(plan, data, &theirs.0[..data.len()]);
+                return Ok(());
+            }
+            let all: Vec<Inline> = (0..size).map(|rank| visit.inline(rank)).collect();
+            let inputs: Vec<&[u8]> = all.iter().map(|one| &one.0[..data.len()]).collect();
+            kernel::combine(plan, &inputs, data);
+            Ok(())
+        })
+    }
+
+    /// Reduces at most [`NOTE`] bytes.
+    pub(super) fn reduce_noted(&mut self, call: Signature, data: &mut [u8], plan: &Plan) -> Result<(), CommError> {
+        self.leave_note(data);
+        self.operate(call, &[], |visit| {
+            let size = visit.room.group.size();
+            if size == 2 && !plan.wide && !plan.scales() {
+                let theirs = visit.read_note(1 - visit.room.group.rank(), data.len());
+                kernel::fold(plan, data, theirs);
+                return Ok(());
+            }
+            let inputs: Vec<&[u8]> = (0..size).map(|rank| visit.read_note(rank, data.len())).collect();
+            kernel::combine(plan, &inputs, data);
+            Ok(())
+        })
+    }
+
+    /// Writes the note that goes with the next operation.
+    pub(super) fn leave_note(&mut self, bytes: &[u8]) {
+        if self.failure.is_some() {
+            return;
+        }
+        assert!(bytes.len() <= NOTE);
+        let place = Visit::note(&self.room, self.room.group.rank(), self.number.wrapping_add(1));
+        // SAFETY: the place lies in the segment and is long enough. Its last readers were in the operation before the
+        // last, which everybody had finished when everybody had entered the last one, and that one is over.
+        let place = unsafe { std::slice::from_raw_parts_mut(place, bytes.len()) };
+        kernel::copy(place, bytes);
+    }
+}

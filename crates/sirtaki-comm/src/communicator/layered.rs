@@ -1,0 +1,228 @@
+//! Inside every host first, across hosts second, inside again.
+//!
+//! Ranks of a host meet in an [`Arena`]. Across hosts, the ranks with the same position on their hosts form groups over
+//! the `world` communicator this one is built on (TCP or MPI), so every rank carries an equal share of the traffic
+//! between hosts. Where hosts have different numbers of ranks, only the first of each host talks to the others.
+//!
+//! Cost of an all-reduce of `s` bytes with `l` ranks on each of `h` hosts: `s` bytes reduced inside, `2·s/l·(h-1)/h`
+//! bytes sent and received per rank across (`2·s·(h-1)/h` per host, the least possible), `s` bytes copied inside.
+
+use super::{Arena, Communicator, Solo, check};
+use crate::{
+    Buffer, CommError, Group, Plan, Rank, Reduction, Settings, Slice, SliceMut, Stopper,
+    collective::{Algorithm, direct},
+    kernel,
+    rendezvous::split_with,
+};
+
+/// A communicator in two layers.
+pub struct Layered {
+    world: Box<dyn Communicator>,
+    /// The ranks of this host.
+    local: Box<dyn Communicator>,
+    /// One rank of every host; `None` for ranks that leave this to the first of their host.
+    cross: Option<Box<dyn Communicator>>,
+    /// Ranks on every host, if it is the same number everywhere.
+    even: Option<usize>,
+    forced: Option<Algorithm>,
+    settings: Settings,
+}
+
+/// Uses shared memory wherever ranks of `world` share a host. All of its ranks call it.
+pub fn settle(mut world: Box<dyn Communicator>, settings: &Settings) -> Result<Box<dyn Communicator>, CommError> {
+    let hosts = world.group().hosts();
+    let most = hosts.iter().map(Vec::len).max().unwrap_or(1);
+    if !settings.shared_memory || most == 1 || most > Arena::MOST_RANKS {
+        return Ok(world);
+    }
+    if hosts.len() > 1 {
+        return Ok(Box::new(Layered::over(world, settings)?));
+    }
+    let arena = split_with(&mut *world, Some(0), |group, exchange| Arena::connect(group.clone(), exchange, settings))?;
+    match arena {
+        Some(arena) => Ok(Box::new(arena)),
+        None => Ok(world),
+    }
+}
+
+impl Layered {
+    /// The layers over `world`, all of whose ranks call it.
+    pub fn over(mut world: Box<dyn Communicator>, settings: &Settings) -> Result<Self, CommError> {
+        let hosts = world.group().hosts();
+        let (host, place) = position(world.group(), &hosts);
+        let local = split_with(&mut *world, Some(host as u64), |group, exchange| {
+            if group.size() == 1 {
+                return Ok(Box::new(Solo::new(group.clone())) as Box<dyn Communicator>);
+            }
+            Ok(Box::new(Arena::connect(group.clone(), exchange, settings)?) as Box<dyn Communicator>)
+        })?;
+        let Some(local) = local else {
+            return Err(CommError::Invalid { problem: "every rank has a host".into() });
+        };
+        let even = hosts.iter().all(|ranks| ranks.len() == hosts[0].len()).then_some(hosts[0].len());
+        let cross = world.split((even.is_some() || place == 0).then_some(place as u64))?;
+        let settings = settings.clone();
+        Ok(Self { world, local, cross, even, forced: None, settings })
+    }
+
+    /// Runs `work`; if it fails, everybody who waits for this rank in any layer is told why.
+    fn guard(&mut self, work: impl FnOnce(&mut Self) -> Result<(), CommError>) -> Result<(), CommError> {
+        work(self).inspect_err(|error| {
+            if !matches!(error, CommError::Invalid { .. }) {
+                self.abort(error);
+            }
+        })
+    }
+
+    fn reduce_in_layers(&mut self, mut data: SliceMut<'_>, plan: &Plan) -> Result<(), CommError> {
+        let inner = Reduction::new(plan.op).scaled(plan.before, 1.0);
+        let outer = Reduction::new(plan.op);
+        let (Some(ranks), Some(cross)) = (self.even, &mut self.cross) else {
+            return self.reduce_by_leaders(data, plan);
+        };
+        let counts = shares(data.len(), ranks);
+        let place = self.local.group().rank();
+        let start: usize = counts[..place].iter().sum();
+        self.local.reduce_scatter(data.reborrow(), &counts, inner)?;
+        let mut mine = data.part(start, start + counts[place]);
+        cross.all_reduce(mine.reborrow(), outer)?;
+        kernel::scale(plan.dtype, mine.bytes_mut(), plan.after);
+        self.local.all_gather(data, &counts)
+    }
+
+    fn reduce_by_leaders(&mut self, mut data: SliceMut<'_>, plan: &Plan) -> Result<(), CommError> {
+        self.local.reduce(data.reborrow(), Reduction::new(plan.op).scaled(plan.before, 1.0), 0)?;
+        if let Some(cross) = &mut self.cross {
+            cross.all_reduce(data.reborrow(), Reduction::new(plan.op))?;
+            kernel::scale(plan.dtype, data.bytes_mut(), plan.after);
+        }
+        self.local.broadcast(data, 0)
+    }
+}
+
+/// Index of my host, and my place on it.
+fn position(group: &Group, hosts: &[Vec<Rank>]) -> (usize, usize) {
+    let find = |(host, ranks): (usize, &Vec<Rank>)| Some((host, ranks.iter().position(|&r| r == group.rank())?));
+    hosts.iter().enumerate().find_map(find).unwrap_or((0, 0))
+}
+
+/// `count` elements in `parts` shares that differ by less than a cache line.
+fn shares(count: usize, parts: usize) -> Vec<usize> {
+    let share = count.div_ceil(parts).next_multiple_of(64);
+    (0..parts).map(|part| share.min(count.saturating_sub(part * share))).collect()
+}
+
+impl Communicator for Layered {
+    fn group(&self) -> &Group {
+        self.world.group()
+    }
+
+    fn name(&self) -> &'static str {
+        "layered"
+    }
+
+    fn force(&mut self, algorithm: Option<Algorithm>) -> Result<(), CommError> {
+        if !matches!(algorithm, None | Some(Algorithm::Layered)) {
+            self.world.force(algorithm)?;
+        }
+        self.forced = algorithm;
+        Ok(())
+    }
+
+    fn all_reduce(&mut self, data: SliceMut<'_>, reduction: Reduction) -> Result<(), CommError> {
+        let plan = Plan::new(data.dtype(), reduction, self.group().size());
+        let layered = matches!(self.forced, None | Some(Algorithm::Layered));
+        self.guard(|this| match layered {
+            true if plan.wide => direct::all_reduce(&mut *this.world, data, reduction),
+            true => this.reduce_in_layers(data, &plan),
+            false => this.world.all_reduce(data, reduction),
+        })
+    }
+
+    fn broadcast(&mut self, mut data: SliceMut<'_>, root: Rank) -> Result<(), CommError> {
+        check::root(self.group(), root)?;
+        let hosts = self.group().hosts();
+        let home = hosts.iter().position(|ranks| ranks.contains(&root)).unwrap_or(0);
+        let place = hosts[home].iter().position(|&rank| rank == root).unwrap_or(0);
+        if place != 0 && self.even.is_none() {
+            return self.guard(|this| this.world.broadcast(data, root));
+        }
+        self.guard(|this| {
+            // Across hosts from the root to the ranks in its place, then from them to everybody.
+            if let Some(cross) = this.cross.as_mut().filter(|_| this.local.group().rank() == place) {
+                cross.broadcast(data.reborrow(), home)?;
+            }
+            this.local.broadcast(data, place)
+        })
+    }
+
+    fn all_gather(&mut self, all: SliceMut<'_>, counts: &[usize]) -> Result<(), CommError> {
+        self.guard(|this| this.world.all_gather(all, counts))
+    }
+
+    fn reduce_scatter(&mut self, all: SliceMut<'_>, counts: &[usize], reduction: Reduction) -> Result<(), CommError> {
+        self.guard(|this| this.world.reduce_scatter(all, counts, reduction))
+    }
+
+    fn all_to_all(
+        &mut self,
+        out: Slice<'_>,
+        sent: &[usize],
+        into: SliceMut<'_>,
+        received: &[usize],
+    ) -> Result<(), CommError> {
+        self.guard(|this| this.world.all_to_all(out, sent, into, received))
+    }
+
+    fn reduce(&mut self, data: SliceMut<'_>, reduction: Reduction, root: Rank) -> Result<(), CommError> {
+        self.guard(|this| this.world.reduce(data, reduction, root))
+    }
+
+    fn gather(&mut self, data: SliceMut<'_>, counts: &[usize], root: Rank) -> Result<(), CommError> {
+        self.guard(|this| this.world.gather(data, counts, root))
+    }
+
+    fn scatter(&mut self, data: SliceMut<'_>, counts: &[usize], root: Rank) -> Result<(), CommError> {
+        self.guard(|this| this.world.scatter(data, counts, root))
+    }
+
+    fn barrier(&mut self) -> Result<(), CommError> {
+        self.guard(|this| {
+            this.local.barrier()?;
+            if let Some(cross) = &mut this.cross {
+                cross.barrier()?;
+            }
+            this.local.barrier()
+        })
+    }
+
+    fn send(&mut self, data: Slice<'_>, to: Rank) -> Result<(), CommError> {
+        self.guard(|this| this.world.send(data, to))
+    }
+
+    fn receive(&mut self, data: SliceMut<'_>, from: Rank) -> Result<(), CommError> {
+        self.guard(|this| this.world.receive(data, from))
+    }
+
+    fn split(&mut self, colour: Option<u64>) -> Result<Option<Box<dyn Communicator>>, CommError> {
+        match self.world.split(colour)? {
+            Some(world) => settle(world, &self.settings).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn abort(&mut self, error: &CommError) {
+        self.local.abort(error);
+        self.cross.iter_mut().for_each(|cross| cross.abort(error));
+        self.world.abort(error);
+    }
+
+    fn buffer(&mut self, bytes: usize) -> Result<Buffer, CommError> {
+        self.local.buffer(bytes)
+    }
+
+    fn stopper(&self) -> Stopper {
+        let cross = self.cross.iter().map(|cross| cross.stopper());
+        Stopper::all(cross.chain([self.local.stopper(), self.world.stopper()]))
+    }
+}
