@@ -96,7 +96,7 @@ pub const VARIABLES: &[Variable] = &[
     },
     Variable {
         name: INTERFACE,
-        allowed: "the name or an address of an interface, such as eth0 or 10.0.0.5",
+        allowed: "an interface, an address or a network, such as eth0, 10.0.0.5 or 10.0.0.0/24",
         default: "the fastest one that reaches all peers, by measuring",
         about: "The network interface to use between hosts.",
     },
