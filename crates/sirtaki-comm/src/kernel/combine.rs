@@ -9,8 +9,13 @@ use super::{
 };
 use crate::{DType, Plan, ReduceOp};
 
-/// Elements per block: two rows of the widest type fit the first-level cache.
+/// Elements per block: short, so that the processor fetches the next block while it still converts this one.
 const BLOCK: usize = 512;
+
+/// Elements in the first of the blocks that `bytes` of `T` are cut into.
+fn block<T>(bytes: usize) -> usize {
+    BLOCK.min(bytes / size_of::<T>())
+}
 
 /// From left to right, see [`super::combine`].
 pub(super) fn in_order(plan: &Plan, inputs: &[&[u8]], out: &mut [u8]) {
@@ -49,9 +54,10 @@ struct InOrder<'a> {
 
 impl Job for InOrder<'_> {
     fn run<T: Lane<A>, A: Scale>(self) {
-        let (mut sums, mut next) = ([A::default(); BLOCK], [A::default(); BLOCK]);
+        let block = block::<T>(self.out.len());
+        let (mut sums, mut next) = (vec![A::default(); block], vec![A::default(); block]);
         let mut at = 0;
-        for out in self.out.chunks_mut(BLOCK * size_of::<T>()) {
+        for out in self.out.chunks_mut(block * size_of::<T>()) {
             let range = at..at + out.len();
             at = range.end;
             let count = out.len() / size_of::<T>();
@@ -82,22 +88,23 @@ impl Job for AlongTree<'_> {
     /// row of sums per power of two.
     fn run<T: Lane<A>, A: Scale>(self) {
         let rows = self.inputs.len().ilog2() as usize + 2;
-        let mut sums = vec![A::default(); BLOCK * rows];
+        let block = block::<T>(self.out.len());
+        let mut sums = vec![A::default(); block * rows];
         let mut sizes: Vec<usize> = Vec::with_capacity(rows);
         let mut at = 0;
-        for out in self.out.chunks_mut(BLOCK * size_of::<T>()) {
+        for out in self.out.chunks_mut(block * size_of::<T>()) {
             let range = at..at + out.len();
             at = range.end;
             let count = out.len() / size_of::<T>();
             let join = |sizes: &mut Vec<usize>, sums: &mut [A]| {
                 let top = sizes.len() - 1;
-                let (below, last) = sums.split_at_mut(top * BLOCK);
-                lane::fold(self.plan.op, &mut below[(top - 1) * BLOCK..][..count], &last[..count]);
+                let (below, last) = sums.split_at_mut(top * block);
+                lane::fold(self.plan.op, &mut below[(top - 1) * block..][..count], &last[..count]);
                 let size = sizes.pop().unwrap_or(0);
                 sizes[top - 1] += size;
             };
             for input in self.inputs {
-                lane::load::<T, A>(self.plan, &input[range.clone()], &mut sums[sizes.len() * BLOCK..][..count]);
+                lane::load::<T, A>(self.plan, &input[range.clone()], &mut sums[sizes.len() * block..][..count]);
                 sizes.push(1);
                 while let [.., left, right] = sizes[..]
                     && left == right
@@ -126,7 +133,7 @@ struct InPlace<'a> {
 
 impl Job for InPlace<'_> {
     fn run<T: Lane<A>, A: Scale>(self) {
-        let mut sums = [A::default(); BLOCK];
+        let mut sums = vec![A::default(); block::<T>(self.data.len())];
         for data in self.data.chunks_mut(BLOCK * size_of::<T>()) {
             let sums = &mut sums[..data.len() / size_of::<T>()];
             lane::load::<T, A>(self.plan, data, sums);
@@ -144,8 +151,9 @@ pub(super) struct Fold<'a> {
 
 impl Job for Fold<'_> {
     fn run<T: Lane<A>, A: Scale>(self) {
-        let (mut sums, mut next) = ([A::default(); BLOCK], [A::default(); BLOCK]);
-        let bytes = BLOCK * size_of::<T>();
+        let block = block::<T>(self.into.len());
+        let (mut sums, mut next) = (vec![A::default(); block], vec![A::default(); block]);
+        let bytes = block * size_of::<T>();
         for (into, from) in self.into.chunks_mut(bytes).zip(self.from.chunks(bytes)) {
             let count = into.len() / size_of::<T>();
             let (sums, next) = (&mut sums[..count], &mut next[..count]);

@@ -74,7 +74,7 @@ integer_model!(i8, u8, i32, i64);
 fn times(x: i128, factor: f64) -> i128 {
     match factor {
         f if f.fract() == 0.0 => x.saturating_mul(f as i128),
-        f if f == 0.3 => (x as f64 * 0.3) as i128,
+        0.3 => (x as f64 * 0.3) as i128,
         f => x / (1.0 / f).round() as i128,
     }
 }

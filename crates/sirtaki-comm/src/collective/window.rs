@@ -1,0 +1,62 @@
+//! Working through long buffers with little memory: windows, their even cut among ranks, and aligned scratch bytes.
+
+use std::ops::Range;
+
+/// Scratch memory of one call on one rank, at most, in bytes.
+pub(super) const SCRATCH: usize = 8 << 20;
+
+/// `0..count` in pieces of at most `length`.
+pub(super) fn windows(count: usize, length: usize) -> impl Iterator<Item = Range<usize>> {
+    let length = length.max(1);
+    (0..count).step_by(length).map(move |start| start..count.min(start.saturating_add(length)))
+}
+
+/// `count` elements cut among `size` ranks as evenly as possible.
+pub(super) fn even(count: usize, size: usize) -> Vec<usize> {
+    (0..size).map(|rank| count / size + usize::from(rank < count % size)).collect()
+}
+
+/// Bytes aligned for every element type, to be used again for every window.
+#[derive(Default)]
+pub(super) struct Scratch {
+    words: Vec<u64>,
+}
+
+impl Scratch {
+    /// The first `bytes` of it, with whatever is in there.
+    pub(super) fn get(&mut self, bytes: usize) -> &mut [u8] {
+        let words = bytes.div_ceil(8);
+        if self.words.len() < words {
+            self.words.resize(words, 0);
+        }
+        &mut bytemuck::cast_slice_mut(&mut self.words)[..bytes]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_cover_everything_once() {
+        assert_eq!(windows(0, 4).count(), 0);
+        assert_eq!(windows(9, 4).collect::<Vec<_>>(), [0..4, 4..8, 8..9]);
+        assert_eq!(windows(3, 0).count(), 3);
+        assert_eq!(windows(3, usize::MAX).collect::<Vec<_>>(), [0..3]);
+    }
+
+    #[test]
+    fn even_cuts_differ_by_one_at_most() {
+        assert_eq!(even(7, 3), [3, 2, 2]);
+        assert_eq!(even(2, 3), [1, 1, 0]);
+    }
+
+    #[test]
+    fn scratch_grows_as_needed() {
+        let mut scratch = Scratch::default();
+        assert_eq!(scratch.get(3).len(), 3);
+        assert_eq!(scratch.get(0).len(), 0);
+        assert_eq!(scratch.get(1000).len(), 1000);
+        assert_eq!(scratch.get(1).as_ptr() as usize % 8, 0);
+    }
+}

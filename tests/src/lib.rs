@@ -1,0 +1,11 @@
+//! What the tests of all parts share: one set of checks for every communicator, and a communicator to check them with.
+//!
+//! This is a library of assertions, so failing means panicking here.
+
+#![allow(clippy::unwrap_used, reason = "an assertion that fails has to panic")]
+
+pub mod board;
+pub mod conformance;
+pub mod data;
+pub mod reference;
+pub mod team;
