@@ -23,7 +23,7 @@ const FLAGS: &[&str] = &[
 ];
 
 /// Builds and runs every target in `fuzz/targets`.
-pub fn check(shell: &Shell) -> Result<()> {
+pub(crate) fn check(shell: &Shell) -> Result<()> {
     let host = host(shell)?;
     let build = cargo(["build", "--manifest-path", "fuzz/Cargo.toml", "--release", "--locked", "--bins"]);
     let build = build.args(["--target", &host, "--target-dir", "target/fuzz"]);

@@ -10,7 +10,7 @@ use crate::shell::{Call, Shell};
 const LINES: usize = 400;
 
 /// Checks every source file that git knows or would add.
-pub fn check(shell: &Shell) -> Result<()> {
+pub(crate) fn check(shell: &Shell) -> Result<()> {
     let list =
         shell.read(&Call::new("git").args(["ls-files", "--cached", "--others", "--exclude-standard", "*.rs"]))?;
     let mut problems = Vec::new();

@@ -13,7 +13,7 @@ const SOURCES: &str = "crates/sirtaki-comm/src";
 const ATTRIBUTE: &str = "#[cfg(all(test, loom))]";
 
 /// Runs all models.
-pub fn check(shell: &Shell) -> Result<()> {
+pub(crate) fn check(shell: &Shell) -> Result<()> {
     let mut models = Vec::new();
     find(&shell.root.join(SOURCES), "", &mut models)?;
     if models.is_empty() {

@@ -21,7 +21,7 @@ const PACKAGES: &[Package] = &[
 const CARGO_DENY: &str = "0.20.2";
 
 /// Makes sure that all packages are there.
-pub fn check(shell: &Shell) -> Result<()> {
+pub(crate) fn check(shell: &Shell) -> Result<()> {
     let missing: Vec<&Package> = PACKAGES.iter().filter(|package| !has(package.program)).collect();
     if missing.is_empty() {
         let names: Vec<_> = PACKAGES.iter().map(|package| package.name).collect();
@@ -45,7 +45,7 @@ fn is_root(shell: &Shell) -> bool {
 }
 
 /// How to call cargo-deny; built into `target/tools` when it is not installed, which takes a few minutes once.
-pub fn cargo_deny(shell: &Shell) -> Result<Call> {
+pub(crate) fn cargo_deny(shell: &Shell) -> Result<Call> {
     if has("cargo-deny") {
         return Ok(Call::new("cargo-deny"));
     }

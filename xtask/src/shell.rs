@@ -11,34 +11,34 @@ use anyhow::{Context, Result, bail};
 
 /// A program to run. A value of our own, because a started [`Command`] cannot say what its variables were.
 #[derive(Debug, Clone)]
-pub struct Call {
+pub(crate) struct Call {
     program: String,
     arguments: Vec<String>,
     variables: Vec<(String, String)>,
 }
 
 /// A call of the cargo that runs us.
-pub fn cargo<const N: usize>(arguments: [&str; N]) -> Call {
+pub(crate) fn cargo<const N: usize>(arguments: [&str; N]) -> Call {
     let program = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     Call::new(program).args(arguments)
 }
 
 impl Call {
     /// A program without arguments.
-    pub fn new(program: impl Into<String>) -> Self {
+    pub(crate) fn new(program: impl Into<String>) -> Self {
         Self { program: program.into(), arguments: Vec::new(), variables: Vec::new() }
     }
 
     /// With more arguments.
     #[must_use]
-    pub fn args(mut self, arguments: impl IntoIterator<Item = impl Into<String>>) -> Self {
+    pub(crate) fn args(mut self, arguments: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.arguments.extend(arguments.into_iter().map(Into::into));
         self
     }
 
     /// With a variable in its environment.
     #[must_use]
-    pub fn env(mut self, name: &str, value: impl Into<String>) -> Self {
+    pub(crate) fn env(mut self, name: &str, value: impl Into<String>) -> Self {
         self.variables.push((name.into(), value.into()));
         self
     }
@@ -66,20 +66,20 @@ impl fmt::Display for Call {
 
 /// Runs programs from the root of the repository.
 #[derive(Debug)]
-pub struct Shell {
+pub(crate) struct Shell {
     /// The root of the repository.
     pub root: PathBuf,
 }
 
 impl Shell {
     /// At the root of the repository this program was built from.
-    pub fn at_root() -> Result<Self> {
+    pub(crate) fn at_root() -> Result<Self> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the repository")?;
         Ok(Self { root: root.to_owned() })
     }
 
     /// Runs a program; an error if it fails.
-    pub fn run(&self, call: Call) -> Result<()> {
+    pub(crate) fn run(&self, call: Call) -> Result<()> {
         println!("  $ {call}");
         let status = self.status(&call)?;
         if !status.success() {
@@ -93,13 +93,13 @@ impl Shell {
     }
 
     /// Whether a program runs and succeeds. Nothing is shown.
-    pub fn succeeds(&self, call: &Call) -> bool {
+    pub(crate) fn succeeds(&self, call: &Call) -> bool {
         let mut command = call.command(&self.root);
         command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
     }
 
     /// What a program prints.
-    pub fn read(&self, call: &Call) -> Result<String> {
+    pub(crate) fn read(&self, call: &Call) -> Result<String> {
         let output = call.command(&self.root).stderr(Stdio::inherit()).output();
         let output = output.with_context(|| format!("cannot run `{call}`"))?;
         if !output.status.success() {
@@ -110,7 +110,7 @@ impl Shell {
 }
 
 /// Whether a program is in `PATH`.
-pub fn has(program: &str) -> bool {
+pub(crate) fn has(program: &str) -> bool {
     let folders = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&folders).chain(["/usr/sbin".into(), "/sbin".into()]).any(|dir| dir.join(program).is_file())
 }

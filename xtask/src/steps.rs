@@ -36,14 +36,14 @@ enum Outcome {
 }
 
 /// Shows the steps.
-pub fn list() {
+pub(crate) fn list() {
     for Step { name, about, .. } in STEPS {
         println!("{name:<10} {about}");
     }
 }
 
 /// Runs the named steps, or all, until one fails.
-pub fn run(shell: &Shell, names: &[String]) -> Result<()> {
+pub(crate) fn run(shell: &Shell, names: &[String]) -> Result<()> {
     let steps = select(names)?;
     let mut outcomes: Vec<(&Step, Outcome)> = Vec::new();
     for (index, step) in steps.iter().enumerate() {
