@@ -17,7 +17,9 @@ fn start(hosts: &Hosts, plan: &Plan) -> Job {
 #[test]
 fn six_ranks_on_three_hosts_work_in_layers() {
     let hosts = Hosts::new("sum", 3);
-    for plan in [Plan::new("sum"), Plan { tls: true, ..Plan::new("sum") }, Plan { shared_memory: false, ..Plan::new("sum") }] {
+    for plan in
+        [Plan::new("sum"), Plan { tls: true, ..Plan::new("sum") }, Plan { shared_memory: false, ..Plan::new("sum") }]
+    {
         let job = start(&hosts, &Plan { interface: Some("fast"), ..plan.clone() });
         let expected = if plan.shared_memory { "done layered sum 21" } else { "done mesh sum 21" };
         assert!(job.all_say("done").iter().all(|line| line == expected));

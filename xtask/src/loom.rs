@@ -21,6 +21,8 @@ pub(crate) fn check(shell: &Shell) -> Result<()> {
     }
     let test = cargo(["test", "--package", "sirtaki-comm", "--lib", "--release", "--locked", "--target-dir"]);
     let test = test.args(["target/loom", "--"]).args(models);
+    // Optimised, but without the slow parts of a release: the models are small.
+    let test = test.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
     shell.run(test.env("RUSTFLAGS", "--cfg loom").env("LOOM_MAX_PREEMPTIONS", "3"))
 }
 

@@ -101,7 +101,8 @@ fn all_algorithms_are_compared_for_any_type_and_number_of_ranks() {
 
 #[test]
 fn a_table_marks_the_fastest_and_says_where_they_cross() {
-    let output = bench(&["-n", "2", "--sizes", "4,64K", "--algorithm", "auto,ring,tree", "--repeat", "2"]).output().unwrap();
+    let output =
+        bench(&["-n", "2", "--sizes", "4,64K", "--algorithm", "auto,ring,tree", "--repeat", "2"]).output().unwrap();
     let table = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(table.contains("algorithm") && table.contains("bus GB/s"), "{table}");

@@ -7,24 +7,24 @@
 //! - [`choose_network`]: which of a host's addresses the others should call.
 
 mod assemble;
-mod parent;
 mod file;
 mod host;
 mod interface;
 mod memory;
 mod network;
+mod parent;
 mod probe;
 mod store;
 mod tcp;
 pub mod wire;
 
 pub use assemble::{Connected, connect, connect_with_report};
-pub use parent::split_with;
 pub use file::FileStore;
 pub use host::this_member;
 pub use interface::{Candidate, candidates, select};
 pub use memory::MemoryStore;
 pub use network::{Network, choose_network};
+pub use parent::split_with;
 pub use store::{Exchange, Store, StoreExchange};
 pub use tcp::{TcpStore, TcpStoreServer};
 

@@ -71,14 +71,14 @@ fn headline(arguments: &Allreduce, back_end: &str) -> String {
 }
 
 fn progress(rows: &[Row], arguments: &Allreduce, start: Instant) -> String {
-    let sizes = arguments.sizes.list();
-    let done = rows.last().and_then(|row| sizes.iter().rposition(|&size| size >= row.bytes && row.bytes + 8 > size));
-    let at = done.map_or(0, |index| index + 1);
+    let mut done: Vec<usize> = rows.iter().map(|row| row.bytes).collect();
+    done.dedup();
     let what = match &arguments.algorithm {
         Choice::All => "all algorithms".into(),
         these => these.to_string(),
     };
-    format!("measuring {what}: {at} of {} sizes, {:.0} s", sizes.len(), start.elapsed().as_secs_f64())
+    let (done, all) = (done.len(), arguments.sizes.list().len());
+    format!("measuring {what}: {done} of {all} sizes, {:.0} s", start.elapsed().as_secs_f64())
 }
 
 impl Failures {
