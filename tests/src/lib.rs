@@ -7,5 +7,8 @@
 pub mod board;
 pub mod conformance;
 pub mod data;
+pub mod hosts;
+pub mod job;
+pub mod make;
 pub mod reference;
 pub mod team;

@@ -1,7 +1,7 @@
 //! How fast a TCP link is on this machine: two processes send and receive the same amount at once, one thread each.
 //!
 //! `cargo run --release --example link_speed -- [MiB] [repetitions] [--buffers KiB] [--write KiB] [--spin] [--pull]
-//! [--tls] [--at ADDRESS]`
+//! [--tls] [--pin] [--at ADDRESS] [--child-in NETWORK_NAMESPACE]`
 
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
@@ -13,7 +13,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    thread::{CpuSet, sched_setaffinity},
+    time::{ClockId, clock_gettime},
+};
 use sirtaki_comm::{
     Settings,
     link::{Bell, Link, TcpLink, link_over},
@@ -31,7 +35,9 @@ struct Options {
     spin: bool,
     pull: bool,
     tls: bool,
+    pin: bool,
     at: String,
+    child_in: String,
 }
 
 fn options() -> Options {
@@ -43,7 +49,9 @@ fn options() -> Options {
         spin: false,
         pull: false,
         tls: false,
+        pin: false,
         at: "127.0.0.1".into(),
+        child_in: String::new(),
     };
     let mut words = env::args().skip(1);
     let mut place = 0;
@@ -55,6 +63,8 @@ fn options() -> Options {
             "--spin" => options.spin = true,
             "--pull" => options.pull = true,
             "--tls" => options.tls = true,
+            "--pin" => options.pin = true,
+            "--child-in" => options.child_in = value(),
             "--at" => options.at = value(),
             number if place == 0 => (options.bytes, place) = (number.parse::<usize>().unwrap() << 20, 1),
             number => options.repetitions = number.parse().unwrap(),
@@ -114,13 +124,20 @@ fn tls_link(caller: Option<SocketAddr>, options: &Options) -> (Box<dyn Link>, Op
     let (sender, arrivals) = std::sync::mpsc::channel();
     let _gate = Gate::open(listener, access, (claim.purpose, claim.group), move |s, _, m| sender.send((s, m)).unwrap())
         .unwrap();
-    let child = child(address, &secret);
+    let child = child(address, &secret, options);
     let (stream, marker) = arrivals.recv().unwrap();
     (link_over(stream, marker, &settings).unwrap(), Some(child))
 }
 
-fn child(address: SocketAddr, secret: &Secret) -> std::process::Child {
-    let mut command = Command::new(env::current_exe().unwrap());
+fn child(address: SocketAddr, secret: &Secret, options: &Options) -> std::process::Child {
+    let program = env::current_exe().unwrap();
+    let mut command = if options.child_in.is_empty() {
+        Command::new(program)
+    } else {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &options.child_in]).arg(program);
+        command
+    };
     command.args(env::args().skip(1)).env("LINK_SPEED_PEER", address.to_string());
     command.env("LINK_SPEED_SECRET", secret.to_hex()).spawn().unwrap()
 }
@@ -128,34 +145,56 @@ fn child(address: SocketAddr, secret: &Secret) -> std::process::Child {
 fn main() {
     let options = options();
     let peer: Option<SocketAddr> = env::var("LINK_SPEED_PEER").ok().map(|text| text.parse().unwrap());
+    if options.pin {
+        let mut cores = CpuSet::new();
+        cores.set(usize::from(peer.is_some()));
+        sched_setaffinity(None, &cores).unwrap();
+    }
     let (mut link, child) = match (options.tls, peer) {
         (true, peer) => tls_link(peer, &options),
         (false, Some(address)) => (make(TcpStream::connect(address).unwrap(), &options), None),
         (false, None) => {
             let listener = TcpListener::bind((options.at.as_str(), 0)).unwrap();
-            let child = child(listener.local_addr().unwrap(), &Secret::random().unwrap());
+            let child = child(listener.local_addr().unwrap(), &Secret::random().unwrap(), &options);
             (make(listener.accept().unwrap().0, &options), Some(child))
         }
     };
     let out = vec![1; options.bytes];
     let mut into = vec![0; options.bytes];
     let mut times = Vec::new();
+    let mut cpu = Vec::new();
     for _ in 0..options.repetitions + 2 {
-        exchange(&mut *link, &[0], &mut [0], &Options { spin: false, pull: false, at: String::new(), ..options });
-        let started = Instant::now();
+        exchange(
+            &mut *link,
+            &[0],
+            &mut [0],
+            &Options { spin: false, pull: false, at: String::new(), child_in: String::new(), ..options },
+        );
+        let (started, used) = (Instant::now(), cpu_time());
         exchange(&mut *link, &out, &mut into, &options);
         times.push(started.elapsed());
+        cpu.push(cpu_time() - used);
     }
     if let Some(mut child) = child {
         let mut times = times.split_off(2);
+        let mut cpu = cpu.split_off(2);
         times.sort();
-        let median = times[times.len() / 2].as_secs_f64();
+        cpu.sort();
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        let (median, busy) = (times[times.len() / 2], cpu[cpu.len() / 2]);
         println!(
-            "{:.2} ms median, {:.2} ms best, {:.2} GB/s each way",
-            median * 1e3,
-            times[0].as_secs_f64() * 1e3,
-            options.bytes as f64 / median / 1e9
+            "{:.2} ms median, {:.2} ms best, {:.2} GB/s each way; {:.2} ms of a core",
+            ms(median),
+            ms(times[0]),
+            options.bytes as f64 / median.as_secs_f64() / 1e9,
+            ms(busy)
         );
         child.wait().unwrap();
     }
+}
+
+/// What this process used of its core so far; unlike the time that passed, it hardly depends on what else runs.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

@@ -52,7 +52,7 @@ impl Layered {
         let (host, place) = position(world.group(), &hosts);
         let local = split_with(&mut *world, Some(host as u64), |group, exchange| {
             if group.size() == 1 {
-                return Ok(Box::new(Solo::new(group.clone())) as Box<dyn Communicator>);
+                return Ok(Box::new(Solo::new(group.clone())?) as Box<dyn Communicator>);
             }
             Ok(Box::new(Arena::connect(group.clone(), exchange, settings)?) as Box<dyn Communicator>)
         })?;

@@ -1,23 +1,245 @@
-//! stub
-use crate::collective::Algorithm;
-use crate::*;
-/// stub
-pub struct MeshCommunicator;
-#[allow(missing_docs)]
+//! Collectives over one link between any two ranks.
+
+use std::sync::Arc;
+
+use crate::{
+    CommError, Communicator, Group, Plan, Rank, Reduction, Slice, SliceMut, Stopper,
+    collective::{
+        Algorithm, Topology, all_gather, all_reduce, all_to_all, barrier, broadcast, choose, direct, gather, reduce,
+        reduce_scatter,
+    },
+    kernel,
+    link::Link,
+    mesh::{Call, Mesh, Receive},
+    rendezvous::{Exchange, split_with},
+    signature::{Kind, Signature},
+};
+
+use super::check;
+
+/// Makes my links to the members of a group, all of whom call it with an exchange among them.
+pub type Connector =
+    Arc<dyn Fn(&Group, &mut dyn Exchange) -> Result<Vec<Option<Box<dyn Link>>>, CommError> + Send + Sync>;
+
+/// A [`Communicator`] over a [`Mesh`].
+pub struct MeshCommunicator {
+    mesh: Mesh,
+    algorithm: Option<Algorithm>,
+    connector: Connector,
+    /// The call of the user while it is carried out by several calls of our own: what ranks compare is this one.
+    outer: Option<Signature>,
+}
+
 impl MeshCommunicator {
-    pub fn new(_m: crate::mesh::Mesh, _s: &Settings, _c: Option<()>) -> Self {
-        Self
+    /// Collectives over `mesh`, all-reduce by `algorithm` if one is given, with `connector` for groups split off.
+    pub fn new(mesh: Mesh, algorithm: Option<Algorithm>, connector: Connector) -> Result<Self, CommError> {
+        Ok(Self { mesh, algorithm: available(algorithm)?, connector, outer: None })
     }
-    pub fn all_reduce(&mut self, _d: SliceMut<'_>, _r: Reduction) -> Result<(), CommError> {
-        unimplemented!()
+
+    fn begin(&mut self, signature: Signature) -> Result<Call, CommError> {
+        self.mesh.begin(self.outer.unwrap_or(signature))
     }
-    pub fn send(&mut self, _d: Slice<'_>, _r: Rank) -> Result<(), CommError> {
-        unimplemented!()
+
+    /// Runs a call that is made of other calls of this communicator.
+    fn within<T>(
+        &mut self,
+        signature: Signature,
+        work: impl FnOnce(&mut Self) -> Result<T, CommError>,
+    ) -> Result<T, CommError> {
+        let before = self.outer;
+        self.outer = before.or(Some(signature));
+        let result = work(self);
+        self.outer = before;
+        result
     }
-    pub fn receive(&mut self, _d: SliceMut<'_>, _r: Rank) -> Result<(), CommError> {
-        unimplemented!()
+
+    /// The algorithm for an all-reduce of `bytes`.
+    fn choice(&self, plan: &Plan, bytes: usize) -> Algorithm {
+        match self.algorithm {
+            _ if plan.wide => Algorithm::Direct,
+            None => choose(bytes, self.mesh.group().size(), Topology::Network),
+            Some(algorithm) => algorithm,
+        }
     }
-    pub fn force(&mut self, _d: Option<Algorithm>) -> Result<(), CommError> {
+
+    fn plan(&self, data: &SliceMut<'_>, reduction: Reduction) -> Plan {
+        Plan::new(data.dtype(), reduction, self.mesh.group().size())
+    }
+}
+
+fn available(algorithm: Option<Algorithm>) -> Result<Option<Algorithm>, CommError> {
+    if !matches!(algorithm, Some(Algorithm::Flat | Algorithm::Layered)) {
+        return Ok(algorithm);
+    }
+    let problem = "ranks connected by links cannot all-reduce by `flat` or `layered`; \
+                   choose ring, doubling, halving, tree or direct";
+    Err(CommError::Invalid { problem: problem.into() })
+}
+
+impl Communicator for MeshCommunicator {
+    fn group(&self) -> &Group {
+        self.mesh.group()
+    }
+
+    fn name(&self) -> &'static str {
+        "mesh"
+    }
+
+    fn force(&mut self, algorithm: Option<Algorithm>) -> Result<(), CommError> {
+        self.algorithm = available(algorithm)?;
         Ok(())
+    }
+
+    fn abort(&mut self, error: &CommError) {
+        self.mesh.abort(error);
+    }
+
+    fn all_reduce(&mut self, mut data: SliceMut<'_>, reduction: Reduction) -> Result<(), CommError> {
+        let plan = self.plan(&data, reduction);
+        let algorithm = self.choice(&plan, data.bytes().len());
+        let signature = Signature::new(Kind::AllReduce, data.dtype(), data.len());
+        let signature = signature.reduction(reduction).algorithm(algorithm as u8);
+        let run = match algorithm {
+            Algorithm::Ring => all_reduce::ring,
+            Algorithm::Halving => all_reduce::halving,
+            Algorithm::Tree => all_reduce::tree,
+            Algorithm::Direct => return self.within(signature, |comm| direct::all_reduce(comm, data, reduction)),
+            Algorithm::Doubling | Algorithm::Flat | Algorithm::Layered => all_reduce::doubling,
+        };
+        let call = self.begin(signature)?;
+        kernel::scale(plan.dtype, data.bytes_mut(), plan.before);
+        run(&mut self.mesh, &call, &plan, data.bytes_mut())?;
+        kernel::scale(plan.dtype, data.bytes_mut(), plan.after);
+        Ok(())
+    }
+
+    fn broadcast(&mut self, mut data: SliceMut<'_>, root: Rank) -> Result<(), CommError> {
+        check::root(self.group(), root)?;
+        let call = self.begin(Signature::new(Kind::Broadcast, data.dtype(), data.len()).root(root))?;
+        broadcast::broadcast(&mut self.mesh, &call, data.bytes_mut(), root)
+    }
+
+    fn all_gather(&mut self, mut all: SliceMut<'_>, counts: &[usize]) -> Result<(), CommError> {
+        check::counts(self.group(), counts, all.len())?;
+        let element = all.dtype().size();
+        let call = self.begin(Signature::new(Kind::AllGather, all.dtype(), all.len()).counts(counts))?;
+        all_gather::all_gather(&mut self.mesh, &call, all.bytes_mut(), (counts, element))
+    }
+
+    fn reduce_scatter(
+        &mut self,
+        mut all: SliceMut<'_>,
+        counts: &[usize],
+        reduction: Reduction,
+    ) -> Result<(), CommError> {
+        check::counts(self.group(), counts, all.len())?;
+        let plan = self.plan(&all, reduction);
+        let signature = Signature::new(Kind::ReduceScatter, all.dtype(), all.len());
+        let signature = signature.reduction(reduction).counts(counts);
+        if plan.wide {
+            return self.within(signature, |comm| direct::reduce_scatter(comm, all, counts, reduction));
+        }
+        let call = self.begin(signature)?;
+        kernel::scale(plan.dtype, all.bytes_mut(), plan.before);
+        reduce_scatter::reduce_scatter(&mut self.mesh, &call, &plan, all.bytes_mut(), counts)?;
+        let rank = self.group().rank();
+        let begin = counts[..rank].iter().sum();
+        kernel::scale(plan.dtype, all.part(begin, begin + counts[rank]).bytes_mut(), plan.after);
+        Ok(())
+    }
+
+    fn all_to_all(
+        &mut self,
+        out: Slice<'_>,
+        sent: &[usize],
+        mut into: SliceMut<'_>,
+        received: &[usize],
+    ) -> Result<(), CommError> {
+        check::all_to_all(self.group(), out, sent, &into, received)?;
+        // The counts differ between ranks by nature; each pair of them is checked with its payload.
+        let call = self.begin(Signature::new(Kind::AllToAll, out.dtype(), 0))?;
+        let (out, element) = ((out.bytes(), sent), out.dtype().size());
+        all_to_all::all_to_all(&mut self.mesh, &call, out, (into.bytes_mut(), received), element)
+    }
+
+    fn reduce(&mut self, mut data: SliceMut<'_>, reduction: Reduction, root: Rank) -> Result<(), CommError> {
+        check::root(self.group(), root)?;
+        let plan = self.plan(&data, reduction);
+        let signature = Signature::new(Kind::Reduce, data.dtype(), data.len()).reduction(reduction).root(root);
+        if plan.wide {
+            return self.within(signature, |comm| direct::all_reduce(comm, data, reduction));
+        }
+        let call = self.begin(signature)?;
+        kernel::scale(plan.dtype, data.bytes_mut(), plan.before);
+        reduce::reduce(&mut self.mesh, &call, &plan, data.bytes_mut(), root)?;
+        if self.group().rank() == root {
+            kernel::scale(plan.dtype, data.bytes_mut(), plan.after);
+        }
+        Ok(())
+    }
+
+    fn gather(&mut self, mut data: SliceMut<'_>, counts: &[usize], root: Rank) -> Result<(), CommError> {
+        let (signature, element) = self.parts(Kind::Gather, &data, counts, root)?;
+        let call = self.begin(signature)?;
+        gather::gather(&mut self.mesh, &call, data.bytes_mut(), (counts, element), root)
+    }
+
+    fn scatter(&mut self, mut data: SliceMut<'_>, counts: &[usize], root: Rank) -> Result<(), CommError> {
+        let (signature, element) = self.parts(Kind::Scatter, &data, counts, root)?;
+        let call = self.begin(signature)?;
+        gather::scatter(&mut self.mesh, &call, data.bytes_mut(), (counts, element), root)
+    }
+
+    fn barrier(&mut self) -> Result<(), CommError> {
+        let call = self.begin(Signature::new(Kind::Barrier, crate::DType::U8, 0))?;
+        barrier::barrier(&mut self.mesh, &call)
+    }
+
+    fn send(&mut self, data: Slice<'_>, to: Rank) -> Result<(), CommError> {
+        check::peer(self.group(), to)?;
+        let call = self.mesh.begin_point(Signature::new(Kind::Send, data.dtype(), data.len()), to, false)?;
+        self.mesh.exchange(&call, Some((to, data.bytes())), None)
+    }
+
+    fn receive(&mut self, mut data: SliceMut<'_>, from: Rank) -> Result<(), CommError> {
+        check::peer(self.group(), from)?;
+        let call = self.mesh.begin_point(Signature::new(Kind::Send, data.dtype(), data.len()), from, true)?;
+        self.mesh.exchange(&call, None, Some((from, Receive::Fill(data.bytes_mut()))))
+    }
+
+    fn split(&mut self, colour: Option<u64>) -> Result<Option<Box<dyn Communicator>>, CommError> {
+        let connector = self.connector.clone();
+        let signature = Signature::new(Kind::Split, crate::DType::U8, 0);
+        let links = self.within(signature, |comm| {
+            split_with(comm, colour, |group, exchange| Ok((group.clone(), connector(group, exchange)?)))
+        })?;
+        let Some((group, links)) = links else { return Ok(None) };
+        let mesh = Mesh::new(group, links, self.mesh.timeout(), Stopper::new())?;
+        Ok(Some(Box::new(MeshCommunicator::new(mesh, self.algorithm, connector)?)))
+    }
+
+    fn stopper(&self) -> Stopper {
+        self.mesh.stopper()
+    }
+}
+
+impl MeshCommunicator {
+    /// Checks a gather or scatter and describes it.
+    fn parts(
+        &self,
+        kind: Kind,
+        data: &SliceMut<'_>,
+        counts: &[usize],
+        root: Rank,
+    ) -> Result<(Signature, usize), CommError> {
+        check::root(self.group(), root)?;
+        let rank = self.group().rank();
+        if rank == root {
+            check::counts(self.group(), counts, data.len())?;
+        } else {
+            check::part(self.group(), counts, rank, data.len())?;
+        }
+        let signature = Signature::new(kind, data.dtype(), counts.iter().sum()).root(root).counts(counts);
+        Ok((signature, data.dtype().size()))
     }
 }

@@ -3,7 +3,9 @@
 //! The same program runs alone or in a group, so arguments are checked and factors applied exactly as elsewhere.
 
 use super::check;
-use crate::{CommError, Communicator, Group, Plan, Rank, Reduction, Slice, SliceMut, Stopper, kernel};
+use crate::{
+    CommError, Communicator, Group, Plan, Rank, Reduction, Slice, SliceMut, Stopper, collective::Algorithm, kernel,
+};
 
 /// The communicator of a group with one member.
 #[derive(Debug)]
@@ -36,6 +38,14 @@ impl Communicator for Solo {
 
     fn name(&self) -> &'static str {
         "solo"
+    }
+
+    fn force(&mut self, _: Option<Algorithm>) -> Result<(), CommError> {
+        Ok(())
+    }
+
+    fn abort(&mut self, error: &CommError) {
+        self.stopper.stop(error.to_string());
     }
 
     fn all_reduce(&mut self, data: SliceMut<'_>, reduction: Reduction) -> Result<(), CommError> {

@@ -4,6 +4,8 @@
 //! shared memory is reduced where it lies, and TCP reduces one piece while the kernel receives the next.
 
 mod connect;
+pub mod flaky;
+pub mod pipe;
 mod shm;
 mod tcp;
 mod tls;
@@ -69,6 +71,11 @@ pub trait Link: Send {
     fn check(&mut self) -> Result<(), LinkError> {
         Ok(())
     }
+
+    /// Nothing more will be pushed. Once the peer has read everything that was, its reads give
+    /// [`LinkError::Closed`]. Reading goes on. Without it a peer that is waiting for the rest of a payload hears of a
+    /// failure only when the link is dropped.
+    fn close(&mut self) {}
 
     /// Bytes that only the two ends of this link know; zeros where the link was not set up by a handshake.
     fn marker(&self) -> [u8; 16] {

@@ -9,7 +9,7 @@
 
 use std::{
     io::{self, IoSlice, Read, Write},
-    net::TcpStream,
+    net::{Shutdown, TcpStream},
     os::fd::AsFd,
     time::Duration,
 };
@@ -55,6 +55,13 @@ impl TlsLink {
             }
         }
         Ok(true)
+    }
+
+    /// Sends on what is owed, if anything; what goes wrong here is for the next push to say.
+    fn help_flush(&mut self) {
+        if self.session.wants_write() {
+            let _ = self.flush();
+        }
     }
 
     /// Moves decrypted bytes into `into`, decrypting more where needed; 0 means nothing yet.
@@ -115,7 +122,7 @@ impl Link for TlsLink {
     }
 
     fn pull(&mut self, limit: usize, sink: &mut dyn FnMut(&[u8])) -> Result<usize, LinkError> {
-        self.flush()?;
+        self.help_flush();
         let mut scratch = std::mem::take(&mut self.scratch);
         let mut total = 0;
         let outcome = loop {
@@ -138,7 +145,7 @@ impl Link for TlsLink {
     }
 
     fn fill(&mut self, into: &mut [u8]) -> Result<usize, LinkError> {
-        self.flush()?;
+        self.help_flush();
         self.take(into)
     }
 
@@ -148,6 +155,11 @@ impl Link for TlsLink {
 
     fn check(&mut self) -> Result<(), LinkError> {
         tcp::check(&self.socket)
+    }
+
+    /// The peer notices by the end of the TCP stream. Whoever could forge that could as well cut the network.
+    fn close(&mut self) {
+        let _ = self.socket.shutdown(Shutdown::Write);
     }
 
     fn marker(&self) -> Marker {

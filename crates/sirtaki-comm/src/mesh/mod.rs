@@ -1,15 +1,165 @@
-//! stub
-use crate::*;
-/// stub
-pub struct Mesh;
+//! All links of a group, and exchanges over them.
+//!
+//! What every transport needs is written once here: sending and receiving at the same time, waiting, time limits,
+//! noticing the dead, telling everybody why one rank fails, and finding out that ranks call different things.
+//! A link only moves bytes.
+
+mod exchange;
+mod fail;
+pub mod frame;
+mod peer;
+mod receive;
+mod scratch;
+mod survey;
+mod wait;
+
+use std::{thread, time::Duration};
+
+pub use receive::Receive;
+pub use scratch::Scratch;
+
+use crate::{CommError, Group, Rank, Stopper, link::Link, signature::Signature};
+
+use frame::{Farewell, Marker};
+use peer::Peer;
+
+/// One call of this rank, as it stands before every payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Call {
+    signature: Signature,
+    sequence: u32,
+}
+
+impl Call {
+    /// Marks the numbers of calls between two ranks, which the others do not count.
+    const POINT: u32 = 1 << 31;
+
+    /// Whether what another rank calls at the same point of the program is something else.
+    fn differs(&self, sequence: u32, signature: Signature) -> bool {
+        self.sequence & Self::POINT == 0 && self.sequence == sequence && self.signature != signature
+    }
+}
+
+/// The links of one rank to all others of its group. One thread owns it.
+pub struct Mesh {
+    group: Group,
+    peers: Vec<Option<Peer>>,
+    timeout: Duration,
+    stopper: Stopper,
+    /// Closes what this rank sends; see [`frame`].
+    marker: Marker,
+    /// The first error; there is no way back from it.
+    poison: Option<CommError>,
+    sequence: u32,
+    /// More ranks than cores on this host.
+    crowded: bool,
+    stage: Scratch,
+    scratch: Scratch,
+}
+
 impl Mesh {
-    /// stub
+    /// The mesh of `group` over `links`, by rank, with `None` for myself.
     pub fn new(
-        _g: Group,
-        _l: Vec<Option<Box<dyn crate::link::Link>>>,
-        _t: std::time::Duration,
-        _s: Stopper,
+        group: Group,
+        links: Vec<Option<Box<dyn Link>>>,
+        timeout: Duration,
+        stopper: Stopper,
     ) -> Result<Self, CommError> {
-        Ok(Self)
+        let complete = links.iter().enumerate().all(|(rank, link)| link.is_some() != (rank == group.rank()));
+        if links.len() != group.size() || !complete {
+            let problem = "a mesh needs one link to every other rank of its group".into();
+            return Err(CommError::Invalid { problem });
+        }
+        let mut marker = Marker::default();
+        getrandom::fill(&mut marker)
+            .map_err(|error| CommError::io("drawing random bytes", std::io::Error::other(error.to_string())))?;
+        let cores = thread::available_parallelism().map_or(1, |cores| cores.get());
+        let neighbours = group.hosts().into_iter().find(|ranks| ranks.contains(&group.rank())).map_or(1, |r| r.len());
+        Ok(Self {
+            peers: links.into_iter().map(|link| Some(Peer::new(link?, marker))).collect(),
+            group,
+            timeout,
+            stopper,
+            marker,
+            poison: None,
+            sequence: 0,
+            crowded: neighbours > cores,
+            stage: Scratch::default(),
+            scratch: Scratch::default(),
+        })
+    }
+
+    /// Who takes part.
+    pub fn group(&self) -> &Group {
+        &self.group
+    }
+
+    /// A handle to end calls from another thread.
+    pub fn stopper(&self) -> Stopper {
+        self.stopper.clone()
+    }
+
+    /// How long a rank may wait without progress.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Begins the next call of the whole group.
+    pub fn begin(&mut self, signature: Signature) -> Result<Call, CommError> {
+        self.sequence = self.sequence.wrapping_add(1) & !Call::POINT;
+        let call = Call { signature, sequence: self.sequence };
+        self.ready(&call)?;
+        Ok(call)
+    }
+
+    /// Begins the next sending to (or, if `receives`, receiving from) `peer`, of which only the two of us know.
+    pub fn begin_point(&mut self, signature: Signature, peer: Rank, receives: bool) -> Result<Call, CommError> {
+        let points = &mut self.peer(peer).points;
+        let count = if receives { &mut points.0 } else { &mut points.1 };
+        *count = count.wrapping_add(1);
+        let call = Call { signature, sequence: *count | Call::POINT };
+        self.ready(&call)?;
+        Ok(call)
+    }
+
+    fn ready(&mut self, call: &Call) -> Result<(), CommError> {
+        if let Some(error) = &self.poison {
+            return Err(error.clone());
+        }
+        self.stopper.check().map_err(|error| {
+            let failure = survey::Failure { rank: self.group.rank(), trouble: peer::Trouble::Error(error) };
+            self.fail(call, failure, None, None)
+        })
+    }
+
+    /// Lends the reusable memory, to be used beside the mesh itself, while `work` runs.
+    pub fn with_scratch<T>(&mut self, work: impl FnOnce(&mut Mesh, &mut Scratch) -> T) -> T {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let result = work(self, &mut scratch);
+        scratch.trim();
+        self.scratch = scratch;
+        result
+    }
+
+    fn peer(&mut self, rank: Rank) -> &mut Peer {
+        self.peers[rank].as_mut().expect("there is a link to every other rank")
+    }
+}
+
+impl Drop for Mesh {
+    fn drop(&mut self) {
+        if self.poison.is_none() {
+            let me = self.group.rank();
+            let words = if thread::panicking() {
+                let how = "its thread panicked; see its output".into();
+                let (rank, who) = (self.group.world_rank(me), self.group.describe(me));
+                Farewell::Alarm(crate::Alarm::PeerLost { rank, who, how })
+            } else {
+                Farewell::Leave
+            };
+            self.say(&words, None);
+        }
+        // Unread bytes would make the system reset a connection, and the peer lose what was sent last.
+        self.peers.iter_mut().flatten().for_each(|peer| drop(peer.end()));
     }
 }

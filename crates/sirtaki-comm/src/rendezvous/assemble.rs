@@ -41,11 +41,18 @@ pub fn connect_with_report(
     if rank >= size {
         return Err(CommError::Invalid { problem: format!("there is no rank {rank} in a job of {size}") });
     }
+    let algorithm = settings.algorithm;
+    let mut made = join(store, rank, size, settings)?;
+    made.communicator.force(algorithm)?;
+    Ok(made)
+}
+
+fn join(store: Arc<dyn Store>, rank: Rank, size: usize, settings: Settings) -> Result<Connected, CommError> {
     let mut exchange = StoreExchange::new(store, "world", rank, size, settings.start_timeout);
     let group = introduce(rank, &mut exchange)?;
     let one_host = group.hosts().len() == 1;
     if size == 1 {
-        return Ok(Connected { communicator: Box::new(Solo::new(group)), network: None });
+        return Ok(Connected { communicator: Box::new(Solo::new(group)?), network: None });
     }
     if one_host && settings.shared_memory && size <= Arena::MOST_RANKS {
         let communicator = Box::new(Arena::connect(group, &mut exchange, &settings)?);
@@ -83,5 +90,5 @@ fn mesh(
     let connector: Connector = Arc::new(move |group, exchange| connect_links(group, exchange, &kept, &network));
     let links = connector(&group, exchange)?;
     let mesh = Mesh::new(group, links, settings.timeout, Stopper::new())?;
-    Ok(MeshCommunicator::new(mesh, settings, Some(connector)))
+    MeshCommunicator::new(mesh, None, connector)
 }

@@ -87,7 +87,8 @@ pub fn choose_network(group: &Group, exchange: &mut dyn Exchange, settings: &Set
     let candidates: Vec<&[Candidate]> = offers.iter().map(|offer| offer.candidates.as_slice()).collect();
     let chosen = decide(&names, &candidates, &findings)?;
     let own = hosts.iter().position(|ranks| ranks.contains(&group.rank())).unwrap_or(0);
-    Ok(describe(candidates[own], chosen[own], &speeds(candidates[own], &findings, own)))
+    let wished = settings.interface.is_some();
+    Ok(describe(candidates[own], chosen[own], wished, &words(&names, candidates[own], &findings, own)))
 }
 
 /// This host's offer and the listeners for probes.
@@ -111,6 +112,7 @@ fn prepare(settings: &Settings) -> (Offer, Vec<TcpListener>) {
     };
     match attempt() {
         Ok((offer, listeners)) => (Ok(offer), listeners),
+        Err(CommError::Invalid { problem }) => (Err(problem), Vec::new()),
         Err(error) => (Err(error.to_string()), Vec::new()),
     }
 }
@@ -160,7 +162,7 @@ fn decide(names: &[String], candidates: &[&[Candidate]], findings: &[&Findings])
                 let missing = cut_off(names, findings, host, at).join(", ");
                 format!("{} {} not from {missing}", candidate.interface, candidate.address)
             });
-            let reason = format!("no address of it is reached by all other hosts: {}", join(each));
+            let reason = format!("no address of it is reached by all other hosts: {}", join(each, ", "));
             CommError::Unavailable { what: format!("a network to host {}", names[host]), reason }
         })
     };
@@ -183,25 +185,34 @@ fn speeds(candidates: &[Candidate], findings: &[&Findings], host: usize) -> Vec<
     (0..candidates.len()).map(best).collect()
 }
 
-fn describe(candidates: &[Candidate], chosen: usize, speeds: &[u64]) -> Network {
-    let Candidate { interface, address } = candidates[chosen].clone();
-    let gigabits = |speed: u64| match speed {
-        0 => "not reached".to_string(),
-        speed => format!("{:.1} Gbit/s", speed as f64 / 1e9),
+/// What was found about every candidate of `host`, for people.
+fn words(names: &[String], candidates: &[Candidate], findings: &[&Findings], host: usize) -> Vec<String> {
+    let speeds = speeds(candidates, findings, host);
+    let word = |at: usize| {
+        let measured = (speeds[at] > 0).then(|| format!("{:.1} Gbit/s", speeds[at] as f64 / 1e9));
+        let missing = cut_off(names, findings, host, at).join(", ");
+        let missing = (!missing.is_empty()).then(|| format!("not reached from {missing}"));
+        join(measured.into_iter().chain(missing), " but ")
     };
-    let report = if candidates.len() == 1 {
-        format!("network: {interface} {address} (the only choice)")
-    } else {
-        let others = (0..candidates.len()).filter(|&at| at != chosen);
-        let others = others
-            .map(|at| format!("{} {} {}", candidates[at].interface, candidates[at].address, gigabits(speeds[at])));
-        format!("network: {interface} {address} ({} measured; {})", gigabits(speeds[chosen]), join(others))
-    };
-    Network { address, interface, report }
+    (0..candidates.len()).map(word).collect()
 }
 
-fn join(parts: impl Iterator<Item = String>) -> String {
-    parts.collect::<Vec<_>>().join(", ")
+fn describe(candidates: &[Candidate], chosen: usize, wished: bool, words: &[String]) -> Network {
+    let Candidate { interface, address } = candidates[chosen].clone();
+    let why = match (wished, candidates.len()) {
+        (true, _) => "as asked for".to_string(),
+        (false, 1) => "the only one".to_string(),
+        (false, count) => {
+            let others = (0..count).filter(|&at| at != chosen);
+            let others = others.map(|at| format!("{} {}", candidates[at].interface, words[at]));
+            format!("{} measured; {}", words[chosen], join(others, ", "))
+        }
+    };
+    Network { report: format!("network: {interface} {address} ({why})"), address, interface }
+}
+
+fn join(parts: impl Iterator<Item = String>, between: &str) -> String {
+    parts.collect::<Vec<_>>().join(between)
 }
 
 /// The offers by host; an error that is the same everywhere if one has none.
@@ -274,8 +285,10 @@ mod tests {
         let findings = [&from_a, &from_b, &from_c];
         let chosen = decide(&names(), &candidates, &findings).unwrap();
         assert_eq!(chosen, [1, 0, 0]);
-        let network = describe(&a[..2], 1, &speeds(&a, &findings, 0)[..2]);
-        assert_eq!(network.report, "network: eth1 10.0.2.1 (9.4 Gbit/s measured; eth0 10.0.1.1 0.1 Gbit/s)");
+        let network = describe(&a, 1, false, &words(&names(), &a, &findings, 0));
+        let expected = "network: eth1 10.0.2.1 \
+                        (9.4 Gbit/s measured; eth0 0.1 Gbit/s, eth2 99.0 Gbit/s but not reached from b)";
+        assert_eq!(network.report, expected);
         assert_eq!(network.interface, "eth1");
     }
 
@@ -298,6 +311,7 @@ mod tests {
         let candidates: Vec<&[Candidate]> = vec![&one, &one];
         let none = Findings::new();
         assert_eq!(decide(&names()[..2], &candidates, &[&none, &none]).unwrap(), [0, 0]);
-        assert_eq!(describe(&one, 0, &[0]).report, "network: eth0 10.0.1.2 (the only choice)");
+        assert_eq!(describe(&one, 0, false, &[]).report, "network: eth0 10.0.1.2 (the only one)");
+        assert_eq!(describe(&one, 0, true, &[]).report, "network: eth0 10.0.1.2 (as asked for)");
     }
 }

@@ -16,6 +16,8 @@ const FAILED: u8 = 2;
 struct ParentExchange<'a> {
     parent: &'a mut dyn Communicator,
     members: &'a [Rank],
+    /// Somebody failed, and everybody knows: there are no more rounds.
+    over: bool,
 }
 
 impl ParentExchange<'_> {
@@ -40,10 +42,11 @@ impl ParentExchange<'_> {
         Ok(parts.collect())
     }
 
-    fn failure(&self, said: &[(u8, Vec<u8>)]) -> Result<(), CommError> {
+    fn failure(&mut self, said: &[(u8, Vec<u8>)]) -> Result<(), CommError> {
         match said.iter().position(|&(state, _)| state == FAILED) {
             None => Ok(()),
             Some(rank) => {
+                self.over = true;
                 let peer = self.parent.group().describe(rank);
                 Err(CommError::Refused { peer, reason: String::from_utf8_lossy(&said[rank].1).into_owned() })
             }
@@ -56,13 +59,12 @@ impl ParentExchange<'_> {
             Ok(()) => (DONE, String::new()),
             Err(error) => (FAILED, error.to_string()),
         };
-        loop {
+        while !self.over {
             let said = self.round(state, text.as_bytes())?;
             self.failure(&said)?;
-            if said.iter().all(|&(state, _)| state == DONE) {
-                return Ok(());
-            }
+            self.over = said.iter().all(|&(state, _)| state == DONE);
         }
+        Ok(())
     }
 }
 
@@ -88,7 +90,7 @@ pub fn split_with<T>(
     let mine = &colours[2 * whole.rank()..][..2];
     let joins = |rank: &Rank| colour.is_some() && &colours[2 * rank..][..2] == mine;
     let members: Vec<Rank> = (0..whole.size()).filter(joins).collect();
-    let mut exchange = ParentExchange { parent, members: &members };
+    let mut exchange = ParentExchange { parent, members: &members, over: false };
     let Some(group) = whole.subset(&members) else {
         exchange.finish(Ok(()))?;
         return Ok(None);

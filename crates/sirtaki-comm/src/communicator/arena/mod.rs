@@ -80,13 +80,17 @@ impl Arena {
                 (peer != group.rank()).then(link)
             })
             .collect();
-        let streams = MeshCommunicator::new(Mesh::new(group, links, settings.timeout, stopper)?, settings, None);
+        // Groups are split off the arena, never off its streams.
+        let connector = Arc::new(|_: &Group, _: &mut dyn Exchange| {
+            Err(CommError::Invalid { problem: "streams are not split".into() })
+        });
+        let streams = MeshCommunicator::new(Mesh::new(group, links, settings.timeout, stopper)?, None, connector)?;
         Ok(Self {
             room,
             number: 0,
             base: 0,
             failure: None,
-            forced: settings.algorithm,
+            forced: None,
             streams,
             buffers: Vec::new(),
             buffers_made: 0,

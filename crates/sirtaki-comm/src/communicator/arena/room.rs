@@ -63,10 +63,6 @@ impl Room {
         Ok(Self { segment, layout, group, timeout, stopper, processes, spins })
     }
 
-    pub(super) fn segment(&self) -> &Arc<Segment> {
-        &self.segment
-    }
-
     pub(super) fn stopper(&self) -> Stopper {
         self.stopper.clone()
     }
@@ -255,6 +251,9 @@ impl Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.raise(self.lost(self.rank(), "its thread panicked; see its output"));
+        }
         self.mine().status.0.left.store(1, Ordering::Release);
     }
 }
@@ -269,7 +268,7 @@ fn reached(signal: &Signal, target: u32) -> bool {
     passed(signal.get(), target)
 }
 
-/// Whether the operation counter of a status has passed `number`.
+/// Notes that operation `number` is over for the owner of `finished`.
 pub(super) fn finish(finished: &AtomicU32, number: u32) {
     finished.store(number, Ordering::Release);
 }

@@ -172,36 +172,48 @@ fn an_absent_rank_is_named() {
     assert!(errors[2].to_string().contains("rank 2") && errors[2].to_string().contains("127.0.0.1:"), "{errors:?}");
 }
 
-/// A TLS link whose peer does not read: what it counted is with the kernel, and the rest follows once there is room.
-#[test]
-fn an_encrypted_link_counts_only_what_it_can_send() {
+/// Both ends of an encrypted link.
+fn encrypted_pair() -> (Box<dyn Link>, Box<dyn Link>) {
     let store: Arc<MemoryStore> = Arc::default();
     let settings = settings(true);
-    let pair = |rank| {
+    let end = |rank| {
         let mut exchange = StoreExchange::new(store.clone(), "pair", rank, 2, settings.start_timeout);
-        connect_links(&Group::local(rank, 2), &mut exchange, &settings, &Network::loopback()).unwrap()
+        let links = connect_links(&Group::local(rank, 2), &mut exchange, &settings, &Network::loopback()).unwrap();
+        links.into_iter().flatten().next().unwrap()
     };
-    let (mut a, mut b) = thread::scope(|threads| {
-        let other = threads.spawn(|| pair(1));
-        (pair(0), other.join().unwrap())
-    });
-    let (near, far) = (a[1].as_mut().unwrap(), b[0].as_mut().unwrap());
-    let out: Vec<u8> = (0..40_000_000u32).map(|i| (i % 241) as u8).collect();
-    let mut sent = 0;
-    let mut quiet = 0;
+    thread::scope(|threads| {
+        let other = threads.spawn(|| end(1));
+        (end(0), other.join().unwrap())
+    })
+}
+
+/// Pushes from `out` while nobody reads until the link stays full, and says how much it counted.
+fn stuff(link: &mut dyn Link, out: &[u8]) -> usize {
+    let (mut sent, mut quiet) = (0, 0);
     while quiet < 50 {
-        let count = near.push(&[IoSlice::new(&out[sent..])]).unwrap();
+        let count = link.push(&[IoSlice::new(&out[sent..])]).unwrap();
         sent += count;
         quiet = if count == 0 { quiet + 1 } else { 0 };
         thread::sleep(Duration::from_millis(u64::from(quiet > 0)));
     }
     assert!(sent < out.len(), "the link must be full for this test");
+    sent
+}
+
+fn pattern() -> Vec<u8> {
+    (0..40_000_000u32).map(|i| (i % 241) as u8).collect()
+}
+
+#[test]
+fn an_encrypted_link_counts_only_what_it_can_send() {
+    let (mut near, mut far) = encrypted_pair();
+    let out = pattern();
+    let mut sent = stuff(&mut *near, &out);
     let mut got = Vec::new();
     let end = Instant::now() + Duration::from_secs(60);
-    // Everything counted arrives without another push.
     while got.len() < sent {
         far.pull(usize::MAX, &mut |piece| got.extend_from_slice(piece)).unwrap();
-        assert!(Instant::now() < end, "{} of {sent} bytes came", got.len());
+        assert!(Instant::now() < end, "{} of {sent} counted bytes came without another push", got.len());
     }
     while got.len() < out.len() {
         sent += near.push(&[IoSlice::new(&out[sent..])]).unwrap();
@@ -209,10 +221,39 @@ fn an_encrypted_link_counts_only_what_it_can_send() {
         assert!(Instant::now() < end, "{} of {} bytes came", got.len(), out.len());
     }
     assert!(got == out);
-    drop(a);
-    let far = b[0].as_mut().unwrap();
+    drop(near);
     while !matches!(far.pull(1, &mut |_| ()), Err(LinkError::Closed(_))) {
         assert!(Instant::now() < end, "the end was not noticed");
     }
     assert!(matches!(far.check(), Err(LinkError::Closed(_))));
+}
+
+#[test]
+fn an_alarm_may_overtake_a_message_on_an_encrypted_link() {
+    let (mut near, mut far) = encrypted_pair();
+    let out = pattern();
+    let counted = stuff(&mut *near, &out);
+    let (mut got, mut sent) = (Vec::new(), 0);
+    let (alarm, end) = ([250; 100], Instant::now() + Duration::from_secs(60));
+    while sent < alarm.len() {
+        sent += near.push(&[IoSlice::new(&alarm[sent..])]).unwrap();
+        far.pull(usize::MAX, &mut |piece| got.extend_from_slice(piece)).unwrap();
+        assert!(Instant::now() < end, "the alarm did not get out");
+    }
+    near.close();
+    let closed = loop {
+        match far.pull(usize::MAX, &mut |piece| got.extend_from_slice(piece)) {
+            Ok(_) => assert!(Instant::now() < end, "the end was not noticed"),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(closed, LinkError::Closed(_)));
+    let message = got.strip_suffix(&alarm).unwrap();
+    assert!(message.len() >= counted && message == &out[..message.len()]);
+    far.push(&[IoSlice::new(b"still heard")]).unwrap();
+    let mut heard = [0; 11];
+    while near.fill(&mut heard).unwrap() == 0 {
+        assert!(Instant::now() < end, "a closed link does not read any more");
+    }
+    assert_eq!(&heard, b"still heard");
 }

@@ -226,7 +226,8 @@ proptest! {
         bytes in proptest::collection::vec(any::<u8>(), 0..200),
         start in 0usize..3,
     ) {
-        let start: &[u8] = [&[][..], &hello(&CLAIM, &[1; 32])[..10], &hello(&CLAIM, &[1; 32])][start];
+        let greeting = hello(&CLAIM, &[1; 32]);
+        let start = [&greeting[..0], &greeting[..10], &greeting[..]][start];
         let mut stream = Both(Cursor::new([start, &bytes].concat()), Vec::new());
         prop_assert!(accept(&mut stream, &secret(), &[0; 32], (CLAIM.purpose, CLAIM.group), "it").is_err());
         let start = challenge(WELCOME, &[1; 32]);

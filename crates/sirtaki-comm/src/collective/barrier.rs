@@ -1,0 +1,20 @@
+//! Barrier.
+
+use crate::{
+    CommError,
+    mesh::{Call, Mesh, Receive},
+};
+
+/// Returns once everybody has called it.
+///
+/// Cost: ⌈log₂ n⌉ empty steps; in step `k` everybody tells the rank `2ᵏ` further what it knows (dissemination).
+pub fn barrier(mesh: &mut Mesh, call: &Call) -> Result<(), CommError> {
+    let (rank, size) = (mesh.group().rank(), mesh.group().size());
+    let mut distance = 1;
+    while distance < size {
+        let (to, from) = ((rank + distance) % size, (rank + size - distance) % size);
+        mesh.exchange(call, Some((to, &[])), Some((from, Receive::Fill(&mut []))))?;
+        distance *= 2;
+    }
+    Ok(())
+}

@@ -1,0 +1,279 @@
+//! Ranks as threads over pipes, with things going wrong: everybody must report the same, and name the right rank.
+
+use std::{
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use sirtaki_comm::{
+    CommError, Communicator, Group, Reduction, Stopper,
+    collective::Algorithm,
+    communicator::{Connector, MeshCommunicator},
+    link::{
+        Link,
+        flaky::{Flaky, Troubles},
+        pipe::{Hub, Pipe, pipe},
+    },
+    mesh::Mesh,
+};
+
+/// Small enough that larger payloads stand half sent.
+const CAPACITY: usize = 4096;
+/// Generous, because a loaded machine may hold up a rank that is not meant to be silent.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+type Links = Vec<Option<Box<dyn Link>>>;
+
+fn pipes(size: usize, mut wrap: impl FnMut(usize, usize, Pipe) -> Box<dyn Link>) -> Vec<Links> {
+    let mut all: Vec<Links> = (0..size).map(|_| (0..size).map(|_| None).collect()).collect();
+    for low in 0..size {
+        for high in low + 1..size {
+            let (one, other) = pipe(CAPACITY);
+            all[low][high] = Some(wrap(low, high, one));
+            all[high][low] = Some(wrap(high, low, other));
+        }
+    }
+    all
+}
+
+fn plain(size: usize) -> Vec<Links> {
+    pipes(size, |_, _, pipe| Box::new(pipe))
+}
+
+fn connector() -> Connector {
+    let hub = Hub::new(CAPACITY);
+    Arc::new(move |group, exchange| {
+        let boxed = |pipe: Option<Pipe>| pipe.map(|pipe| Box::new(pipe) as Box<dyn Link>);
+        Ok(hub.connect(group, exchange)?.into_iter().map(boxed).collect())
+    })
+}
+
+fn run<R: Send>(
+    links: Vec<Links>,
+    timeout: Duration,
+    algorithm: Option<Algorithm>,
+    work: impl Fn(usize, MeshCommunicator) -> R + Sync,
+) -> Vec<R> {
+    let size = links.len();
+    let (work, connector) = (&work, connector());
+    thread::scope(|scope| {
+        let ranks: Vec<_> = (links.into_iter().enumerate())
+            .map(|(rank, links)| {
+                let connector = connector.clone();
+                scope.spawn(move || {
+                    let mesh = Mesh::new(Group::local(rank, size), links, timeout, Stopper::new()).unwrap();
+                    work(rank, MeshCommunicator::new(mesh, algorithm, connector))
+                })
+            })
+            .collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
+/// All-reduces until something goes wrong.
+fn reduce_on(mut comm: MeshCommunicator, count: usize) -> CommError {
+    let mut data = vec![1.0_f32; count];
+    loop {
+        if let Err(error) = comm.all_reduce((&mut data).into(), Reduction::AVERAGE) {
+            let again = comm.barrier().unwrap_err();
+            assert_eq!(again.to_string(), error.to_string(), "the first error stays");
+            return error;
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_is_cut_off_is_named_by_all() {
+    for algorithm in [Algorithm::Ring, Algorithm::Doubling, Algorithm::Halving, Algorithm::Tree] {
+        for (seed, limit) in [(1, 1000), (2, 5000), (3, 50_000), (4, 100)] {
+            let links = pipes(4, |from, to, pipe| {
+                let cut_after = (from == 2).then_some(limit);
+                Box::new(Flaky::new(pipe, Troubles { seed: seed + to as u64, cut_after, ..Troubles::default() }))
+            });
+            let errors = run(links, PATIENCE, Some(algorithm), |rank, comm| (rank, reduce_on(comm, 3000)));
+            for (rank, error) in errors.into_iter().filter(|&(rank, _)| rank != 2) {
+                assert!(matches!(error, CommError::PeerLost { .. }), "rank {rank}, {algorithm:?}: {error}");
+                // The rank with the bad line sees one link fail after the other and cannot know that it is its own.
+                assert!(error.rank() == Some(2) || error.to_string().contains("cut"), "rank {rank}: {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_dies_is_named_by_all() {
+    for count in [1, 3000, 100_000] {
+        let errors = run(plain(4), PATIENCE, Some(Algorithm::Ring), |rank, mut comm| {
+            let mut data = vec![1.0_f32; 100];
+            comm.all_reduce((&mut data).into(), Reduction::SUM).unwrap();
+            if rank == 2 {
+                drop(comm);
+                return None;
+            }
+            Some(reduce_on(comm, count))
+        });
+        for error in errors.into_iter().flatten() {
+            assert_eq!(error.rank(), Some(2), "{error}");
+            assert!(error.to_string().contains("left the group"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_silent_rank_is_named_by_all() {
+    let timeout = Duration::from_millis(800);
+    for (algorithm, count) in [(Algorithm::Ring, 1), (Algorithm::Ring, 50_000), (Algorithm::Tree, 10)] {
+        let errors = run(plain(4), timeout, Some(algorithm), |rank, mut comm| {
+            comm.barrier().unwrap();
+            if rank == 3 {
+                thread::sleep(timeout * 4);
+                return comm.barrier().unwrap_err();
+            }
+            // They do not all begin to wait at the same time.
+            thread::sleep(timeout * rank as u32 / 8);
+            let began = Instant::now();
+            let error = reduce_on(comm, count);
+            assert!(began.elapsed() < timeout + Duration::from_secs(2), "rank {rank} took {:?}", began.elapsed());
+            error
+        });
+        for error in &errors {
+            assert!(matches!(error, CommError::Timeout { rank: 3, .. }), "{algorithm:?}, {count}: {error}");
+            assert_eq!(error.to_string(), errors[0].to_string());
+        }
+    }
+}
+
+#[test]
+fn a_slow_rank_is_no_silent_one() {
+    let timeout = Duration::from_millis(1500);
+    let results = run(plain(3), timeout, Some(Algorithm::Ring), |rank, mut comm| {
+        for round in 0..4 {
+            if round % 3 == rank {
+                thread::sleep(timeout * 5 / 8);
+            }
+            let mut data = vec![1_i64; 10];
+            comm.all_reduce((&mut data).into(), Reduction::SUM)?;
+            assert_eq!(data, [3; 10]);
+        }
+        Ok::<_, CommError>(())
+    });
+    results.into_iter().for_each(|result| result.unwrap());
+}
+
+#[test]
+fn the_rank_that_calls_something_else_is_named_by_all() {
+    type Odd = fn(&mut MeshCommunicator) -> Result<(), CommError>;
+    let odd_calls: [(&str, Odd); 5] = [
+        ("all_reduce(sum) of 11 f32", |comm| comm.all_reduce((&mut vec![1.0_f32; 11]).into(), Reduction::SUM)),
+        ("all_reduce(sum) of 10 i32", |comm| comm.all_reduce((&mut vec![1_i32; 10]).into(), Reduction::SUM)),
+        ("barrier", |comm| comm.barrier()),
+        ("broadcast of 10 f32 with root 1", |comm| comm.broadcast((&mut vec![1.0_f32; 10]).into(), 1)),
+        ("scale factors", |comm| comm.all_reduce((&mut vec![1.0_f32; 10]).into(), Reduction::SUM.scaled(2.0, 1.0))),
+    ];
+    for size in [2, 3, 4, 7] {
+        for algorithm in [Algorithm::Ring, Algorithm::Doubling, Algorithm::Tree] {
+            for (text, call) in odd_calls {
+                let errors = run(plain(size), PATIENCE, Some(algorithm), |rank, mut comm| {
+                    comm.barrier().unwrap();
+                    let usual =
+                        |comm: &mut MeshCommunicator| comm.all_reduce((&mut vec![1.0_f32; 10]).into(), Reduction::SUM);
+                    let result = if rank == 1 { call(&mut comm) } else { usual(&mut comm) };
+                    result.unwrap_err()
+                });
+                for error in &errors {
+                    assert_eq!(error.rank(), Some(1), "{size} ranks, {text}: {error}");
+                    assert!(matches!(error, CommError::Mismatch { .. }), "{error}");
+                    assert!(error.to_string().contains(text), "{text}: {error}");
+                    assert_eq!(error.to_string(), errors[0].to_string());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn different_roots_are_noticed_by_all() {
+    type Rooted = fn(&mut MeshCommunicator, usize) -> Result<(), CommError>;
+    let calls: [Rooted; 4] = [
+        |comm, root| comm.broadcast((&mut vec![1.0_f32; 5000]).into(), root),
+        |comm, root| comm.reduce((&mut vec![1.0_f32; 5000]).into(), Reduction::SUM, root),
+        |comm, root| {
+            let mine = if comm.group().rank() == root { 3 * comm.group().size() } else { 3 };
+            comm.gather((&mut vec![1_u8; mine]).into(), &vec![3; comm.group().size()], root)
+        },
+        |comm, root| {
+            let mine = if comm.group().rank() == root { 3 * comm.group().size() } else { 3 };
+            comm.scatter((&mut vec![1_u8; mine]).into(), &vec![3; comm.group().size()], root)
+        },
+    ];
+    for size in [2, 3, 5] {
+        for call in calls {
+            let errors = run(plain(size), PATIENCE, None, |rank, mut comm| {
+                comm.barrier().unwrap();
+                call(&mut comm, if rank == 1 { 1 } else { 0 }).unwrap_err()
+            });
+            for error in &errors {
+                assert_eq!(error.rank(), Some(1), "{size} ranks: {error}");
+                assert!(error.to_string().contains("with root 1"), "{error}");
+                assert_eq!(error.to_string(), errors[0].to_string());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_stop_ends_the_wait_and_reaches_all() {
+    let errors = run(plain(3), PATIENCE, None, |rank, mut comm| {
+        if rank == 0 {
+            let stopper = comm.stopper();
+            thread::spawn(move || {
+                thread::sleep(Duration::from_millis(100));
+                stopper.stop("the user pressed a key");
+            });
+            return comm.receive((&mut vec![0_u8; 1]).into(), 1).unwrap_err();
+        }
+        comm.barrier().unwrap_err()
+    });
+    for error in errors {
+        assert_eq!(error.to_string(), "stopped: the user pressed a key");
+    }
+}
+
+#[test]
+fn a_panic_is_told_to_the_others() {
+    let mut links = plain(2).into_iter();
+    let mut mesh = |rank| {
+        let mesh = Mesh::new(Group::local(rank, 2), links.next().unwrap(), PATIENCE, Stopper::new()).unwrap();
+        MeshCommunicator::new(mesh, None, connector())
+    };
+    let (dying, mut waiting) = (mesh(0), mesh(1));
+    let dead = thread::spawn(move || {
+        let _comm = dying;
+        panic!("on purpose");
+    });
+    assert!(dead.join().is_err());
+    let error = waiting.barrier().unwrap_err();
+    assert!(error.rank() == Some(0) && error.to_string().contains("panicked"), "{error}");
+}
+
+#[test]
+fn a_wrong_count_between_two_ranks_is_an_error() {
+    let errors = run(plain(2), PATIENCE, None, |rank, mut comm| {
+        let mut data = vec![0_u8; 10 + rank];
+        if rank == 0 { comm.send((&data).into(), 1) } else { comm.receive((&mut data).into(), 0) }
+            .and_then(|()| comm.barrier())
+            .unwrap_err()
+    });
+    for error in errors {
+        assert!(error.to_string().contains("send/receive of 10 u8") && error.to_string().contains("11 u8"), "{error}");
+    }
+}
+
+#[test]
+fn the_last_call_succeeds_though_others_have_left() {
+    for _ in 0..20 {
+        let results = run(plain(5), PATIENCE, None, |_, mut comm| comm.barrier());
+        results.into_iter().for_each(|result| result.unwrap());
+    }
+}
