@@ -101,9 +101,9 @@ pub fn number(dtype: DType, rank: usize, i: usize, seed: usize) -> f64 {
     let mixed = (i + 1).wrapping_mul(0x9e37_79b9).wrapping_add(rank * 7919 + seed * 104_729);
     let small = ((mixed >> 7) % 4) as f64;
     match dtype {
-        DType::Bool => f64::from((mixed >> 5) % 3 != 0),
+        DType::Bool => f64::from(!(mixed >> 5).is_multiple_of(3)),
         DType::U8 => small,
-        _ if mixed % 5 == 0 => -small,
+        _ if mixed.is_multiple_of(5) => -small,
         _ => small,
     }
 }

@@ -4,7 +4,6 @@
 
 #![allow(clippy::unwrap_used, reason = "an assertion that fails has to panic")]
 
-pub mod board;
 pub mod conformance;
 pub mod data;
 pub mod hosts;

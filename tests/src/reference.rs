@@ -31,8 +31,12 @@ pub fn reduce(dtype: DType, reduction: Reduction, inputs: &[f64]) -> f64 {
 
 /// What all ranks of a group of `size` together make of [`data::numbers`] of `count` elements.
 pub fn expected(dtype: DType, reduction: Reduction, size: usize, count: usize, seed: usize) -> Data {
-    let column = |i: usize| (0..size).map(|rank| data::number(dtype, rank, i, seed)).collect::<Vec<_>>();
-    Data::new(dtype, &(0..count).map(|i| reduce(dtype, reduction, &column(i))).collect::<Vec<_>>())
+    let mut column = vec![0.0; size];
+    let element = |i: usize| {
+        column.iter_mut().enumerate().for_each(|(rank, x)| *x = data::number(dtype, rank, i, seed));
+        reduce(dtype, reduction, &column)
+    };
+    Data::new(dtype, &(0..count).map(element).collect::<Vec<_>>())
 }
 
 /// Panics unless the two hold the same numbers: exactly, or to the last place or two where a division had to round.

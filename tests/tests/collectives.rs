@@ -1,11 +1,13 @@
-//! Algorithms that work over any communicator, over the board.
+//! Algorithms that work over any communicator, with ranks that share memory.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails has to panic")]
 
 use sirtaki_comm::{
     CommError, Communicator, DType, ReduceOp, Reduction, Slice,
     collective::{direct, fixed_tree},
 };
 use sirtaki_tests::{
-    board::Board,
+    make,
     data::{Data, numbers},
     reference::{assert_close, expected},
     team::Team,
@@ -17,7 +19,7 @@ const SEVERAL_WINDOWS: usize = (8 << 20) / 4 * 2 + 77;
 #[test]
 fn direct_all_reduce_is_right() {
     for size in [1, 2, 3, 5] {
-        Team::new(&Board::make, size).each(|comm| {
+        Team::new(&make::arena, size).each(|comm| {
             let rank = comm.group().rank();
             for dtype in DType::ALL {
                 for op in ReduceOp::ALL {
@@ -36,7 +38,7 @@ fn direct_all_reduce_is_right() {
 #[test]
 fn direct_reduce_scatter_is_right() {
     for size in [1, 2, 3, 5] {
-        Team::new(&Board::make, size).each(|comm| {
+        Team::new(&make::arena, size).each(|comm| {
             let rank = comm.group().rank();
             for dtype in [DType::F16, DType::BF16, DType::I32, DType::F64] {
                 for base in [0, 1, 50] {
@@ -58,7 +60,7 @@ fn direct_reduce_scatter_is_right() {
 #[test]
 fn long_buffers_go_through_in_windows() {
     let count = SEVERAL_WINDOWS;
-    Team::new(&Board::make, 2).each(|comm| {
+    Team::new(&make::arena, 2).each(|comm| {
         let rank = comm.group().rank();
         let element = |rank: usize, i: usize| (i % 1000) as f32 + rank as f32;
         let input: Vec<f32> = (0..count).map(|i| element(rank, i)).collect();
@@ -85,7 +87,7 @@ fn leaf(number: usize, count: usize) -> Vec<f32> {
 
 /// The reduction over `total` leaves when `holder` says which of `size` ranks holds each, from its last leaf down.
 fn over(size: usize, total: usize, count: usize, reduction: Reduction, holder: fn(usize, usize) -> usize) -> Vec<u32> {
-    let results = Team::new(&Board::make, size).each(|comm| {
+    let results = Team::new(&make::arena, size).each(|comm| {
         let rank = comm.group().rank();
         let mine = (0..total).rev().filter(|&number| holder(number, size) == rank);
         let held: Vec<(usize, Vec<f32>)> = mine.map(|number| (number, leaf(number, count))).collect();
@@ -126,7 +128,7 @@ fn fixed_tree_averages_over_leaves() {
 /// What every rank of three is told when they hold these leaves of four.
 fn refused(held: [&[usize]; 3]) -> Vec<String> {
     let data = [1f32; 6];
-    Team::new(&Board::make, 3).each(|comm: &mut dyn Communicator| {
+    Team::new(&make::arena, 3).each(|comm: &mut dyn Communicator| {
         let leaves: Vec<_> = held[comm.group().rank()].iter().map(|&number| (number, data[..].into())).collect();
         let mut out = [0f32; 6];
         let error = fixed_tree::all_reduce(comm, &leaves, 4, out[..].as_mut().into(), Reduction::SUM).unwrap_err();
@@ -147,7 +149,7 @@ fn every_leaf_has_one_holder() {
 
 #[test]
 fn fixed_tree_notices_other_calls() {
-    let results = Team::new(&Board::make, 3).each(|comm| {
+    let results = Team::new(&make::arena, 3).each(|comm| {
         let rank = comm.group().rank();
         let count = if rank == 1 { 5 } else { 6 };
         let (data, mut out) = (vec![1f32; count], vec![0f32; count]);
@@ -156,7 +158,7 @@ fn fixed_tree_notices_other_calls() {
     for result in results {
         assert!(matches!(result, Err(CommError::Mismatch { rank: 1, .. })), "{result:?}");
     }
-    Team::new(&Board::make, 1).each(|comm| {
+    Team::new(&make::arena, 1).each(|comm| {
         let (data, mut out) = (vec![1f32; 2], vec![0f32; 3]);
         let mut call = |number, total| {
             fixed_tree::all_reduce(comm, &[(number, (&data).into())], total, (&mut out).into(), Reduction::SUM)

@@ -1,5 +1,7 @@
 //! The communicator of one process passes all checks.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails has to panic")]
+
 use sirtaki_comm::{Communicator, Group, communicator::Solo};
 
 fn make(size: usize) -> Vec<Box<dyn Communicator>> {

@@ -63,7 +63,7 @@ fn run<R: Send>(
                 let connector = connector.clone();
                 scope.spawn(move || {
                     let mesh = Mesh::new(Group::local(rank, size), links, timeout, Stopper::new()).unwrap();
-                    work(rank, MeshCommunicator::new(mesh, algorithm, connector))
+                    work(rank, MeshCommunicator::new(mesh, algorithm, connector).unwrap())
                 })
             })
             .collect();
@@ -245,7 +245,7 @@ fn a_panic_is_told_to_the_others() {
     let mut links = plain(2).into_iter();
     let mut mesh = |rank| {
         let mesh = Mesh::new(Group::local(rank, 2), links.next().unwrap(), PATIENCE, Stopper::new()).unwrap();
-        MeshCommunicator::new(mesh, None, connector())
+        MeshCommunicator::new(mesh, None, connector()).unwrap()
     };
     let (dying, mut waiting) = (mesh(0), mesh(1));
     let dead = thread::spawn(move || {

@@ -150,11 +150,26 @@ pub fn mismatch_of_counts(make: Make<'_>, sizes: &[usize]) {
     mismatch(make, sizes, |comm| gather(comm, 4), |comm| gather(comm, 3));
 }
 
+/// Waits until all others are freed; should that not happen, joins them, so that the check fails instead of hanging.
+fn stay_away(comm: &mut dyn Communicator, freed: &AtomicUsize) {
+    let others = comm.group().size() - 1;
+    let patience = Instant::now() + Duration::from_secs(10);
+    while freed.load(Ordering::SeqCst) < others {
+        if Instant::now() > patience {
+            let _ = (comm.barrier(), comm.barrier());
+            return;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// A rank that waits for another is freed from outside.
 pub fn stopper_ends_a_wait(make: Make<'_>, sizes: &[usize]) {
     for &size in sizes.iter().filter(|size| **size > 1) {
+        let freed = AtomicUsize::new(0);
         let results = Team::new(make, size).each(|comm| {
             if comm.group().rank() == size - 1 {
+                stay_away(comm, &freed);
                 return None;
             }
             let stopper = comm.stopper();
@@ -166,7 +181,9 @@ pub fn stopper_ends_a_wait(make: Make<'_>, sizes: &[usize]) {
                 });
                 comm.barrier()
             });
-            Some((result, comm.barrier(), start.elapsed()))
+            let later = comm.barrier();
+            freed.fetch_add(1, Ordering::SeqCst);
+            Some((result, later, start.elapsed()))
         });
         for (result, later, waited) in results.into_iter().flatten() {
             for result in [result, later] {

@@ -17,6 +17,9 @@ use crate::team::{Make, Team};
 /// A check that every rank of a group runs at the same time.
 pub type Check = fn(&mut dyn Communicator);
 
+/// A check over groups of these sizes in which ranks behave differently.
+pub type FaultCheck = fn(Make<'_>, &[usize]);
+
 /// The value checks with their names.
 pub const VALUES: &[(&str, Check)] = &[
     ("all_reduce_every_type", reducing::all_reduce_every_type),
@@ -39,7 +42,7 @@ pub const VALUES: &[(&str, Check)] = &[
 ];
 
 /// The fault checks with their names.
-pub const FAULTS: &[(&str, fn(Make<'_>, &[usize]))] = &[
+pub const FAULTS: &[(&str, FaultCheck)] = &[
     ("barrier_waits_for_all", fault::barrier_waits_for_all),
     ("mismatch_of_count", fault::mismatch_of_count),
     ("mismatch_of_type", fault::mismatch_of_type),
@@ -90,7 +93,7 @@ pub fn run_one(name: &str, make: Make<'_>, sizes: &[usize]) {
 /// makes all ranks of a group, and the sizes of groups to try.
 ///
 /// ```
-/// sirtaki_tests::conformance!(board, sirtaki_tests::board::Board::make, [1, 2, 3, 4, 7]);
+/// sirtaki_tests::conformance!(arena, sirtaki_tests::make::arena, [2, 3, 4, 7]);
 /// ```
 #[macro_export]
 macro_rules! conformance {

@@ -42,7 +42,7 @@ mod tests {
         assert_eq!(windows(0, 4).count(), 0);
         assert_eq!(windows(9, 4).collect::<Vec<_>>(), [0..4, 4..8, 8..9]);
         assert_eq!(windows(3, 0).count(), 3);
-        assert_eq!(windows(3, usize::MAX).collect::<Vec<_>>(), [0..3]);
+        assert!(windows(3, usize::MAX).eq(std::iter::once(0..3)));
     }
 
     #[test]
