@@ -43,6 +43,7 @@ impl Signal {
 
     #[inline]
     fn wake(&self) {
+        in_order();
         if self.sleepers.load(Ordering::SeqCst) != 0 {
             futex::wake(&self.value);
         }
@@ -51,11 +52,20 @@ impl Signal {
     /// Sleeps until the number is no longer `seen`, at most `limit`. May return early; look again.
     pub fn sleep(&self, seen: u32, limit: Duration) {
         self.sleepers.fetch_add(1, Ordering::SeqCst);
+        in_order();
         if self.value.load(Ordering::SeqCst) == seen {
             futex::sleep(&self.value, seen, limit);
         }
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
+}
+
+/// Nothing in real life. Loom takes sequentially consistent accesses for acquire and release only, and needs a fence to
+/// see what the language promises about their order.
+#[inline]
+fn in_order() {
+    #[cfg(loom)]
+    loom::sync::atomic::fence(Ordering::SeqCst);
 }
 
 #[cfg(all(test, loom))]

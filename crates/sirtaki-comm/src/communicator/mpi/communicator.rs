@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     CommError, Communicator, DType, Group, Plan, Rank, Reduction, Settings, Slice, SliceMut, Stopper,
-    collective::direct,
+    collective::{Algorithm, direct},
     communicator::check,
     signature::{Kind, Signature},
 };
@@ -135,8 +135,22 @@ impl Communicator for MpiCommunicator {
         self.core.together(call, |core| moves::scatter(core, data, counts, root))
     }
 
-    fn barrier(&mut self) -> Result<(), CommError> {
-        self.core.together(Signature::new(Kind::Barrier, DType::U8, 0), |_| Ok(()))
+    fn agree(&mut self, call: Signature) -> Result<(), CommError> {
+        self.core.together(call, |_| Ok(()))
+    }
+
+    fn force(&mut self, algorithm: Option<Algorithm>) -> Result<(), CommError> {
+        match algorithm {
+            None => Ok(()),
+            Some(other) => {
+                let problem = format!("MPI chooses its own algorithms; `{}` cannot be forced on it", other.name());
+                Err(CommError::Invalid { problem })
+            }
+        }
+    }
+
+    fn abort(&mut self, error: &CommError) {
+        self.core.abort(error);
     }
 
     fn send(&mut self, data: Slice<'_>, to: Rank) -> Result<(), CommError> {

@@ -78,6 +78,13 @@ impl Core {
         result
     }
 
+    /// Fails for a reason that lies elsewhere.
+    pub(super) fn abort(&mut self, error: &CommError) {
+        if self.failed.is_none() {
+            self.fail(error);
+        }
+    }
+
     fn fail(&mut self, error: &CommError) {
         if !matches!(error, CommError::Mismatch { .. }) {
             self.session.set_broken();

@@ -1,12 +1,10 @@
 //! Who takes part: every process describes itself, and all descriptions are exchanged through MPI.
 
-use std::fs;
-
 use super::{
     raw::{Comm, Parts, Type},
     session::Session,
 };
-use crate::{CommError, Group, Member, Rank};
+use crate::{CommError, Group, Member, Rank, rendezvous::this_member};
 
 /// Bytes of one encoded member at most.
 const RECORD: usize = 512;
@@ -26,7 +24,7 @@ pub(super) fn share(session: &Session, comm: Comm, rank: Rank, size: usize, mine
 pub(super) fn gather(session: &Session, comm: Comm) -> Result<Group, CommError> {
     let rank = session.ask("ask for the rank", |mpi| mpi.rank(comm))?;
     let size = session.ask("ask for the size", |mpi| mpi.size(comm))?;
-    let mut record = postcard::to_stdvec(&myself(rank)).unwrap_or_default();
+    let mut record = postcard::to_stdvec(&this_member(rank)?).unwrap_or_default();
     if record.len() > RECORD {
         return Err(CommError::Invalid { problem: format!("the host's name is longer than {RECORD} bytes") });
     }
@@ -41,17 +39,4 @@ pub(super) fn gather(session: &Session, comm: Comm) -> Result<Group, CommError> 
                 .into(),
         }),
     }
-}
-
-fn myself(world_rank: Rank) -> Member {
-    let read = |path: &str| fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default();
-    let link = |path: &str| fs::read_link(path).map(|link| link.display().to_string()).unwrap_or_default();
-    let host_id = format!(
-        "{}/{}/{}",
-        read("/proc/sys/kernel/random/boot_id"),
-        link("/proc/self/ns/net"),
-        link("/proc/self/ns/pid")
-    );
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    Member { world_rank, host, host_id, pid: std::process::id() }
 }

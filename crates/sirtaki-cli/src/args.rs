@@ -1,0 +1,205 @@
+//! What can be typed. Meaning is given to it in [`crate::commands`].
+
+use std::{num::NonZeroUsize, str::FromStr, time::Duration};
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use sirtaki_comm::{DType, collective::Algorithm};
+
+use crate::{commands::bench::sizes::Sizes, env};
+
+const EXAMPLES: &str = "\
+Examples:
+  sirtaki doctor                                      what this machine offers
+  sirtaki bench allreduce -n 4                        how fast 4 processes sum up
+  sirtaki bench allreduce -n 2 --algorithm all        where the algorithms cross over
+
+Environment variables are listed in docs/environment.md.";
+
+/// Distributed deep learning: processes that compute together, quickly, and say what went wrong when they cannot.
+#[derive(Debug, Parser)]
+#[command(name = "sirtaki", version, after_help = EXAMPLES, max_term_width = 100, arg_required_else_help = true)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show what this machine offers: cores, memory, network, MPI, NCCL, GPUs, Slurm
+    Doctor(Doctor),
+    /// Measure how fast processes talk to each other
+    #[command(subcommand)]
+    Bench(Bench),
+    /// One rank of a benchmark, started by `bench`
+    #[command(hide = true)]
+    BenchWorker(Worker),
+}
+
+const DOCTOR_EXAMPLES: &str = "\
+Examples:
+  sirtaki doctor
+  sirtaki doctor --json | jq '.[] | select(.state != \"ok\")'";
+
+/// `sirtaki doctor`.
+#[derive(Debug, Args)]
+#[command(after_help = DOCTOR_EXAMPLES)]
+pub struct Doctor {
+    /// Print one JSON array of `name`, `state` (ok, missing, warning), `value` and `hint`
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `sirtaki bench …`.
+#[derive(Debug, Subcommand)]
+pub enum Bench {
+    /// All-reduce (sum) among processes of this machine
+    Allreduce(Allreduce),
+}
+
+const ALLREDUCE_EXAMPLES: &str = "\
+Examples:
+  sirtaki bench allreduce -n 2
+  sirtaki bench allreduce -n 4 --algorithm all --sizes 4..64M
+  sirtaki bench allreduce -n 2 --algorithm ring,halving --sizes 1K,1M --transport tcp
+  sirtaki bench allreduce -n 8 --sizes 16M --dtype bf16 --json
+
+Times are those of the slowest rank. Bus bandwidth is bytes / time * 2 (n-1) / n: what every
+rank has to send and receive at least, so that figures for different n can be compared.";
+
+/// `sirtaki bench allreduce`.
+#[derive(Debug, Args)]
+#[command(after_help = ALLREDUCE_EXAMPLES)]
+pub struct Allreduce {
+    /// Number of processes
+    #[arg(short = 'n', long = "ranks", default_value = "2", value_parser = at_least_one)]
+    pub ranks: NonZeroUsize,
+
+    /// `auto`, `all`, or names separated by commas: flat, ring, doubling, halving, tree, direct, layered
+    #[arg(long, default_value = "auto", env = env::ALGORITHM, hide_env_values = true)]
+    pub algorithm: Choice,
+
+    /// Bytes per rank: a list such as `4,1K,1M`, or a range such as `4..64M` (in steps of 4 times; `4..64M*2` of 2)
+    #[arg(long, default_value = "4..64M")]
+    pub sizes: Sizes,
+
+    /// Element type: f16, bf16, f32, f64, i8, u8, i32, i64 or bool
+    #[arg(long, default_value = "f32", value_parser = dtype)]
+    pub dtype: DType,
+
+    /// How the processes talk: auto (as a job would), shm (shared memory), tcp (loopback), tls (encrypted)
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
+    pub transport: Transport,
+
+    /// Measurements per size and algorithm [default: 5 to 200, fewer for large sizes]
+    #[arg(long, value_parser = at_least_one)]
+    pub repeat: Option<NonZeroUsize>,
+
+    /// Give up when a rank makes no progress for this many seconds [default: 60]
+    #[arg(long, value_parser = env::seconds, env = env::TIMEOUT, hide_env_values = true)]
+    pub timeout: Option<Duration>,
+
+    /// Print one JSON object per line: algorithm, ranks, bytes, median_us, p99_us, bus_gb_s
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What one rank of a benchmark is told; who it is comes from the environment.
+#[derive(Debug, Args)]
+pub struct Worker {
+    /// As typed by the user
+    #[arg(long)]
+    pub algorithm: Choice,
+    /// As typed by the user
+    #[arg(long)]
+    pub sizes: Sizes,
+    /// As typed by the user
+    #[arg(long, value_parser = dtype)]
+    pub dtype: DType,
+    /// As typed by the user
+    #[arg(long)]
+    pub repeat: Option<NonZeroUsize>,
+}
+
+/// The algorithms to compare.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Choice {
+    /// The automatic choice, then every algorithm that the back end has.
+    All,
+    /// These; `None` is the automatic choice.
+    These(Vec<Option<Algorithm>>),
+}
+
+impl FromStr for Choice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let one = |name: &str| match name {
+            "auto" => Ok(None),
+            "all" => Err("`all` stands alone, without other names".to_owned()),
+            name => name.parse().map(Some).map_err(|error| format!("{error}, or auto, or all")),
+        };
+        match text {
+            "all" => Ok(Choice::All),
+            list => list.split(',').map(|name| one(name.trim())).collect::<Result<_, _>>().map(Choice::These),
+        }
+    }
+}
+
+impl std::fmt::Display for Choice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Choice::All => f.write_str("all"),
+            Choice::These(list) => {
+                let names: Vec<_> = list.iter().map(|choice| choice.map_or("auto", Algorithm::name)).collect();
+                f.write_str(&names.join(","))
+            }
+        }
+    }
+}
+
+/// How the processes of a benchmark talk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Transport {
+    /// As a job would.
+    #[default]
+    Auto,
+    /// Shared memory.
+    Shm,
+    /// TCP over loopback.
+    Tcp,
+    /// TCP over loopback, encrypted.
+    Tls,
+}
+
+fn at_least_one(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse().map_err(|_| "must be a number above zero".into())
+}
+
+fn dtype(text: &str) -> Result<DType, String> {
+    DType::ALL.into_iter().find(|dtype| dtype.name() == text).ok_or_else(|| {
+        let names: Vec<_> = DType::ALL.iter().map(|dtype| dtype.name()).collect();
+        format!("there is no element type `{text}`; choose one of {}", names.join(", "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        use clap::CommandFactory;
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn choices_survive_the_way_to_a_worker() {
+        for text in ["all", "auto", "ring,halving", "auto,tree"] {
+            assert_eq!(text.parse::<Choice>().unwrap().to_string(), text);
+        }
+        assert!("ring,all".parse::<Choice>().unwrap_err().contains("alone"));
+        assert!("rnig".parse::<Choice>().unwrap_err().contains("`rnig`"));
+    }
+}

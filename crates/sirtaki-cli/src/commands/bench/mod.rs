@@ -1,0 +1,98 @@
+//! `sirtaki bench`: this command started several times, measuring itself.
+//!
+//! The parent serves the store and starts the ranks; rank 0 reports one line per result. Whatever happens to a rank
+//! ends the benchmark with its name.
+
+mod data;
+mod plot;
+mod row;
+pub mod sizes;
+mod table;
+mod watch;
+mod worker;
+
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    process::Command,
+    sync::Arc,
+    time::Instant,
+};
+
+use anyhow::{Context, Result};
+use sirtaki_comm::{
+    Communicator,
+    rendezvous::{self, TcpStore},
+    secure::Secret,
+};
+
+pub use self::worker::work;
+use crate::{
+    args::{Allreduce, Transport},
+    env::{self, Job},
+    launch::local::LocalJob,
+    printer::Printer,
+};
+
+/// Runs the benchmark and prints its results.
+pub fn run(arguments: &Allreduce, printer: &mut Printer) -> Result<()> {
+    let secret = Secret::random()?;
+    let variables = variables(arguments, &secret);
+    let lookup = |name: &str| overlay(&variables, name);
+    let settings = env::settings(&lookup)?;
+    let server = TcpStore::serve(IpAddr::V4(Ipv4Addr::LOCALHOST), &secret, settings.tls)?;
+    let store = format!("tcp://{}", server.address());
+    let program = std::env::current_exe().context("cannot find the running program")?;
+    let size = arguments.ranks.get();
+    let job = LocalJob::start(size, |rank| {
+        let mut command = Command::new(&program);
+        command.args(worker_arguments(arguments)).env_remove(env::ALGORITHM);
+        command.envs(variables.iter().map(|(name, value)| (*name, value.as_str())));
+        command.env(env::RANK, rank.to_string()).env(env::SIZE, size.to_string()).env(env::STORE, &store);
+        command
+    })?;
+    let rows = watch::follow(job, arguments, printer)?;
+    if !arguments.json && !rows.is_empty() {
+        table::print(&rows, printer)?;
+    }
+    Ok(())
+}
+
+/// Joins the job as one of its ranks.
+fn join(job: &Job) -> Result<Box<dyn Communicator>> {
+    let deadline = Instant::now() + job.settings.start_timeout;
+    let store = TcpStore::connect(job.store, &job.settings.secret, job.settings.tls, deadline)?;
+    Ok(rendezvous::connect(Arc::new(store), job.rank, job.size, job.settings.clone())?)
+}
+
+/// What the ranks' environment has on top of ours. The secret travels here, never in arguments that others can read.
+fn variables(arguments: &Allreduce, secret: &Secret) -> Vec<(&'static str, String)> {
+    let mut variables = vec![(env::SECRET, secret.to_hex())];
+    if let Some(timeout) = arguments.timeout {
+        variables.push((env::TIMEOUT, timeout.as_secs_f64().to_string()));
+    }
+    let (shared, tls) = match arguments.transport {
+        Transport::Auto => return variables,
+        Transport::Shm => ("1", "0"),
+        Transport::Tcp => ("0", "0"),
+        Transport::Tls => ("0", "1"),
+    };
+    variables.extend([(env::SHM, shared.to_owned()), (env::TLS, tls.to_owned())]);
+    variables
+}
+
+fn overlay(variables: &[(&'static str, String)], name: &str) -> Option<String> {
+    let set = variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone());
+    // The flag has taken this variable over, and understands more than it.
+    if name == env::ALGORITHM { None } else { set.or_else(|| env::process(name)) }
+}
+
+fn worker_arguments(arguments: &Allreduce) -> Vec<String> {
+    let mut list = vec![
+        "bench-worker".into(),
+        format!("--algorithm={}", arguments.algorithm),
+        format!("--sizes={}", arguments.sizes),
+        format!("--dtype={}", arguments.dtype.name()),
+    ];
+    list.extend(arguments.repeat.map(|repeat| format!("--repeat={repeat}")));
+    list
+}

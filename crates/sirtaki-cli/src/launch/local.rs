@@ -1,0 +1,271 @@
+//! Processes of a job on this machine.
+//!
+//! They end with us, however we end: the kernel kills a child when its parent is gone (also after SIGKILL or Ctrl-C,
+//! where no clean-up of ours would run), and dropping the job kills every child together with what it started.
+//! Children form process groups of their own, so the terminal's Ctrl-C reaches us alone and the rest follows.
+
+use std::{
+    io::{BufRead, BufReader, Read},
+    os::unix::process::{CommandExt, ExitStatusExt},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use rustix::process::{Pid, Signal, getppid, kill_process_group, set_parent_process_death_signal};
+
+/// How often the end of a process is looked for once its output has ended.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Something that happened to a process of the job.
+#[derive(Debug)]
+pub enum Event {
+    /// It wrote a line to standard output.
+    Output {
+        /// Which process.
+        rank: usize,
+        /// The line without its end.
+        line: String,
+    },
+    /// It wrote a line to standard error.
+    Message {
+        /// Which process.
+        rank: usize,
+        /// The line without its end.
+        line: String,
+    },
+    /// It ended, and all its lines have been delivered.
+    Ended {
+        /// Which process.
+        rank: usize,
+        /// How.
+        status: ExitStatus,
+    },
+}
+
+enum Line {
+    Output(String),
+    Message(String),
+    Closed,
+}
+
+struct Worker {
+    child: Child,
+    /// How many of its two outputs are still open.
+    open: usize,
+    ended: bool,
+}
+
+/// The processes of one job. All of them are gone when this is dropped.
+pub struct LocalJob {
+    workers: Vec<Worker>,
+    lines: Receiver<(usize, Line)>,
+    sender: Sender<(usize, Line)>,
+}
+
+impl LocalJob {
+    /// Starts `size` processes; `command` says what rank `r` runs. Their standard input is empty.
+    ///
+    /// Must be called on a thread that lives as long as the job: the kernel counts that thread as the parent.
+    pub fn start(size: usize, command: impl Fn(usize) -> Command) -> Result<Self> {
+        let (sender, lines) = channel();
+        let mut job = Self { workers: Vec::new(), lines, sender };
+        for rank in 0..size {
+            job.spawn(rank, command(rank)).with_context(|| format!("cannot start rank {rank}"))?;
+        }
+        Ok(job)
+    }
+
+    fn spawn(&mut self, rank: usize, mut command: Command) -> Result<()> {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        let parent = rustix::process::getpid();
+        // SAFETY: the closure runs between fork and exec and makes two system calls; it allocates and locks nothing.
+        unsafe {
+            command.pre_exec(move || {
+                set_parent_process_death_signal(Some(Signal::KILL))?;
+                // The parent may have died before the call above.
+                if getppid() == Some(parent) { Ok(()) } else { Err(std::io::ErrorKind::NotConnected.into()) }
+            });
+        }
+        let mut child = command.spawn()?;
+        let (output, messages) = (child.stdout.take(), child.stderr.take());
+        self.workers.push(Worker { child, open: 2, ended: false });
+        forward(rank, output, Line::Output, self.sender.clone());
+        forward(rank, messages, Line::Message, self.sender.clone());
+        Ok(())
+    }
+
+    /// Process id of a rank.
+    pub fn pid(&self, rank: usize) -> u32 {
+        self.workers[rank].child.id()
+    }
+
+    /// Whether every process has ended.
+    pub fn is_over(&self) -> bool {
+        self.workers.iter().all(|worker| worker.ended)
+    }
+
+    /// What happens next, or `None` when nothing does for `limit`.
+    pub fn next(&mut self, limit: Duration) -> Result<Option<Event>> {
+        let deadline = Instant::now() + limit;
+        loop {
+            if let Some(event) = self.look_for_end()? {
+                return Ok(Some(event));
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            let closing = self.workers.iter().any(|worker| worker.open == 0 && !worker.ended);
+            let nap = if closing { LOOK.min(left) } else { left };
+            match self.lines.recv_timeout(nap) {
+                Ok((rank, Line::Output(line))) => return Ok(Some(Event::Output { rank, line })),
+                Ok((rank, Line::Message(line))) => return Ok(Some(Event::Message { rank, line })),
+                Ok((rank, Line::Closed)) => self.workers[rank].open -= 1,
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) if left.is_zero() => return Ok(None),
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn look_for_end(&mut self) -> Result<Option<Event>> {
+        for (rank, worker) in self.workers.iter_mut().enumerate() {
+            if worker.open == 0
+                && !worker.ended
+                && let Some(status) = worker.child.try_wait()?
+            {
+                worker.ended = true;
+                return Ok(Some(Event::Ended { rank, status }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Kills everything that still runs and waits until it is gone.
+    pub fn end(&mut self) {
+        for worker in self.workers.iter_mut().filter(|worker| !worker.ended) {
+            // A child that has not been waited for keeps its number, so this cannot hit a stranger.
+            if let Some(group) = Pid::from_raw(worker.child.id() as i32) {
+                let _ = kill_process_group(group, Signal::KILL);
+            }
+            let _ = worker.child.kill();
+        }
+        for worker in &mut self.workers {
+            let _ = worker.child.wait();
+            worker.ended = true;
+        }
+    }
+}
+
+impl Drop for LocalJob {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Sends every line of `stream` on; invalid text is shown as well as possible.
+fn forward(
+    rank: usize,
+    stream: Option<impl Read + Send + 'static>,
+    line: fn(String) -> Line,
+    to: Sender<(usize, Line)>,
+) {
+    let Some(stream) = stream else { return };
+    std::thread::spawn(move || {
+        let mut reader = BufReader::new(stream);
+        let mut bytes = Vec::new();
+        while matches!(reader.read_until(b'\n', &mut bytes), Ok(count) if count > 0) {
+            let text = String::from_utf8_lossy(&bytes).trim_end().to_owned();
+            bytes.clear();
+            if to.send((rank, line(text))).is_err() {
+                return;
+            }
+        }
+        let _ = to.send((rank, Line::Closed));
+    });
+}
+
+/// How a process ended, in words: `was killed by SIGKILL`.
+pub fn describe(status: ExitStatus) -> String {
+    match (status.signal(), status.code()) {
+        (Some(number), _) => format!("was killed by {}", signal_name(number)),
+        (_, Some(0)) => "ended".into(),
+        (_, Some(code)) => format!("ended with exit code {code}"),
+        _ => format!("ended with {status}"),
+    }
+}
+
+fn signal_name(number: i32) -> String {
+    let known = [
+        (2, "SIGINT"),
+        (4, "SIGILL"),
+        (6, "SIGABRT"),
+        (7, "SIGBUS"),
+        (8, "SIGFPE"),
+        (9, "SIGKILL"),
+        (11, "SIGSEGV"),
+        (13, "SIGPIPE"),
+        (15, "SIGTERM"),
+    ];
+    known.iter().find(|(known, _)| *known == number).map_or(format!("signal {number}"), |(_, name)| (*name).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    fn drain(job: &mut LocalJob) -> Vec<String> {
+        let mut seen = Vec::new();
+        while !job.is_over() {
+            let event = job.next(Duration::from_secs(30)).unwrap().expect("the job goes on");
+            seen.push(match event {
+                Event::Output { rank, line } => format!("{rank} out {line}"),
+                Event::Message { rank, line } => format!("{rank} err {line}"),
+                Event::Ended { rank, status } => format!("{rank} {}", describe(status)),
+            });
+        }
+        seen.sort();
+        seen
+    }
+
+    #[test]
+    fn lines_and_ends_of_all_ranks_arrive() {
+        let mut job = LocalJob::start(2, |rank| shell(&format!("echo a{rank}; echo b >&2; exit {rank}"))).unwrap();
+        let expected = ["0 ended", "0 err b", "0 out a0", "1 ended with exit code 1", "1 err b", "1 out a1"];
+        assert_eq!(drain(&mut job), expected);
+    }
+
+    #[test]
+    fn a_killed_rank_is_told_from_a_failed_one() {
+        let mut job = LocalJob::start(1, |_| shell("kill -9 $$")).unwrap();
+        assert_eq!(drain(&mut job), ["0 was killed by SIGKILL"]);
+    }
+
+    #[test]
+    fn dropping_the_job_leaves_nobody_behind() {
+        // The grandchild would outlive a plain kill of the shell.
+        let mut job = LocalJob::start(2, |_| shell("sleep 1000 & echo $!; wait")).unwrap();
+        let mut pids: Vec<u32> = (0..2).map(|rank| job.pid(rank)).collect();
+        while pids.len() < 4 {
+            if let Some(Event::Output { line, .. }) = job.next(Duration::from_secs(30)).unwrap() {
+                pids.push(line.parse().unwrap());
+            }
+        }
+        drop(job);
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while pids.iter().any(|&pid| runs(pid)) {
+            assert!(Instant::now() < deadline, "still running: {pids:?}");
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Whether a process exists and is not merely waiting to be collected.
+    fn runs(pid: u32) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['Z', 'X']))
+    }
+}

@@ -1,0 +1,3 @@
+//! Starting the processes of a job and never leaving one behind.
+
+pub mod local;

@@ -1,0 +1,5 @@
+//! The `sirtaki` command. Everything is in the library, where tests and other crates reach it.
+
+fn main() -> std::process::ExitCode {
+    sirtaki_cli::main()
+}

@@ -1,0 +1,233 @@
+//! The only place that writes to the terminal.
+//!
+//! Data goes to standard output, everything said about it to standard error, so that a pipe carries data alone.
+//! Colour only repeats what words or marks say; it is off without a terminal and with `NO_COLOR`.
+
+use std::{
+    fmt,
+    io::{IsTerminal, Write},
+    process::ExitCode,
+};
+
+use sirtaki_comm::CommError;
+
+/// How a piece of text is shown where colours are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Style {
+    Plain,
+    Bold,
+    Faint,
+    Good,
+    Warning,
+    Bad,
+}
+
+impl Style {
+    fn code(self) -> &'static str {
+        match self {
+            Style::Plain => "",
+            Style::Bold => "\x1b[1m",
+            Style::Faint => "\x1b[2m",
+            Style::Good => "\x1b[32m",
+            Style::Warning => "\x1b[33m",
+            Style::Bad => "\x1b[1;31m",
+        }
+    }
+}
+
+/// An error with what to do about it.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Advice {
+    /// What went wrong.
+    pub message: String,
+    /// What to do.
+    pub hint: String,
+}
+
+impl Advice {
+    /// An error that says what to do.
+    pub fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: hint.into() }
+    }
+}
+
+/// Standard output and standard error, or what a test takes for them.
+pub struct Printer {
+    out: Box<dyn Write + Send>,
+    err: Box<dyn Write + Send>,
+    colour_out: bool,
+    colour_err: bool,
+    /// Whether standard error is a terminal, where a line can be overwritten.
+    live: bool,
+    /// Whether a progress line stands there now.
+    progress: bool,
+}
+
+impl fmt::Debug for Printer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Printer").field("live", &self.live).finish_non_exhaustive()
+    }
+}
+
+impl Printer {
+    /// The process's own output.
+    pub fn terminal() -> Self {
+        let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let (out, err) = (std::io::stdout(), std::io::stderr());
+        Self {
+            colour_out: colour && out.is_terminal(),
+            colour_err: colour && err.is_terminal(),
+            live: err.is_terminal(),
+            progress: false,
+            out: Box::new(out),
+            err: Box::new(err),
+        }
+    }
+
+    /// Output into two writers, without colours.
+    pub fn plain(out: impl Write + Send + 'static, err: impl Write + Send + 'static) -> Self {
+        let (out, err) = (Box::new(out), Box::new(err));
+        Self { out, err, colour_out: false, colour_err: false, live: false, progress: false }
+    }
+
+    /// `text` for standard output, in colour if that is wanted there.
+    pub fn paint(&self, style: Style, text: &str) -> String {
+        paint(self.colour_out, style, text)
+    }
+
+    /// One line of data.
+    pub fn data(&mut self, line: &str) -> std::io::Result<()> {
+        self.clear_progress();
+        writeln!(self.out, "{line}")
+    }
+
+    /// One line about the data. What cannot be said is lost; there is nowhere else to say it.
+    pub fn message(&mut self, line: &str) {
+        self.clear_progress();
+        let _ = writeln!(self.err, "{line}");
+    }
+
+    /// A line that the next output replaces; nothing unless standard error is a terminal.
+    pub fn progress(&mut self, line: &str) {
+        if self.live {
+            let _ = write!(self.err, "\r\x1b[2K{line}");
+            let _ = self.err.flush();
+            self.progress = true;
+        }
+    }
+
+    /// An error with its causes, and hints where one of them has any.
+    pub fn error(&mut self, error: &anyhow::Error) {
+        let mut text = error.to_string();
+        for cause in error.chain().skip(1) {
+            let cause = cause.to_string();
+            if !text.ends_with(&cause) {
+                text = format!("{text}: {cause}");
+            }
+        }
+        let label = paint(self.colour_err, Style::Bad, "error:");
+        self.message(&format!("{label} {text}"));
+        if let Some(hint) = hint(error) {
+            let label = paint(self.colour_err, Style::Bold, "hint:");
+            self.message(&format!("{label} {hint}"));
+        }
+    }
+
+    /// What clap has to say: help and version are data, the rest is about the arguments.
+    pub fn usage(&mut self, usage: &clap::Error) -> ExitCode {
+        let text = usage.render();
+        if usage.use_stderr() {
+            let text = if self.colour_err { text.ansi().to_string() } else { text.to_string() };
+            self.message(text.trim_end());
+            return ExitCode::from(2);
+        }
+        let text = if self.colour_out { text.ansi().to_string() } else { text.to_string() };
+        let _ = self.data(text.trim_end());
+        ExitCode::SUCCESS
+    }
+
+    fn clear_progress(&mut self) {
+        if std::mem::take(&mut self.progress) {
+            let _ = write!(self.err, "\r\x1b[2K");
+        }
+    }
+}
+
+impl Drop for Printer {
+    fn drop(&mut self) {
+        self.clear_progress();
+    }
+}
+
+fn paint(colour: bool, style: Style, text: &str) -> String {
+    match style {
+        Style::Plain => text.into(),
+        _ if !colour => text.into(),
+        _ => format!("{}{text}\x1b[0m", style.code()),
+    }
+}
+
+/// What to do about an error, from the outermost cause that knows.
+pub fn hint(error: &anyhow::Error) -> Option<String> {
+    error.chain().find_map(|cause| {
+        let advice = cause.downcast_ref::<Advice>().map(|advice| advice.hint.clone());
+        advice.or_else(|| cause.downcast_ref::<CommError>()?.hint().map(Into::into))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use anyhow::Context;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Shared(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Shared {
+        fn text(&self) -> String {
+            String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+        }
+    }
+
+    #[test]
+    fn data_and_messages_do_not_mix() {
+        let (out, err) = (Shared::default(), Shared::default());
+        let mut printer = Printer::plain(out.clone(), err.clone());
+        printer.data("1").unwrap();
+        printer.progress("half way");
+        printer.message("about it");
+        assert_eq!((out.text().as_str(), err.text().as_str()), ("1\n", "about it\n"));
+    }
+
+    #[test]
+    fn an_error_shows_its_causes_once_and_the_hint_below() {
+        let err = Shared::default();
+        let mut printer = Printer::plain(Shared::default(), err.clone());
+        let lost = CommError::PeerLost { rank: 1, who: "rank 1".into(), how: "its process ended".into() };
+        let error = Err::<(), _>(lost).context("cannot measure").unwrap_err();
+        printer.error(&error);
+        let expected = "error: cannot measure: rank 1 is gone: its process ended\n\
+                        hint: look at the output of that rank; the others only followed it\n";
+        assert_eq!(err.text(), expected);
+    }
+
+    #[test]
+    fn colour_wraps_the_word_and_nothing_else() {
+        assert_eq!(paint(true, Style::Bad, "error:"), "\x1b[1;31merror:\x1b[0m");
+        assert_eq!(paint(false, Style::Bad, "error:"), "error:");
+    }
+}

@@ -1,0 +1,64 @@
+//! Fuzzing of every byte parser for a bounded time.
+//!
+//! libFuzzer needs a program that reports which branches it took. The compiler's coverage pass does that on the stable
+//! tool chain, so neither a nightly compiler nor cargo-fuzz is needed. A target is given for the build, because only
+//! then flags leave build scripts alone.
+
+use std::fs;
+
+use anyhow::{Context, Result, bail};
+
+use crate::shell::{Call, Shell, cargo};
+
+const SECONDS: u32 = 20;
+const FLAGS: &[&str] = &[
+    "--cfg=fuzzing",
+    "-Cpasses=sancov-module",
+    "-Cllvm-args=-sanitizer-coverage-level=4",
+    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
+    "-Cllvm-args=-sanitizer-coverage-pc-table",
+    "-Cllvm-args=-sanitizer-coverage-trace-compares",
+    // Several units would each register the same counters.
+    "-Ccodegen-units=1",
+];
+
+/// Builds and runs every target in `fuzz/targets`.
+pub(crate) fn check(shell: &Shell) -> Result<()> {
+    let host = host(shell)?;
+    let build = cargo(["build", "--manifest-path", "fuzz/Cargo.toml", "--release", "--locked", "--bins"]);
+    let build = build.args(["--target", &host, "--target-dir", "target/fuzz"]);
+    shell.run(build.env("RUSTFLAGS", FLAGS.join(" ")))?;
+    let targets = targets(shell)?;
+    if targets.is_empty() {
+        bail!("no targets in fuzz/targets");
+    }
+    for target in targets {
+        let corpus = format!("target/fuzz/corpus/{target}");
+        fs::create_dir_all(shell.root.join(&corpus))?;
+        let program = shell.root.join(format!("target/fuzz/{host}/release/{target}")).display().to_string();
+        let limits = ["-rss_limit_mb=2048", "-timeout=10", "-max_len=8192", "-verbosity=0", "-print_final_stats=1"];
+        let artifacts = format!("-artifact_prefix=target/fuzz/{target}-");
+        let call = Call::new(program).args(limits).args([format!("-max_total_time={SECONDS}"), artifacts, corpus]);
+        shell.run(call).with_context(|| format!("the input that broke `{target}` is in target/fuzz/{target}-*"))?;
+    }
+    Ok(())
+}
+
+/// The triple of this machine.
+fn host(shell: &Shell) -> Result<String> {
+    let version = shell.read(&Call::new("rustc").args(["-vV"]))?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host.context("rustc names no host")?.to_owned())
+}
+
+fn targets(shell: &Shell) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(shell.root.join("fuzz/targets"))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "rs") {
+            names.extend(path.file_stem().map(|name| name.to_string_lossy().into_owned()));
+        }
+    }
+    names.sort();
+    Ok(names)
+}

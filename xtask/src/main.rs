@@ -1,0 +1,75 @@
+//! Tasks of the repository: `cargo xtask test`, `cargo xtask bench …`, `cargo xtask docs`.
+//!
+//! A program instead of scripts, so that it is checked like everything else and works wherever cargo does.
+#![allow(clippy::print_stdout, reason = "a task talks to the person who started it")]
+
+mod fuzz;
+mod hygiene;
+mod loom;
+mod packages;
+mod shell;
+mod steps;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use crate::shell::{Shell, cargo};
+
+/// Tasks of the repository.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Check everything: format, lints, licences, docs, tests, models, fuzzing; cheapest first
+    Test {
+        /// Steps to run, in the order given; all of them if none is named
+        steps: Vec<String>,
+        /// Show the steps and what they do
+        #[arg(long)]
+        list: bool,
+    },
+    /// Compare with other libraries: `cargo xtask bench comm`
+    Bench {
+        /// Passed on to the benchmark program
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Write generated pages and expected texts anew: docs/environment.md, the command's help
+    Docs,
+}
+
+fn main() -> ExitCode {
+    match perform(Arguments::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            println!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn perform(task: Task) -> Result<()> {
+    let shell = Shell::at_root()?;
+    match task {
+        Task::Test { list: true, .. } => {
+            steps::list();
+            Ok(())
+        }
+        Task::Test { steps, .. } => steps::run(&shell, &steps),
+        Task::Bench { arguments } => {
+            let run = cargo(["run", "--release", "--quiet", "--package", "sirtaki-bench", "--"]);
+            shell.run(run.args(arguments))
+        }
+        Task::Docs => {
+            let tests = cargo(["test", "--package", "sirtaki-cli", "--lib", "--test", "golden"]);
+            shell.run(tests.env("BLESS", "1"))
+        }
+    }
+}

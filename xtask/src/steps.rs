@@ -1,0 +1,179 @@
+//! `cargo xtask test`: the steps, cheapest first, and the table at the end.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use crate::{
+    fuzz, hygiene, loom, packages,
+    shell::{Shell, cargo, has},
+};
+
+struct Step {
+    name: &'static str,
+    about: &'static str,
+    run: fn(&Shell) -> Result<()>,
+}
+
+const STEPS: &[Step] = &[
+    Step { name: "hygiene", about: "module headers, file sizes, no leftovers", run: hygiene::check },
+    Step { name: "format", about: "cargo fmt --check", run: format },
+    Step { name: "packages", about: "Debian packages the tests need; installed if allowed", run: packages::check },
+    Step { name: "lint", about: "clippy, warnings are errors", run: lint },
+    Step { name: "deny", about: "licences, sources and dependency directions (cargo-deny)", run: deny },
+    Step { name: "docs", about: "cargo doc, warnings are errors", run: docs },
+    Step { name: "test", about: "unit and integration tests", run: test },
+    Step { name: "doctest", about: "examples in the documentation, README included", run: doctest },
+    Step { name: "loom", about: "every interleaving of the shared-memory signals", run: loom::check },
+    Step { name: "fuzz", about: "every byte parser, 20 s each", run: fuzz::check },
+];
+
+/// How one step went.
+enum Outcome {
+    Passed(Duration),
+    Failed(Duration, anyhow::Error),
+    NotRun,
+}
+
+/// Shows the steps.
+pub(crate) fn list() {
+    for Step { name, about, .. } in STEPS {
+        println!("{name:<10} {about}");
+    }
+}
+
+/// Runs the named steps, or all, until one fails.
+pub(crate) fn run(shell: &Shell, names: &[String]) -> Result<()> {
+    let steps = select(names)?;
+    let mut outcomes: Vec<(&Step, Outcome)> = Vec::new();
+    for (index, step) in steps.iter().enumerate() {
+        let outcome = if outcomes.iter().any(|(_, outcome)| matches!(outcome, Outcome::Failed(..))) {
+            Outcome::NotRun
+        } else {
+            println!("\n[{}/{}] {}: {}", index + 1, steps.len(), step.name, step.about);
+            perform(shell, step)
+        };
+        outcomes.push((step, outcome));
+    }
+    summarise(&outcomes)
+}
+
+fn select(names: &[String]) -> Result<Vec<&'static Step>> {
+    if names.is_empty() {
+        return Ok(STEPS.iter().collect());
+    }
+    names
+        .iter()
+        .map(|name| match STEPS.iter().find(|step| step.name == name) {
+            Some(step) => Ok(step),
+            None => bail!("there is no step `{name}`; `cargo xtask test --list` shows all"),
+        })
+        .collect()
+}
+
+fn perform(shell: &Shell, step: &Step) -> Outcome {
+    let start = Instant::now();
+    let result = (step.run)(shell);
+    let time = start.elapsed();
+    match result {
+        Ok(()) => {
+            println!("  passed in {:.1} s", time.as_secs_f64());
+            Outcome::Passed(time)
+        }
+        Err(error) => {
+            println!("  FAILED after {:.1} s: {error:#}", time.as_secs_f64());
+            Outcome::Failed(time, error)
+        }
+    }
+}
+
+fn summarise(outcomes: &[(&Step, Outcome)]) -> Result<()> {
+    println!("\n{:<10} {:<8} {:>8}", "step", "result", "time");
+    let (mut passed, mut failed, mut total) = (0, 0, Duration::ZERO);
+    for (step, outcome) in outcomes {
+        let (word, time) = match outcome {
+            Outcome::Passed(time) => ("passed", Some(*time)),
+            Outcome::Failed(time, _) => ("FAILED", Some(*time)),
+            Outcome::NotRun => ("not run", None),
+        };
+        passed += usize::from(matches!(outcome, Outcome::Passed(_)));
+        failed += usize::from(matches!(outcome, Outcome::Failed(..)));
+        total += time.unwrap_or_default();
+        let time = time.map_or("-".into(), |time| format!("{:.1} s", time.as_secs_f64()));
+        println!("{:<10} {word:<8} {time:>8}", step.name);
+    }
+    let failure = outcomes.iter().find_map(|(step, outcome)| match outcome {
+        Outcome::Failed(_, error) => Some((step.name, error)),
+        _ => None,
+    });
+    println!("\n{passed} passed, {failed} failed ({:.0} s)", total.as_secs_f64());
+    if let Some((name, error)) = failure {
+        bail!("step `{name}`: {error:#}\nhint: repeat it alone with `cargo xtask test {name}`");
+    }
+    Ok(())
+}
+
+fn format(shell: &Shell) -> Result<()> {
+    shell.run(cargo(["fmt", "--all", "--check"]))?;
+    shell.run(cargo(["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]))
+}
+
+fn lint(shell: &Shell) -> Result<()> {
+    shell.run(cargo(["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))
+}
+
+/// cargo-deny without its advisories: their database has to be fetched, and this command works without a network.
+fn deny(shell: &Shell) -> Result<()> {
+    let program = packages::cargo_deny(shell)?;
+    println!("  known vulnerabilities are not looked up here: `cargo deny check advisories` needs a network");
+    shell.run(program.args([
+        "--workspace",
+        "check",
+        "--allow",
+        "unused-wrapper",
+        "--allow",
+        "license-not-encountered",
+        "bans",
+        "licenses",
+        "sources",
+    ]))
+}
+
+fn docs(shell: &Shell) -> Result<()> {
+    shell.run(cargo(["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+fn test(shell: &Shell) -> Result<()> {
+    if has("cargo-nextest") {
+        return shell.run(cargo(["nextest", "run", "--workspace", "--locked", "--no-fail-fast"]));
+    }
+    println!("  cargo-nextest is not installed; its reports are nicer, the tests are the same");
+    shell.run(cargo(["test", "--workspace", "--all-targets", "--locked", "--no-fail-fast"]))
+}
+
+fn doctest(shell: &Shell) -> Result<()> {
+    shell.run(cargo(["test", "--workspace", "--doc", "--locked"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_found_by_name_and_kept_in_order() {
+        let names = |list: &[&str]| list.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let picked = select(&names(&["loom", "format"])).unwrap();
+        assert_eq!(picked.iter().map(|step| step.name).collect::<Vec<_>>(), ["loom", "format"]);
+        assert_eq!(select(&[]).unwrap().len(), STEPS.len());
+        assert!(select(&names(&["lom"])).err().unwrap().to_string().contains("`lom`"));
+    }
+
+    #[test]
+    fn a_failure_is_the_task_s_failure() {
+        let step = &STEPS[0];
+        assert!(summarise(&[(step, Outcome::Passed(Duration::ZERO))]).is_ok());
+        let failed = Outcome::Failed(Duration::ZERO, anyhow::anyhow!("broken"));
+        let error = summarise(&[(step, failed), (step, Outcome::NotRun)]).unwrap_err().to_string();
+        assert!(error.contains("hygiene") && error.contains("broken"), "{error}");
+    }
+}
