@@ -9,7 +9,7 @@ sirtaki_tests::conformance!(arena, make::arena, [2, 3, 4, 7]);
 fn forced(algorithm: Algorithm) -> impl Fn(usize) -> Vec<Box<dyn Communicator>> + Sync {
     move |size| {
         let mut ranks = make::arena(size);
-        ranks.iter_mut().for_each(|comm| comm.force(Some(algorithm)).unwrap());
+        ranks.iter_mut().for_each(|comm| comm.force(Some(algorithm)).expect("every algorithm is there"));
         ranks
     }
 }

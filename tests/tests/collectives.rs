@@ -7,8 +7,8 @@ use sirtaki_comm::{
     collective::{direct, fixed_tree},
 };
 use sirtaki_tests::{
-    make,
     data::{Data, numbers},
+    make,
     reference::{assert_close, expected},
     team::Team,
 };

@@ -13,6 +13,7 @@ use crate::{
     collective::{Algorithm, direct},
     kernel,
     rendezvous::split_with,
+    signature::{Kind, Signature},
 };
 
 /// A communicator in two layers.
@@ -74,6 +75,16 @@ impl Layered {
         })
     }
 
+    /// Runs `work` on the communicator below. Ranks that are in a layer would not notice, so all agree first.
+    fn in_world(
+        &mut self,
+        call: Signature,
+        work: impl FnOnce(&mut dyn Communicator) -> Result<(), CommError>,
+    ) -> Result<(), CommError> {
+        self.agree(call)?;
+        self.guard(|this| work(&mut *this.world))
+    }
+
     fn reduce_in_layers(&mut self, mut data: SliceMut<'_>, plan: &Plan) -> Result<(), CommError> {
         let inner = Reduction::new(plan.op).scaled(plan.before, 1.0);
         let outer = Reduction::new(plan.op);
@@ -132,10 +143,19 @@ impl Communicator for Layered {
     fn all_reduce(&mut self, data: SliceMut<'_>, reduction: Reduction) -> Result<(), CommError> {
         let plan = Plan::new(data.dtype(), reduction, self.group().size());
         let layered = matches!(self.forced, None | Some(Algorithm::Layered));
-        self.guard(|this| match layered {
-            true if plan.wide => direct::all_reduce(&mut *this.world, data, reduction),
-            true => this.reduce_in_layers(data, &plan),
-            false => this.world.all_reduce(data, reduction),
+        let call = Signature::new(Kind::AllReduce, data.dtype(), data.len()).reduction(reduction);
+        self.guard(|this| {
+            if layered && !plan.wide {
+                // Whoever differs on another host is found by the exchange across.
+                this.local.agree(call)?;
+                return this.reduce_in_layers(data, &plan);
+            }
+            this.agree(call)?;
+            if layered {
+                direct::all_reduce(&mut *this.world, data, reduction)
+            } else {
+                this.world.all_reduce(data, reduction)
+            }
         })
     }
 
@@ -144,10 +164,12 @@ impl Communicator for Layered {
         let hosts = self.group().hosts();
         let home = hosts.iter().position(|ranks| ranks.contains(&root)).unwrap_or(0);
         let place = hosts[home].iter().position(|&rank| rank == root).unwrap_or(0);
-        if place != 0 && self.even.is_none() {
-            return self.guard(|this| this.world.broadcast(data, root));
-        }
+        let call = Signature::new(Kind::Broadcast, data.dtype(), data.len()).root(root);
         self.guard(|this| {
+            this.agree(call)?;
+            if place != 0 && this.even.is_none() {
+                return this.world.broadcast(data, root);
+            }
             // Across hosts from the root to the ranks in its place, then from them to everybody.
             if let Some(cross) = this.cross.as_mut().filter(|_| this.local.group().rank() == place) {
                 cross.broadcast(data.reborrow(), home)?;
@@ -157,11 +179,15 @@ impl Communicator for Layered {
     }
 
     fn all_gather(&mut self, all: SliceMut<'_>, counts: &[usize]) -> Result<(), CommError> {
-        self.guard(|this| this.world.all_gather(all, counts))
+        check::counts(self.group(), counts, all.len())?;
+        let call = Signature::new(Kind::AllGather, all.dtype(), all.len()).counts(counts);
+        self.in_world(call, |world| world.all_gather(all, counts))
     }
 
     fn reduce_scatter(&mut self, all: SliceMut<'_>, counts: &[usize], reduction: Reduction) -> Result<(), CommError> {
-        self.guard(|this| this.world.reduce_scatter(all, counts, reduction))
+        check::counts(self.group(), counts, all.len())?;
+        let call = Signature::new(Kind::ReduceScatter, all.dtype(), all.len()).reduction(reduction).counts(counts);
+        self.in_world(call, |world| world.reduce_scatter(all, counts, reduction))
     }
 
     fn all_to_all(
@@ -171,28 +197,36 @@ impl Communicator for Layered {
         into: SliceMut<'_>,
         received: &[usize],
     ) -> Result<(), CommError> {
-        self.guard(|this| this.world.all_to_all(out, sent, into, received))
+        check::all_to_all(self.group(), out, sent, &into, received)?;
+        let call = Signature::new(Kind::AllToAll, out.dtype(), 0);
+        self.in_world(call, |world| world.all_to_all(out, sent, into, received))
     }
 
     fn reduce(&mut self, data: SliceMut<'_>, reduction: Reduction, root: Rank) -> Result<(), CommError> {
-        self.guard(|this| this.world.reduce(data, reduction, root))
+        check::root(self.group(), root)?;
+        let call = Signature::new(Kind::Reduce, data.dtype(), data.len()).reduction(reduction).root(root);
+        self.in_world(call, |world| world.reduce(data, reduction, root))
     }
 
     fn gather(&mut self, data: SliceMut<'_>, counts: &[usize], root: Rank) -> Result<(), CommError> {
-        self.guard(|this| this.world.gather(data, counts, root))
+        check::rooted_parts(self.group(), counts, root, data.len())?;
+        let call = Signature::new(Kind::Gather, data.dtype(), counts.iter().sum()).counts(counts).root(root);
+        self.in_world(call, |world| world.gather(data, counts, root))
     }
 
     fn scatter(&mut self, data: SliceMut<'_>, counts: &[usize], root: Rank) -> Result<(), CommError> {
-        self.guard(|this| this.world.scatter(data, counts, root))
+        check::rooted_parts(self.group(), counts, root, data.len())?;
+        let call = Signature::new(Kind::Scatter, data.dtype(), counts.iter().sum()).counts(counts).root(root);
+        self.in_world(call, |world| world.scatter(data, counts, root))
     }
 
-    fn barrier(&mut self) -> Result<(), CommError> {
+    fn agree(&mut self, call: Signature) -> Result<(), CommError> {
         self.guard(|this| {
-            this.local.barrier()?;
+            this.local.agree(call)?;
             if let Some(cross) = &mut this.cross {
-                cross.barrier()?;
+                cross.agree(call)?;
             }
-            this.local.barrier()
+            this.local.agree(call)
         })
     }
 

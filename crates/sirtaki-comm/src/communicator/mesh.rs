@@ -56,10 +56,25 @@ impl MeshCommunicator {
     /// The algorithm for an all-reduce of `bytes`.
     fn choice(&self, plan: &Plan, bytes: usize) -> Algorithm {
         match self.algorithm {
-            _ if plan.wide => Algorithm::Direct,
+            _ if self.collects(plan) => Algorithm::Direct,
             None => choose(bytes, self.mesh.group().size(), Topology::Network),
             Some(algorithm) => algorithm,
         }
+    }
+
+    /// Whether inputs have to be combined in one place: partial results cannot travel, or there are none.
+    fn collects(&self, plan: &Plan) -> bool {
+        plan.wide || self.mesh.group().size() == 1
+    }
+
+    /// All-reduces without sending partial results. Ranks with nothing still have to find out if others have something.
+    fn collect(&mut self, signature: Signature, data: SliceMut<'_>, reduction: Reduction) -> Result<(), CommError> {
+        self.within(
+            signature,
+            |comm| {
+                if data.is_empty() { comm.barrier() } else { direct::all_reduce(comm, data, reduction) }
+            },
+        )
     }
 
     fn plan(&self, data: &SliceMut<'_>, reduction: Reduction) -> Plan {
@@ -103,7 +118,7 @@ impl Communicator for MeshCommunicator {
             Algorithm::Ring => all_reduce::ring,
             Algorithm::Halving => all_reduce::halving,
             Algorithm::Tree => all_reduce::tree,
-            Algorithm::Direct => return self.within(signature, |comm| direct::all_reduce(comm, data, reduction)),
+            Algorithm::Direct => return self.collect(signature, data, reduction),
             Algorithm::Doubling | Algorithm::Flat | Algorithm::Layered => all_reduce::doubling,
         };
         let call = self.begin(signature)?;
@@ -136,8 +151,10 @@ impl Communicator for MeshCommunicator {
         let plan = self.plan(&all, reduction);
         let signature = Signature::new(Kind::ReduceScatter, all.dtype(), all.len());
         let signature = signature.reduction(reduction).counts(counts);
-        if plan.wide {
-            return self.within(signature, |comm| direct::reduce_scatter(comm, all, counts, reduction));
+        if self.collects(&plan) {
+            return self.within(signature, |comm| {
+                if all.is_empty() { comm.barrier() } else { direct::reduce_scatter(comm, all, counts, reduction) }
+            });
         }
         let call = self.begin(signature)?;
         kernel::scale(plan.dtype, all.bytes_mut(), plan.before);
@@ -166,8 +183,8 @@ impl Communicator for MeshCommunicator {
         check::root(self.group(), root)?;
         let plan = self.plan(&data, reduction);
         let signature = Signature::new(Kind::Reduce, data.dtype(), data.len()).reduction(reduction).root(root);
-        if plan.wide {
-            return self.within(signature, |comm| direct::all_reduce(comm, data, reduction));
+        if self.collects(&plan) {
+            return self.collect(signature, data, reduction);
         }
         let call = self.begin(signature)?;
         kernel::scale(plan.dtype, data.bytes_mut(), plan.before);
@@ -190,8 +207,8 @@ impl Communicator for MeshCommunicator {
         gather::scatter(&mut self.mesh, &call, data.bytes_mut(), (counts, element), root)
     }
 
-    fn barrier(&mut self) -> Result<(), CommError> {
-        let call = self.begin(Signature::new(Kind::Barrier, crate::DType::U8, 0))?;
+    fn agree(&mut self, call: Signature) -> Result<(), CommError> {
+        let call = self.begin(call)?;
         barrier::barrier(&mut self.mesh, &call)
     }
 

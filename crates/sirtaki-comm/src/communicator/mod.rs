@@ -12,6 +12,7 @@ mod arena;
 pub(crate) mod check;
 mod layered;
 mod mesh;
+pub mod mpi;
 mod solo;
 
 pub use arena::Arena;
@@ -20,7 +21,11 @@ pub use layered::{Layered, settle};
 pub use mesh::{Connector, MeshCommunicator};
 pub use solo::Solo;
 
-use crate::{Buffer, CommError, Group, Rank, Reduction, Slice, SliceMut, Stopper, collective::Algorithm};
+use crate::{
+    Buffer, CommError, DType, Group, Rank, Reduction, Slice, SliceMut, Stopper,
+    collective::Algorithm,
+    signature::{Kind, Signature},
+};
 
 /// Collectives over one group. Every member makes the same calls in the same order.
 pub trait Communicator: Send {
@@ -65,8 +70,13 @@ pub trait Communicator: Send {
     /// receives the own part.
     fn scatter(&mut self, data: SliceMut<'_>, counts: &[usize], root: Rank) -> Result<(), CommError>;
 
+    /// Returns once every rank has called it with the same `call`, and with [`CommError::Mismatch`] if one has not.
+    fn agree(&mut self, call: Signature) -> Result<(), CommError>;
+
     /// Returns once every rank has called it.
-    fn barrier(&mut self) -> Result<(), CommError>;
+    fn barrier(&mut self) -> Result<(), CommError> {
+        self.agree(Signature::new(Kind::Barrier, DType::U8, 0))
+    }
 
     /// Sends to one rank, which must call [`Communicator::receive`] with the same type and count.
     fn send(&mut self, data: Slice<'_>, to: Rank) -> Result<(), CommError>;

@@ -5,6 +5,7 @@
 use super::check;
 use crate::{
     CommError, Communicator, Group, Plan, Rank, Reduction, Slice, SliceMut, Stopper, collective::Algorithm, kernel,
+    signature::Signature,
 };
 
 /// The communicator of a group with one member.
@@ -97,7 +98,7 @@ impl Communicator for Solo {
         self.stopper.check()
     }
 
-    fn barrier(&mut self) -> Result<(), CommError> {
+    fn agree(&mut self, _: Signature) -> Result<(), CommError> {
         self.stopper.check()
     }
 

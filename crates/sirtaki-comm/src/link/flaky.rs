@@ -2,12 +2,20 @@
 //!
 //! The same seed gives the same troubles, so a failing test can be repeated.
 
-use std::{io::IoSlice, thread, time::Duration};
+use std::{
+    io::IoSlice,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::Duration,
+};
 
 use super::{Bell, Link, LinkError};
 
 /// What to do to a link.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Troubles {
     /// Start of the random numbers.
     pub seed: u64,
@@ -15,8 +23,9 @@ pub struct Troubles {
     pub short: usize,
     /// Pauses up to this long before one call in eight.
     pub pause: Duration,
-    /// Breaks the link for good once so many bytes were pushed.
-    pub cut_after: Option<u64>,
+    /// Bytes that may still be pushed; then the link breaks for good. Shared between the links of one rank it is as if
+    /// that rank died.
+    pub life: Option<Arc<AtomicU64>>,
 }
 
 /// A link with [`Troubles`].
@@ -25,7 +34,6 @@ pub struct Flaky<L> {
     inner: Option<L>,
     troubles: Troubles,
     state: u64,
-    pushed: u64,
 }
 
 impl<L: Link> Flaky<L> {
@@ -33,7 +41,7 @@ impl<L: Link> Flaky<L> {
     pub fn new(inner: L, troubles: Troubles) -> Self {
         // Small seeds differ in few bits; spread them.
         let state = troubles.seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        Self { inner: Some(inner), troubles, state, pushed: 0 }
+        Self { inner: Some(inner), troubles, state }
     }
 
     /// The next number below `limit`, which is not 0 (xorshift).
@@ -58,7 +66,16 @@ impl<L: Link> Flaky<L> {
         }
     }
 
+    /// Bytes that may still be pushed.
+    fn life(&self) -> usize {
+        let left = self.troubles.life.as_ref().map_or(u64::MAX, |life| life.load(Ordering::Relaxed));
+        usize::try_from(left).unwrap_or(usize::MAX)
+    }
+
     fn inner(&mut self) -> Result<&mut L, LinkError> {
+        if self.life() == 0 {
+            self.inner = None;
+        }
         self.inner.as_mut().ok_or_else(|| LinkError::Closed("the link was cut".into()))
     }
 }
@@ -67,26 +84,20 @@ impl<L: Link> Link for Flaky<L> {
     fn push(&mut self, parts: &[IoSlice<'_>]) -> Result<usize, LinkError> {
         self.pause();
         let total = parts.iter().map(|part| part.len()).sum();
-        let mut room = self.shorten(total);
-        if let Some(limit) = self.troubles.cut_after {
-            let left = limit.saturating_sub(self.pushed);
-            if left == 0 && total > 0 {
-                self.inner = None;
-            }
-            room = room.min(usize::try_from(left).unwrap_or(usize::MAX));
-        }
+        let mut room = self.shorten(total).min(self.life());
         let mut count = 0;
         for part in parts {
             let piece = &part[..part.len().min(room)];
-            let taken = if piece.is_empty() { 0 } else { self.inner()?.push(&[IoSlice::new(piece)])? };
+            let taken = self.inner()?.push(&[IoSlice::new(piece)])?;
             room -= taken;
             count += taken;
             if taken < part.len() {
                 break;
             }
         }
-        self.pushed += count as u64;
-        self.inner()?;
+        if let Some(life) = &self.troubles.life {
+            life.fetch_sub(count as u64, Ordering::Relaxed);
+        }
         Ok(count)
     }
 

@@ -95,11 +95,14 @@ impl Drop for Pipe {
     }
 }
 
+type Ends = HashMap<(u64, Rank, Rank), Pipe>;
+
 /// Where the threads of a process get their pipes: the first of two ranks to ask makes both ends.
 #[derive(Debug, Clone)]
 pub struct Hub {
     capacity: usize,
-    waiting: Arc<Mutex<HashMap<(u64, Rank, Rank), Pipe>>>,
+    /// Ends whose owner has not asked yet, by group, owner and peer.
+    waiting: Arc<Mutex<Ends>>,
     groups: Arc<Mutex<u64>>,
 }
 

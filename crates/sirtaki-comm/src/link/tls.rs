@@ -19,7 +19,7 @@ use rustls::Connection;
 use super::{Bell, Link, LinkError, tcp};
 use crate::secure::handshake::Marker;
 
-/// Plaintext encrypted at a time: four records of the largest size.
+/// Plaintext encrypted at a time: four records of the largest size. The mesh counts on no more being owed.
 const CHUNK: usize = 64 << 10;
 
 /// A link over an established TLS session.

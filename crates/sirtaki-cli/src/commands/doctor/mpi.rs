@@ -9,7 +9,10 @@ pub(crate) fn examine() -> Vec<Finding> {
     let found: Vec<Finding> = find(None)
         .into_iter()
         .map(|library| {
-            Finding::ok("MPI", format!("{} ABI: {} ({})", library.family.name(), library.version, library.path.display()))
+            Finding::ok(
+                "MPI",
+                format!("{} ABI: {} ({})", library.family.name(), library.version, library.path.display()),
+            )
         })
         .collect();
     if found.is_empty() {

@@ -7,7 +7,7 @@ use super::{
     parts, shared, small, windows,
 };
 use crate::{
-    Buffer, CommError, Communicator, DType, Group, Plan, Rank, Reduction, Slice, SliceMut, Stopper,
+    Buffer, CommError, Communicator, Group, Plan, Rank, Reduction, Slice, SliceMut, Stopper,
     collective::Algorithm,
     communicator::check,
     kernel,
@@ -16,6 +16,18 @@ use crate::{
 };
 
 impl Arena {
+    /// Over the streams. They would not notice a rank that does something else outside them, so all agree first.
+    fn all_reduce_by(
+        &mut self,
+        algorithm: Algorithm,
+        data: SliceMut<'_>,
+        reduction: Reduction,
+    ) -> Result<(), CommError> {
+        let call = Signature::new(Kind::AllReduce, data.dtype(), data.len()).reduction(reduction);
+        self.agree(call.algorithm(algorithm as u8))?;
+        self.stream(|streams| streams.all_reduce(data, reduction))
+    }
+
     fn flat(&mut self, data: &mut [u8], call: Signature, plan: &Plan) -> Result<(), CommError> {
         if data.len() <= small::limit(self.group().size()) {
             return self.reduce_noted(call, data, plan);
@@ -40,16 +52,16 @@ impl Arena {
 fn agree_on_counts(visit: &Visit<'_>, received: &[usize], size: usize) -> Result<usize, CommError> {
     let group = &visit.room.group;
     let mut largest = 0;
-    for rank in 0..group.size() {
+    for (rank, &expected) in received.iter().enumerate() {
         let row: &[u64] = bytemuck::cast_slice(visit.read_note(rank, 8 * group.size()));
         largest = largest.max(row.iter().copied().max().unwrap_or(0) as usize);
-        if row[group.rank()] != received[rank] as u64 {
+        if row[group.rank()] != expected as u64 {
             let differences = format!(
                 "{} sends {} elements in all_to_all, {} expects {}",
                 group.describe(rank),
                 row[group.rank()],
                 group.describe(group.rank()),
-                received[rank]
+                expected
             );
             return Err(CommError::Mismatch { rank: group.world_rank(rank), differences });
         }
@@ -77,8 +89,8 @@ impl Communicator for Arena {
 
     #[inline]
     fn all_reduce(&mut self, mut data: SliceMut<'_>, reduction: Reduction) -> Result<(), CommError> {
-        if self.forced.is_some_and(|algorithm| algorithm != Algorithm::Flat) {
-            return self.stream(|streams| streams.all_reduce(data, reduction));
+        if let Some(algorithm) = self.forced.filter(|&algorithm| algorithm != Algorithm::Flat) {
+            return self.all_reduce_by(algorithm, data, reduction);
         }
         let plan = Plan::new(data.dtype(), reduction, self.room.group.size());
         let call = Signature::new(Kind::AllReduce, data.dtype(), data.len()).reduction(reduction);
@@ -177,8 +189,8 @@ impl Communicator for Arena {
         self.operate(call, &[], |visit| windows::scatter(visit, data.bytes_mut(), &parts, root))
     }
 
-    fn barrier(&mut self) -> Result<(), CommError> {
-        self.operate(Signature::new(Kind::Barrier, DType::U8, 0), &[], |_| Ok(()))
+    fn agree(&mut self, call: Signature) -> Result<(), CommError> {
+        self.operate(call, &[], |_| Ok(()))
     }
 
     fn send(&mut self, data: Slice<'_>, to: Rank) -> Result<(), CommError> {

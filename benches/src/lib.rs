@@ -1,0 +1,18 @@
+//! Measuring all-reduce across libraries so that the figures can be compared.
+//!
+//! Every library runs in its own processes (a [`Peer`]), started once. The measuring side asks them in turn over a
+//! Unix socket, size by size, so that all libraries see the same machine at nearly the same time. A peer that is not
+//! asked is blocked in a read and uses no processor.
+//!
+//! - [`protocol`]: the lines on the socket.
+//! - [`serve`]: the peer's side of it, and sirtaki's own peer.
+//! - [`peer`]: the measuring side.
+//! - [`limit`]: what the machine itself can do with the same bytes.
+
+pub mod limit;
+pub mod peer;
+pub mod protocol;
+pub mod serve;
+
+pub use peer::Peer;
+pub use protocol::BenchError;

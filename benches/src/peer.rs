@@ -1,0 +1,138 @@
+//! The measuring side: starts a library's processes, asks them, and ends them.
+
+use std::{
+    io,
+    os::unix::net::UnixListener,
+    process::{Child, Command},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
+
+use crate::protocol::{BenchError, Hello, Lines, Order, SOCKET, Times};
+
+/// How long processes may take to leave before they are killed.
+const FAREWELL: Duration = Duration::from_secs(10);
+
+/// The processes of one library, connected and waiting.
+#[derive(Debug)]
+pub struct Peer {
+    name: String,
+    /// By rank.
+    ranks: Vec<Lines>,
+    children: Vec<Child>,
+    _folder: TempDir,
+}
+
+impl Peer {
+    /// Starts `commands` (one per rank, or one launcher for all) and waits until `size` processes have connected.
+    /// `patience` limits the start and every later answer.
+    pub fn start(name: &str, commands: Vec<Command>, size: usize, patience: Duration) -> Result<Self, BenchError> {
+        let folder = TempDir::new().map_err(BenchError::io("cannot make a folder for a socket"))?;
+        let path = folder.path().join("peer");
+        let listener = UnixListener::bind(&path).map_err(BenchError::io("cannot listen for peers"))?;
+        listener.set_nonblocking(true).map_err(BenchError::io("cannot listen for peers"))?;
+        let mut peer = Self { name: name.into(), ranks: Vec::new(), children: Vec::new(), _folder: folder };
+        for mut command in commands {
+            let action = format!("cannot start {name} ({})", command.get_program().display());
+            peer.children.push(command.env(SOCKET, &path).spawn().map_err(BenchError::io(action))?);
+        }
+        peer.collect(&listener, size, patience)?;
+        Ok(peer)
+    }
+
+    fn collect(&mut self, listener: &UnixListener, size: usize, patience: Duration) -> Result<(), BenchError> {
+        let deadline = Instant::now() + patience;
+        let mut found: Vec<(usize, Lines)> = Vec::new();
+        while found.len() < size {
+            match listener.accept() {
+                Ok((stream, _)) => found.push(self.greet(Lines::new(stream), size, patience)?),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.check_alive()?;
+                    if Instant::now() > deadline {
+                        let (name, came) = (&self.name, found.len());
+                        return Err(BenchError::Protocol(format!("{came} of {size} processes of {name} connected")));
+                    }
+                    sleep(Duration::from_millis(10));
+                }
+                Err(error) => return Err(BenchError::io("cannot accept a peer")(error)),
+            }
+        }
+        found.sort_by_key(|(rank, _)| *rank);
+        self.ranks = found.into_iter().map(|(_, lines)| lines).collect();
+        Ok(())
+    }
+
+    fn greet(&self, mut lines: Lines, size: usize, patience: Duration) -> Result<(usize, Lines), BenchError> {
+        let stream = lines.stream();
+        stream
+            .set_nonblocking(false)
+            .and_then(|()| stream.set_read_timeout(Some(patience)))
+            .map_err(BenchError::io("cannot set up a socket"))?;
+        match lines.read::<Hello>()? {
+            Some(hello) if hello.size == size => Ok((hello.rank, lines)),
+            other => Err(BenchError::Protocol(format!("{} with {size} processes said {other:?}", self.name))),
+        }
+    }
+
+    fn check_alive(&mut self) -> Result<(), BenchError> {
+        for child in &mut self.children {
+            if let Ok(Some(status)) = child.try_wait() {
+                return Err(BenchError::Protocol(format!("{} ended before it connected: {status}", self.name)));
+            }
+        }
+        Ok(())
+    }
+
+    /// The library's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How many processes it has.
+    pub fn size(&self) -> usize {
+        self.ranks.len()
+    }
+
+    /// Runs `iterations` all-reduces of `bytes` bytes; for each of them the microseconds of the slowest process.
+    pub fn measure(&mut self, bytes: usize, iterations: usize) -> Result<Vec<f64>, BenchError> {
+        let order = Order { bytes, iterations, end: false };
+        self.ranks.iter_mut().try_for_each(|lines| lines.write(&order))?;
+        let mut slowest = vec![0f64; iterations];
+        for (rank, lines) in self.ranks.iter_mut().enumerate() {
+            let micros = lines.read::<Times>()?.map(|times| times.micros).unwrap_or_default();
+            if micros.len() != iterations {
+                let (name, got) = (&self.name, micros.len());
+                let problem = format!("rank {rank} of {name} measured {got} of {iterations} calls of {bytes} bytes");
+                return Err(BenchError::Protocol(problem));
+            }
+            slowest.iter_mut().zip(micros).for_each(|(slowest, time)| *slowest = slowest.max(time));
+        }
+        Ok(slowest)
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        for lines in &mut self.ranks {
+            let _ = lines.write(&Order { end: true, ..Order::default() });
+        }
+        self.ranks.clear();
+        let deadline = Instant::now() + FAREWELL;
+        for child in &mut self.children {
+            while matches!(child.try_wait(), Ok(None)) && Instant::now() < deadline {
+                sleep(Duration::from_millis(5));
+            }
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// The middle of some times; of an even number, the lower of the two.
+pub fn median(times: &[f64]) -> f64 {
+    let mut sorted = times.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len().saturating_sub(1) / 2).copied().unwrap_or(f64::NAN)
+}

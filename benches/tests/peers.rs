@@ -1,0 +1,54 @@
+//! The peers as the benchmark uses them: started, asked, ended. Needs Debian's `openmpi-bin` and `mpich`.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails has to panic")]
+
+use std::{process::Command, time::Duration};
+
+use sirtaki_bench::{BenchError, Peer};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn check(mut peer: Peer) {
+    assert_eq!(peer.size(), 2);
+    for bytes in [0, 4, 4096] {
+        let times = peer.measure(bytes, 3).unwrap();
+        assert_eq!(times.len(), 3);
+        assert!(times.iter().all(|time| *time >= 0.0 && time.is_finite()), "{times:?}");
+    }
+}
+
+fn launcher(name: &str, options: &[&str]) -> Vec<Command> {
+    let mut command = Command::new(name);
+    command.args(options).args(["-n", "2", env!("CARGO_BIN_EXE_mpi-peer")]);
+    vec![command]
+}
+
+#[test]
+fn openmpi_answers() {
+    let command = launcher("mpirun.openmpi", &["--allow-run-as-root", "--oversubscribe"]);
+    check(Peer::start("openmpi", command, 2, PATIENCE).unwrap());
+}
+
+#[test]
+fn mpich_answers() {
+    check(Peer::start("mpich", launcher("mpirun.mpich", &[]), 2, PATIENCE).unwrap());
+}
+
+#[test]
+fn the_machine_answers() {
+    for task in ["add", "copy"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_limit-peer"));
+        command.args([task, "2"]);
+        check(Peer::start(task, vec![command], 2, PATIENCE).unwrap());
+    }
+}
+
+#[test]
+fn a_peer_that_does_not_start_is_reported() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_limit-peer"));
+    command.arg("nonsense");
+    match Peer::start("limit", vec![command], 2, PATIENCE) {
+        Err(BenchError::Protocol(problem)) => assert!(problem.contains("limit ended before"), "{problem}"),
+        other => panic!("expected an early end, got {other:?}"),
+    }
+}

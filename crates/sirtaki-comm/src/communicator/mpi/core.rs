@@ -1,0 +1,163 @@
+//! One MPI communicator and how its ranks come together before every operation.
+//!
+//! MPI has no deadlines and does not notice ranks that call different things. So the ranks first exchange what they
+//! are about to call, by a non-blocking all-gather of [`Signature::SIZE`] bytes each, which can be watched while it is
+//! under way. Only when all are there and agree does the operation itself run, as a blocking call of the library's
+//! fast paths. What remains uncovered: a rank that is stopped in the middle of the blocking part keeps the others
+//! there until it continues; one that dies is handled by the launcher, which ends the whole job.
+//!
+//! A rank that waits for long says so to all others, so that all of them name the same absent rank in the end.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    control::Control,
+    pace::Pace,
+    raw::{Answer, Comm, Mpi, Request},
+    session::Session,
+};
+use crate::{CommError, Group, Rank, Stopper, signature::Signature};
+
+/// After this time of waiting the others are told, if a quarter of the limit is not shorter.
+const ANNOUNCE: Duration = Duration::from_millis(100);
+/// How long to listen, once the limit has passed, for those who have only just come.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// The state all operations share.
+pub(super) struct Core {
+    pub(super) session: Arc<Session>,
+    pub(super) comm: Comm,
+    pub(super) group: Group,
+    pub(super) timeout: Duration,
+    pub(super) stopper: Stopper,
+    /// Elements that one MPI call may move.
+    pub(super) limit: usize,
+    control: Control,
+    sequence: u64,
+    failed: Option<CommError>,
+    /// My signature, then everybody's. On the heap, because MPI may write to it after a failed wait.
+    calls: Box<[u8]>,
+}
+
+impl Core {
+    /// The state for `comm`, which is owned from now on.
+    pub(super) fn new(
+        session: Arc<Session>,
+        comm: Comm,
+        group: Group,
+        timeout: Duration,
+        limit: usize,
+    ) -> Result<Self, CommError> {
+        session.ask("set up a communicator", |mpi| mpi.return_errors(comm))?;
+        let (control, calls) = (Control::new(group.size()), vec![0; Signature::SIZE * (1 + group.size())]);
+        let (stopper, calls) = (Stopper::new(), calls.into_boxed_slice());
+        Ok(Self { session, comm, group, timeout, stopper, limit, control, sequence: 0, failed: None, calls })
+    }
+
+    /// Meets all ranks in this call, then runs `operation`. Any failure is final and told to the others.
+    pub(super) fn together<T>(
+        &mut self,
+        call: Signature,
+        operation: impl FnOnce(&mut Self) -> Result<T, CommError>,
+    ) -> Result<T, CommError> {
+        self.guarded(|core| {
+            core.meet(call)?;
+            operation(core)
+        })
+    }
+
+    /// Runs something unless this communicator has failed or is stopped, and remembers its failure.
+    pub(super) fn guarded<T>(&mut self, run: impl FnOnce(&mut Self) -> Result<T, CommError>) -> Result<T, CommError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let result = self.stopper.check().and_then(|()| run(self));
+        if let Err(error) = &result {
+            self.fail(error);
+        }
+        result
+    }
+
+    fn fail(&mut self, error: &CommError) {
+        if !matches!(error, CommError::Mismatch { .. }) {
+            self.session.set_broken();
+        }
+        self.control.alarm(&self.session, self.comm, self.group.rank(), error);
+        self.failed = Some(error.clone());
+    }
+
+    /// One call of the library for this communicator.
+    pub(super) fn ask<T>(&self, action: &str, call: impl FnOnce(&dyn Mpi, Comm) -> Answer<T>) -> Result<T, CommError> {
+        self.session.ask(action, |mpi| call(mpi, self.comm))
+    }
+
+    fn meet(&mut self, call: Signature) -> Result<(), CommError> {
+        const SIZE: usize = Signature::SIZE;
+        self.sequence += 1;
+        let (mine, all) = self.calls.split_at_mut(SIZE);
+        mine.copy_from_slice(&call.encode());
+        let (mine, all) = (mine.as_ptr(), all.as_mut_ptr());
+        // SAFETY: both lie in `calls`, which is neither touched nor given back before the request is done: when the
+        // wait fails it is leaked below.
+        let mut request =
+            self.ask("compare calls", |mpi, comm| unsafe { mpi.start_all_gather(mine, SIZE as i32, all, comm) })?;
+        if let Err(error) = self.wait(&mut request, &call, None) {
+            std::mem::forget(std::mem::take(&mut self.calls));
+            return Err(error);
+        }
+        // Somebody may have given up waiting for this rank just before it came.
+        self.control.poll(&self.session, self.comm)?;
+        let calls: Vec<_> = self.calls[SIZE..].as_chunks::<SIZE>().0.iter().map(Signature::decode).collect();
+        Signature::compare_all(&self.group, &calls)
+    }
+
+    /// Waits until `request` is done, for the `partner` alone or else for all ranks.
+    pub(super) fn wait(
+        &mut self,
+        request: &mut Request,
+        call: &Signature,
+        partner: Option<Rank>,
+    ) -> Result<(), CommError> {
+        let limit = self.timeout;
+        let mut pace = Pace::new();
+        while !self.ask("wait for other ranks", |mpi, _| mpi.test(request))? {
+            if !pace.pause() {
+                continue;
+            }
+            self.stopper.check()?;
+            self.control.poll(&self.session, self.comm)?;
+            let waited = pace.waited();
+            if partner.is_none() && waited >= ANNOUNCE.min(limit / 4) {
+                self.control.announce(&self.session, self.comm, self.group.rank(), self.sequence);
+            }
+            if waited >= limit + GRACE
+                && let Some(rank) = partner.or_else(|| self.absent(waited))
+            {
+                return Err(CommError::Timeout {
+                    rank: self.group.world_rank(rank),
+                    who: self.group.describe(rank),
+                    operation: call.describe(),
+                    waited,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whom to blame. If all have come in the meantime, they get the same time once more to get through.
+    fn absent(&self, waited: Duration) -> Option<Rank> {
+        let me = self.group.rank();
+        let anyone = || (waited > self.timeout * 2 + GRACE).then_some(usize::from(me == 0));
+        let anyone = || anyone().filter(|&rank| rank < self.group.size());
+        self.control.silent(me, self.sequence).or_else(anyone)
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        if self.failed.is_none() && !self.session.is_over() {
+            self.control.close(&self.session, self.comm);
+            self.session.release(self.comm);
+        }
+    }
+}

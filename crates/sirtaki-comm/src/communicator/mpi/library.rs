@@ -1,0 +1,158 @@
+//! Finding and loading MPI at run time, so that neither building nor starting needs one.
+//!
+//! Open MPI must be visible to the whole process: its plug-ins are libraries of their own that expect to find its
+//! symbols there. MPICH has none and stays private. Two libraries must never be active together, because both export
+//! the same names; so a library that is already in the process always wins, and one that was only looked at is closed
+//! before the next is opened. A library in use is never closed: it has threads and exit handlers.
+
+use std::{
+    ffi::c_int,
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
+
+use super::{
+    abi_mpich, abi_open,
+    choice::{Choice, Family},
+    raw::Mpi,
+    table::Table,
+};
+use crate::CommError;
+
+/// `dlopen` only what is already loaded; the value of both C libraries of Linux.
+const RTLD_NOLOAD: c_int = 4;
+
+/// Names under which libraries of either family are installed. The interface number 12 was Open MPI's once too, so
+/// the name does not tell the family.
+const NAMES: [&str; 6] =
+    ["libmpi.so.40", "libmpich.so.12", "libmpi.so.12", "libmpi_cray.so.12", "libmpi_gnu.so.12", "libmpi.so"];
+
+/// An MPI library of this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its binary interface.
+    pub family: Family,
+    /// What it says of itself, first line.
+    pub version: String,
+}
+
+/// A library ready for use.
+pub struct Loaded {
+    /// Its functions.
+    pub mpi: Arc<dyn Mpi>,
+    /// Which one it is.
+    pub found: Found,
+}
+
+/// The MPI libraries that the system's loader finds, and the one at `path`. None of them is initialised.
+pub fn find(path: Option<&Path>) -> Vec<Found> {
+    let mut all: Vec<Found> = Vec::new();
+    for name in path.into_iter().chain(NAMES.iter().map(Path::new)) {
+        let Ok(library) = open(name, RTLD_NOW | RTLD_LOCAL) else { continue };
+        if let Ok(Loaded { found, .. }) = bind(&library, name)
+            && all.iter().all(|other| other.path != found.path)
+        {
+            all.push(found);
+        }
+    }
+    all
+}
+
+/// Loads the library of this choice.
+pub fn load(choice: &Choice) -> Result<Loaded, CommError> {
+    if let Some(path) = &choice.path {
+        return keep(path);
+    }
+    if let Some(name) = NAMES.iter().find(|name| open(Path::new(name), RTLD_NOW | RTLD_NOLOAD).is_ok()) {
+        return keep(Path::new(name));
+    }
+    let mut other = None;
+    for name in NAMES.map(Path::new) {
+        let Ok(library) = open(name, RTLD_NOW | RTLD_LOCAL) else { continue };
+        let family = family(&library);
+        drop(library);
+        if choice.family.is_none_or(|wanted| wanted == family) {
+            return keep(name);
+        }
+        other = other.or(Some((name, family)));
+    }
+    match (other, choice.family) {
+        (Some((name, _)), _) if !choice.strict => keep(name),
+        (Some((name, family)), Some(wanted)) => Err(CommError::Unavailable {
+            what: format!("the {} library of the launcher", wanted.name()),
+            reason: format!(
+                "only {} ({}) was found; install {} or start with the other launcher",
+                name.display(),
+                family.name(),
+                wanted.name()
+            ),
+        }),
+        _ => Err(CommError::Unavailable {
+            what: "MPI".into(),
+            reason: format!("no library was found under the names {}; install one or name its path", NAMES.join(", ")),
+        }),
+    }
+}
+
+fn open(name: &Path, flags: c_int) -> Result<Library, libloading::Error> {
+    // SAFETY: loading runs the library's initialisers; that MPI libraries may be loaded without being initialised is
+    // what every program linked against one relies on.
+    unsafe { Library::open(Some(name.as_os_str()), flags) }
+}
+
+fn has(library: &Library, symbol: &str) -> bool {
+    // SAFETY: only asked whether it exists.
+    unsafe { library.get::<*mut u8>(format!("{symbol}\0").as_bytes()) }.is_ok()
+}
+
+fn family(library: &Library) -> Family {
+    if has(library, abi_open::MARK) { Family::OpenMpi } else { Family::Mpich }
+}
+
+/// Opens for the rest of the process's life.
+fn keep(name: &Path) -> Result<Loaded, CommError> {
+    let failed = |error: libloading::Error| CommError::Unavailable {
+        what: format!("MPI at {}", name.display()),
+        reason: error.to_string(),
+    };
+    let library = open(name, RTLD_NOW | RTLD_LOCAL).map_err(failed)?;
+    let library = match family(&library) {
+        Family::OpenMpi => open(name, RTLD_NOW | RTLD_GLOBAL).map_err(failed)?,
+        Family::Mpich => library,
+    };
+    let loaded = bind(&library, name);
+    if loaded.is_ok() {
+        std::mem::forget(library);
+    }
+    loaded
+}
+
+fn bind(library: &Library, name: &Path) -> Result<Loaded, CommError> {
+    let family = family(library);
+    let mpi: Arc<dyn Mpi> = match family {
+        Family::OpenMpi => Arc::new(Table::new(library, abi_open::constants(library)?)?),
+        Family::Mpich => Arc::new(Table::new(library, abi_mpich::CONSTANTS)?),
+    };
+    let version = mpi.version().lines().next().unwrap_or_default().trim().to_owned();
+    let path = path_of(library).unwrap_or_else(|| name.to_owned());
+    Ok(Loaded { mpi, found: Found { path, family, version } })
+}
+
+/// The file this library was mapped from.
+fn path_of(library: &Library) -> Option<PathBuf> {
+    // SAFETY: only the address is used.
+    let address = unsafe { library.get::<*mut u8>(b"MPI_Init_thread\0") }.ok()?.into_raw() as usize;
+    let maps = fs::read_to_string("/proc/self/maps").ok()?;
+    maps.lines().find_map(|line| {
+        let (range, rest) = line.split_once(' ')?;
+        let (from, to) = range.split_once('-')?;
+        let inside =
+            usize::from_str_radix(from, 16).ok()? <= address && address < usize::from_str_radix(to, 16).ok()?;
+        inside.then(|| rest.find('/').map(|at| PathBuf::from(&rest[at..]))).flatten()
+    })
+}
