@@ -39,7 +39,10 @@ pub(crate) fn check(shell: &Shell) -> Result<()> {
         let limits = ["-rss_limit_mb=2048", "-timeout=10", "-max_len=8192", "-verbosity=0", "-print_final_stats=1"];
         let artifacts = format!("-artifact_prefix=target/fuzz/{target}-");
         let call = Call::new(program).args(limits).args([format!("-max_total_time={SECONDS}"), artifacts, corpus]);
-        shell.run(call).with_context(|| format!("the input that broke `{target}` is in target/fuzz/{target}-*"))?;
+        let said = shell.run_logged(call, &format!("target/fuzz/{target}.log"));
+        let said = said.with_context(|| format!("the input that broke `{target}` is in target/fuzz/{target}-*"))?;
+        let runs = said.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"));
+        println!("    {} inputs tried, all survived", runs.unwrap_or("?").trim());
     }
     Ok(())
 }

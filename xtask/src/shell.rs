@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsStr,
-    fmt,
+    fmt, fs,
     path::{Path, PathBuf},
     process::{Command, ExitStatus, Stdio},
 };
@@ -86,6 +86,23 @@ impl Shell {
             bail!("`{call}` failed ({status})");
         }
         Ok(())
+    }
+
+    /// Runs a program that talks a lot: what it says goes into `file`, and its end is shown if it fails.
+    pub(crate) fn run_logged(&self, call: Call, file: &str) -> Result<String> {
+        println!("  $ {call}");
+        let path = self.root.join(file);
+        let log = fs::File::create(&path).with_context(|| format!("cannot write {file}"))?;
+        let mut command = call.command(&self.root);
+        let status = command.stdout(log.try_clone()?).stderr(log).status();
+        let status = status.with_context(|| format!("cannot run `{call}`"))?;
+        let text = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
+        if !status.success() {
+            let lines: Vec<&str> = text.lines().collect();
+            println!("{}", lines[lines.len().saturating_sub(60)..].join("\n"));
+            bail!("`{call}` failed ({status}); all it said is in {file}");
+        }
+        Ok(text)
     }
 
     fn status(&self, call: &Call) -> Result<ExitStatus> {

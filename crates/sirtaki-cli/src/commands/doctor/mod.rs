@@ -6,6 +6,7 @@
 mod finding;
 mod gpu;
 mod machine;
+mod mpi;
 mod network;
 mod software;
 
@@ -30,7 +31,7 @@ pub fn run(arguments: &Doctor, printer: &mut Printer) -> Result<()> {
 
 /// Everything, in the order of the page.
 fn examine() -> Vec<Finding> {
-    let parts = [machine::examine(), network::examine(), gpu::examine(), software::examine()];
+    let parts = [machine::examine(), network::examine(), gpu::examine(), mpi::examine(), software::examine()];
     parts.into_iter().flatten().collect()
 }
 

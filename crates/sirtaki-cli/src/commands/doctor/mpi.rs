@@ -9,7 +9,9 @@ pub(crate) fn examine() -> Vec<Finding> {
     let found: Vec<Finding> = find(None)
         .into_iter()
         .map(|library| {
-            Finding::ok("MPI", format!("{} ABI: {} ({})", library.family.name(), library.version, library.path.display()))
+            // Open MPI goes on about packages and dates after a comma; MPICH puts a tab before the number.
+            let version = library.version.split(',').next().unwrap_or_default().replace('\t', " ");
+            Finding::ok("MPI", format!("{version}, {} ABI ({})", library.family.name(), library.path.display()))
         })
         .collect();
     if found.is_empty() {
