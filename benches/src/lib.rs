@@ -9,10 +9,15 @@
 //! - [`peer`]: the measuring side.
 //! - [`limit`]: what the machine itself can do with the same bytes.
 
+pub mod comm;
+pub mod goals;
 pub mod limit;
 pub mod peer;
 pub mod protocol;
+pub mod python;
+pub mod report;
 pub mod serve;
+pub mod start;
 
 pub use peer::Peer;
 pub use protocol::BenchError;

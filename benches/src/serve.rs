@@ -2,15 +2,38 @@
 
 use std::{path::Path, time::Instant};
 
-use sirtaki_comm::{Communicator, Reduction, SliceMut};
+use sirtaki_comm::{Buffer, Communicator, Reduction, SliceMut};
 
 use crate::protocol::{BenchError, Hello, Lines, Order, Times};
 
 /// Untimed calls before the timed ones.
 const WARM_UP: usize = 2;
 
+/// The elements a peer works on.
+pub enum Memory {
+    /// Of this process alone.
+    Private(Vec<f32>),
+    /// Where the communicator wants it.
+    Shared(Buffer),
+}
+
+impl Memory {
+    /// The elements.
+    pub fn elements(&mut self) -> &mut [f32] {
+        match self {
+            Memory::Private(elements) => elements,
+            Memory::Shared(buffer) => bytemuck::cast_slice_mut(buffer),
+        }
+    }
+}
+
 /// What a peer can do with a buffer; the time of [`Work::run`] is measured.
 pub trait Work {
+    /// Zeroes to work on. All processes call it together.
+    fn memory(&mut self, elements: usize) -> Result<Memory, BenchError> {
+        Ok(Memory::Private(vec![0.0; elements]))
+    }
+
     /// Returns when all processes have come here.
     fn barrier(&mut self) -> Result<(), BenchError>;
 
@@ -35,36 +58,49 @@ pub fn answer(socket: &Path, hello: &Hello, work: &mut dyn Work) -> Result<(), B
 }
 
 fn measure(work: &mut dyn Work, order: Order) -> Result<Vec<f64>, BenchError> {
-    let mut data = vec![1f32; order.bytes / size_of::<f32>()];
+    let mut memory = work.memory(order.bytes / size_of::<f32>())?;
+    let data = memory.elements();
+    data.fill(1.0);
     work.barrier()?;
     for _ in 0..WARM_UP {
         work.prepare()?;
-        work.run(&mut data)?;
+        work.run(data)?;
     }
     let mut micros = Vec::with_capacity(order.iterations);
     for _ in 0..order.iterations {
         work.prepare()?;
         let start = Instant::now();
-        work.run(&mut data)?;
+        work.run(data)?;
         micros.push(start.elapsed().as_secs_f64() * 1e6);
     }
     Ok(micros)
 }
 
-struct AllReduce<'a>(&'a mut dyn Communicator);
+struct AllReduce<'a> {
+    communicator: &'a mut dyn Communicator,
+    /// Work on memory of the communicator's own.
+    shared: bool,
+}
 
 impl Work for AllReduce<'_> {
+    fn memory(&mut self, elements: usize) -> Result<Memory, BenchError> {
+        if self.shared {
+            return Ok(Memory::Shared(self.communicator.buffer(elements * size_of::<f32>())?));
+        }
+        Ok(Memory::Private(vec![0.0; elements]))
+    }
+
     fn barrier(&mut self) -> Result<(), BenchError> {
-        Ok(self.0.barrier()?)
+        Ok(self.communicator.barrier()?)
     }
 
     fn run(&mut self, data: &mut [f32]) -> Result<(), BenchError> {
-        Ok(self.0.all_reduce(SliceMut::from(data), Reduction::SUM)?)
+        Ok(self.communicator.all_reduce(SliceMut::from(data), Reduction::SUM)?)
     }
 }
 
-/// Serves all-reduces over any communicator, under the name `peer`.
-pub fn serve(comm: &mut dyn Communicator, peer: &str, socket: &Path) -> Result<(), BenchError> {
-    let hello = Hello { peer: peer.into(), rank: comm.group().rank(), size: comm.group().size() };
-    answer(socket, &hello, &mut AllReduce(comm))
+/// Serves all-reduces over any communicator, under the name `peer`; with `shared`, on memory of its own.
+pub fn serve(communicator: &mut dyn Communicator, peer: &str, shared: bool, socket: &Path) -> Result<(), BenchError> {
+    let (rank, size) = (communicator.group().rank(), communicator.group().size());
+    answer(socket, &Hello { peer: peer.into(), rank, size }, &mut AllReduce { communicator, shared })
 }

@@ -1,0 +1,53 @@
+//! Sirtaki's own benchmark peer: `sirtaki-peer arena|shared|tcp RANK SIZE STORE [INTERFACE]`, the job's secret in
+//! SIRTAKI_SECRET. It keeps to one core, as ranks do that `sirtaki` starts.
+
+use std::{path::PathBuf, process::ExitCode, sync::Arc};
+
+use rustix::thread::{CpuSet, sched_setaffinity};
+use sirtaki_bench::{BenchError, protocol::SOCKET, serve::serve};
+use sirtaki_comm::{
+    Settings,
+    rendezvous::{FileStore, connect},
+    secure::Secret,
+};
+
+fn usage() -> BenchError {
+    let text = "use: sirtaki-peer arena|shared|tcp RANK SIZE STORE [INTERFACE], as the benchmark does";
+    BenchError::Protocol(text.into())
+}
+
+fn pin(rank: usize) {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut set = CpuSet::new();
+    set.set(rank % cores);
+    // A machine that does not allow it is measured without.
+    let _ = sched_setaffinity(None, &set);
+}
+
+fn run(arguments: &[String]) -> Result<(), BenchError> {
+    let number = |at: usize| arguments.get(at).and_then(|text| text.parse::<usize>().ok()).ok_or_else(usage);
+    let (mode, rank, size) = (arguments.first().ok_or_else(usage)?.as_str(), number(1)?, number(2)?);
+    let folder = arguments.get(3).ok_or_else(usage)?;
+    let secret = std::env::var("SIRTAKI_SECRET").map_err(|_| usage())?;
+    let socket = std::env::var_os(SOCKET).map(PathBuf::from).ok_or_else(usage)?;
+    pin(rank);
+    let mut settings = Settings::new(Secret::from_hex(&secret)?);
+    settings.shared_memory = mode != "tcp";
+    settings.interface = arguments.get(4).cloned();
+    let mut world = connect(Arc::new(FileStore::new(folder, "bench")?), rank, size, settings)?;
+    serve(&mut *world, mode, mode == "shared", &socket)
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            #[allow(clippy::print_stderr, reason = "a peer has nobody else to tell")]
+            {
+                eprintln!("error: {error}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}

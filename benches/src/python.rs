@@ -1,0 +1,40 @@
+//! A Python that has PyTorch: the one in SIRTAKI_BENCH_PYTHON, or an environment made for the benchmark.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+/// Whether this Python can import PyTorch.
+fn has_torch(python: &Path) -> bool {
+    let mut command = Command::new(python);
+    command.args(["-c", "import torch"]).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+fn succeeds(command: &mut Command) -> bool {
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// Finds one or makes one below `folder`, saying what it does. `None` where that fails.
+pub fn with_torch(folder: &Path, say: &dyn Fn(&str)) -> Option<PathBuf> {
+    if let Some(given) = std::env::var_os("SIRTAKI_BENCH_PYTHON").map(PathBuf::from) {
+        return has_torch(&given).then_some(given);
+    }
+    if has_torch(Path::new("python3")) {
+        return Some("python3".into());
+    }
+    let environment = folder.join("bench-python");
+    let python = environment.join("bin/python");
+    if !has_torch(&python) {
+        say("installing PyTorch for comparison, once; this takes some minutes and some gigabytes");
+        let made = succeeds(Command::new("python3").args(["-m", "venv"]).arg(&environment));
+        let installed =
+            made && succeeds(Command::new(&python).args(["-m", "pip", "install", "--quiet", "numpy", "torch"]));
+        if !installed {
+            say("PyTorch could not be installed; Gloo is left out");
+            return None;
+        }
+    }
+    Some(python)
+}

@@ -1,0 +1,114 @@
+//! How each library is started: as its own launcher would.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use sirtaki_comm::secure::Secret;
+use tempfile::TempDir;
+
+use crate::{BenchError, Peer};
+
+/// Starting Python with PyTorch takes a while on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Where the ranks of a peer run and how they reach each other.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// The network namespace of each rank, if not this one.
+    pub namespaces: Vec<Option<String>>,
+    /// The interface that connects them.
+    pub interface: String,
+}
+
+impl Place {
+    /// `ranks` ranks on this host, over loopback.
+    pub fn here(ranks: usize) -> Self {
+        Self { namespaces: vec![None; ranks], interface: "lo".into() }
+    }
+
+    fn command(&self, rank: usize, program: &Path) -> Command {
+        match &self.namespaces[rank] {
+            None => Command::new(program),
+            Some(namespace) => {
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", namespace]).arg(program);
+                command
+            }
+        }
+    }
+}
+
+/// Starts libraries. Keeps the folders their ranks meet in.
+#[derive(Debug)]
+pub struct Starter {
+    python: Option<PathBuf>,
+    folders: Vec<TempDir>,
+}
+
+impl Starter {
+    /// With the Python that has PyTorch, if there is one.
+    pub fn new(python: Option<PathBuf>) -> Self {
+        Self { python, folders: Vec::new() }
+    }
+
+    fn folder(&mut self) -> Result<PathBuf, BenchError> {
+        let folder = TempDir::new().map_err(BenchError::io("cannot make a folder to meet in"))?;
+        let path = folder.path().to_owned();
+        self.folders.push(folder);
+        Ok(path)
+    }
+
+    /// Sirtaki by `mode`: `arena`, `shared` or `tcp`.
+    pub fn sirtaki(&mut self, mode: &str, place: &Place) -> Result<Peer, BenchError> {
+        let (program, folder, secret) = (sibling("sirtaki-peer")?, self.folder()?, Secret::random()?.to_hex());
+        let size = place.namespaces.len();
+        let commands = (0..size).map(|rank| {
+            let mut command = place.command(rank, &program);
+            command.args([mode, &rank.to_string(), &size.to_string()]).arg(&folder);
+            if place.interface != "lo" {
+                command.arg(&place.interface);
+            }
+            command.env("SIRTAKI_SECRET", &secret);
+            command
+        });
+        Peer::start(if mode == "arena" { "sirtaki" } else { mode }, commands.collect(), size, PATIENCE)
+    }
+
+    /// Open MPI as `mpirun` starts it.
+    pub fn open_mpi(&self, ranks: usize) -> Result<Peer, BenchError> {
+        let mut command = Command::new("mpirun.openmpi");
+        command.args(["--allow-run-as-root", "--oversubscribe", "-n", &ranks.to_string()]).arg(sibling("mpi-peer")?);
+        Peer::start("openmpi", vec![command], ranks, PATIENCE)
+    }
+
+    /// PyTorch's Gloo, if PyTorch is there.
+    pub fn gloo(&mut self, place: &Place) -> Result<Option<Peer>, BenchError> {
+        let Some(python) = self.python.clone() else { return Ok(None) };
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/gloo_peer.py");
+        let meeting = format!("file://{}", self.folder()?.join("gloo").display());
+        let size = place.namespaces.len();
+        let commands = (0..size).map(|rank| {
+            let mut command = place.command(rank, &python);
+            command.arg(&script).env("RANK", rank.to_string()).env("WORLD_SIZE", size.to_string());
+            command.env("INIT_METHOD", &meeting).env("GLOO_SOCKET_IFNAME", &place.interface);
+            command
+        });
+        Peer::start("gloo", commands.collect(), size, PATIENCE).map(Some)
+    }
+
+    /// The machine itself: every process adds (or copies) that many bytes.
+    pub fn limit(&self, task: &str, ranks: usize) -> Result<Peer, BenchError> {
+        let mut command = Command::new(sibling("limit-peer")?);
+        command.args([task, &ranks.to_string()]);
+        Peer::start(task, vec![command], ranks, PATIENCE)
+    }
+}
+
+/// A program of this package, which lies beside this one.
+fn sibling(name: &str) -> Result<PathBuf, BenchError> {
+    let this = std::env::current_exe().map_err(BenchError::io("cannot find this program"))?;
+    Ok(this.with_file_name(name))
+}
