@@ -68,6 +68,7 @@ fn layered(size: usize, on_host: usize) -> Vec<Box<dyn Communicator>> {
         host: format!("host{}", host(rank)),
         host_id: format!("test {}", host(rank)),
         pid: std::process::id(),
+        cores: Vec::new(),
     };
     all(size, |rank, exchange| {
         let group = Group::new(rank, (0..size).map(member).collect());

@@ -52,7 +52,7 @@ fn join(rank: usize, size: usize, store: &str, rest: &[String], secret: Secret) 
         let text = String::from_utf8_lossy(said);
         let mut lines = text.lines().map(String::from);
         let mut line = || lines.next().unwrap_or_default();
-        Member { world_rank, host: line(), host_id: line(), pid: line().parse().unwrap_or(0) }
+        Member { world_rank, host: line(), host_id: line(), pid: line().parse().unwrap_or(0), cores: Vec::new() }
     });
     let group = Group::new(rank, members.collect());
     let started = Instant::now();

@@ -16,6 +16,8 @@ pub struct Member {
     pub host_id: String,
     /// Process id on that host.
     pub pid: u32,
+    /// The processors it may run on, as a mask.
+    pub cores: Vec<u64>,
 }
 
 impl Member {
@@ -46,6 +48,7 @@ impl Group {
             host: "localhost".into(),
             host_id: "local".into(),
             pid: std::process::id(),
+            cores: this_threads_cores(),
         };
         Self::new(rank, (0..size).map(member).collect())
     }
@@ -87,11 +90,55 @@ impl Group {
         hosts.into_iter().map(|(_, ranks)| ranks).collect()
     }
 
+    /// Whether more members share my host than there are processors for them. Waiting must not keep a processor busy
+    /// then.
+    pub fn is_crowded(&self) -> bool {
+        let home = &self.members[self.rank].host_id;
+        let neighbours = self.members.iter().filter(|member| member.host_id == *home);
+        let mut union: Vec<u64> = Vec::new();
+        let mut count = 0_usize;
+        for member in neighbours {
+            count += 1;
+            union.resize(union.len().max(member.cores.len()), 0);
+            union.iter_mut().zip(&member.cores).for_each(|(all, own)| *all |= own);
+        }
+        count > union.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
     /// The group of the given ranks of this one, seen from the same process.
     ///
     /// Returns `None` when this process is not among them.
     pub fn subset(&self, ranks: &[Rank]) -> Option<Group> {
         let rank = ranks.iter().position(|&r| r == self.rank)?;
         Some(Group::new(rank, ranks.iter().map(|&r| self.members[r].clone()).collect()))
+    }
+}
+
+/// The processors that this thread may run on, as a mask; none where the system does not say.
+pub(crate) fn this_threads_cores() -> Vec<u64> {
+    let Ok(set) = rustix::thread::sched_getaffinity(None) else { return Vec::new() };
+    let mut cores: Vec<u64> = Vec::new();
+    for core in (0..rustix::thread::CpuSet::MAX_CPU).filter(|&core| set.is_set(core)) {
+        cores.resize(core / 64 + 1, 0);
+        cores[core / 64] |= 1 << (core % 64);
+    }
+    cores
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_crowded_when_its_ranks_outnumber_their_processors_together() {
+        let group = |masks: &[u64]| {
+            let mut group = Group::local(0, masks.len());
+            group.members.iter_mut().zip(masks).for_each(|(member, &mask)| member.cores = vec![mask]);
+            group
+        };
+        assert!(!group(&[0b01, 0b10]).is_crowded(), "pinned to one processor each");
+        assert!(group(&[0b01, 0b01]).is_crowded(), "pinned to the same one");
+        assert!(group(&[0b11, 0b11, 0b11]).is_crowded());
+        assert!(!this_threads_cores().is_empty());
     }
 }

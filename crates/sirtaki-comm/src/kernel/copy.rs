@@ -27,8 +27,12 @@ fn by_vectors(to: &mut [u8], from: &[u8]) {
         let (source, target) = (source.as_ptr().cast::<__m256i>(), target.as_mut_ptr().cast::<__m256i>());
         // SAFETY: both chunks have the 128 bytes that four vectors cover; unaligned access is allowed.
         unsafe {
-            let vectors: [_; 4] = std::array::from_fn(|i| _mm256_loadu_si256(source.add(i)));
-            vectors.into_iter().enumerate().for_each(|(i, vector)| _mm256_storeu_si256(target.add(i), vector));
+            let (a, b) = (_mm256_loadu_si256(source), _mm256_loadu_si256(source.add(1)));
+            let (c, d) = (_mm256_loadu_si256(source.add(2)), _mm256_loadu_si256(source.add(3)));
+            _mm256_storeu_si256(target, a);
+            _mm256_storeu_si256(target.add(1), b);
+            _mm256_storeu_si256(target.add(2), c);
+            _mm256_storeu_si256(target.add(3), d);
         }
     }
     targets.into_remainder().copy_from_slice(sources.remainder());

@@ -32,8 +32,8 @@ unsafe impl Send for Ring {}
 impl Ring {
     fn new(room: &Room, from: Rank, to: Rank) -> Self {
         let (start, capacity) = room.ring(from, to);
-        // SAFETY: the layout reserves two lines of 64 bytes and then the ring's bytes.
-        let (tail, bytes) = unsafe { (start.add(64), start.add(128)) };
+        // SAFETY: the layout reserves two pairs of lines and then the ring's bytes.
+        let (tail, bytes) = unsafe { (start.add(128), start.add(256)) };
         Self { head: start.cast(), tail: tail.cast(), bytes, capacity }
     }
 

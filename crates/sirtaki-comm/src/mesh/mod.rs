@@ -73,8 +73,7 @@ impl Mesh {
         let mut marker = Marker::default();
         getrandom::fill(&mut marker)
             .map_err(|error| CommError::io("drawing random bytes", std::io::Error::other(error.to_string())))?;
-        let cores = thread::available_parallelism().map_or(1, |cores| cores.get());
-        let neighbours = group.hosts().into_iter().find(|ranks| ranks.contains(&group.rank())).map_or(1, |r| r.len());
+        let crowded = group.is_crowded();
         Ok(Self {
             peers: links.into_iter().map(|link| Some(Peer::new(link?, marker))).collect(),
             group,
@@ -83,7 +82,7 @@ impl Mesh {
             marker,
             poison: None,
             sequence: 0,
-            crowded: neighbours > cores,
+            crowded,
             stage: Scratch::default(),
             scratch: Scratch::default(),
         })

@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::MetadataExt};
 
-use crate::{CommError, Member, Rank};
+use crate::{CommError, Member, Rank, group::this_threads_cores};
 
 /// This process as a member of the job.
 ///
@@ -18,6 +18,7 @@ pub fn this_member(world_rank: Rank) -> Result<Member, CommError> {
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         host_id: format!("{}/{}/{}/{user}", boot.trim(), namespace("net")?, namespace("pid")?),
         pid: std::process::id(),
+        cores: this_threads_cores(),
     })
 }
 

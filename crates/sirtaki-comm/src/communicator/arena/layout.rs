@@ -37,8 +37,9 @@ pub(super) struct Board {
     pub(super) text: [AtomicU8; Alarm::LIMIT],
 }
 
-/// What a rank announces when it enters an operation. One cache line, so that a small operation moves one line.
-#[repr(C, align(64))]
+/// What a rank announces when it enters an operation. One cache line, so that a small operation moves one line; on a
+/// pair of lines of its own, because processors like to fetch pairs.
+#[repr(C, align(128))]
 pub(super) struct Post {
     /// Number of the operation; set last.
     pub(super) number: Signal,
@@ -46,7 +47,7 @@ pub(super) struct Post {
     pub(super) inline: [AtomicU64; INLINE / 8],
 }
 
-#[repr(C, align(64))]
+#[repr(C, align(128))]
 pub(super) struct Line<T>(pub(super) T);
 
 /// Whom a rank waits for and whether it is still there; read by others only when they wait long.
@@ -123,13 +124,13 @@ mod tests {
     #[test]
     fn the_segment_stays_small_and_aligned() {
         assert!(size_of::<Board>() <= PAGE);
-        assert_eq!(size_of::<Post>(), 64);
+        assert_eq!((size_of::<Post>(), size_of::<Lane>()), (128, 5 * 128));
         for ranks in 1..=256 {
             let layout = Layout::new(ranks);
             assert!(layout.total() <= 64 << 20, "{ranks} ranks take {} bytes", layout.total());
             assert_eq!(layout.region % (PIECES * 64), 0);
             for at in [layout.lane(ranks - 1), layout.note(0, 1), layout.region(ranks - 1), layout.ring(0, ranks - 1)] {
-                assert_eq!(at % 64, 0);
+                assert_eq!(at % 128, 0);
             }
         }
     }

@@ -24,6 +24,11 @@ use crate::{
 
 /// How long a waiting rank sleeps before it looks round again.
 const SLICE: Duration = Duration::from_millis(50);
+/// How long a waiting rank looks again and again before it gives way to others: longer than giving way takes, or two
+/// ranks that could answer each other at once keep each other waiting.
+const SPINNING: Duration = Duration::from_micros(20);
+/// Looks between two glances at the clock.
+const LOOKS: u32 = 32;
 /// How long a waiting rank gives way to others before it sleeps.
 const YIELDING: Duration = Duration::from_micros(200);
 
@@ -36,9 +41,9 @@ pub(crate) struct Room {
     stopper: Stopper,
     /// Becomes readable when that rank's process ends; none for ranks that are threads of this process.
     processes: Vec<Option<OwnedFd>>,
-    /// Looks at the word before giving way; none when ranks outnumber cores, where looking only delays the one
+    /// How long to look before giving way; not at all when ranks outnumber cores, where looking only delays the one
     /// that is waited for.
-    spins: u32,
+    spinning: Duration,
 }
 
 /// What ends a wait.
@@ -57,10 +62,9 @@ impl Room {
         stopper: Stopper,
     ) -> Result<Self, CommError> {
         let processes = (0..group.size()).map(|rank| watch(&group, rank)).collect::<Result<_, _>>()?;
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let spins = if group.size() <= cores { 100 } else { 0 };
+        let spinning = if group.is_crowded() { Duration::ZERO } else { SPINNING };
         let layout = Layout::new(group.size());
-        Ok(Self { segment, layout, group, timeout, stopper, processes, spins })
+        Ok(Self { segment, layout, group, timeout, stopper, processes, spinning })
     }
 
     pub(super) fn stopper(&self) -> Stopper {
@@ -132,13 +136,15 @@ impl Room {
 
     #[cold]
     fn wait_longer(&self, wait: &Wait<'_>, who: Rank, signal: &Signal, target: u32) -> Result<(), CommError> {
-        for _ in 0..self.spins {
-            std::hint::spin_loop();
-            if reached(signal, target) {
-                return Ok(());
+        let start = Instant::now();
+        while start.elapsed() < self.spinning {
+            for _ in 0..LOOKS {
+                std::hint::spin_loop();
+                if reached(signal, target) {
+                    return Ok(());
+                }
             }
         }
-        let start = Instant::now();
         while start.elapsed() < YIELDING {
             std::thread::yield_now();
             if reached(signal, target) {

@@ -13,7 +13,7 @@ use crate::{CommError, Plan, kernel, signature::Signature};
 /// Largest message that is reduced by everybody, by the number of ranks. Beyond, the work done `n` times outweighs
 /// the steps saved.
 pub(super) fn limit(ranks: usize) -> usize {
-    if ranks == 2 { 1 << 10 } else { NOTE }
+    if ranks == 2 { NOTE / 2 } else { NOTE }
 }
 
 impl Arena {
