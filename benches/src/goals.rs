@@ -44,7 +44,7 @@ pub fn goal(setting: &Setting, bytes: usize, library: &str) -> Option<Goal> {
         (Setting::Shared(4), "openmpi") if bytes >= MIB => 2.0,
         (Setting::Shared(_), "openmpi") => 1.0,
         (Setting::Shared(2), "gloo") => 4.0,
-        (Setting::Shared(_), "gloo") => 5.0,
+        (Setting::Shared(4), "gloo") => 5.0,
         (Setting::Shared(2), "add") if bytes >= 64 * MIB => 1.0 / 2.0,
         (Setting::Shared(2), "shared") if bytes >= 64 * MIB => 1.0 / 1.3,
         (Setting::Loopback | Setting::Namespaces, "gloo") if bytes >= MIB => 2.0,

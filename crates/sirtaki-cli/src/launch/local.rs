@@ -13,7 +13,12 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use rustix::process::{Pid, Signal, getppid, kill_process_group, set_parent_process_death_signal};
+use rustix::{
+    process::{Pid, Signal, getppid, kill_process_group, set_parent_process_death_signal},
+    thread::{CpuSet, sched_setaffinity},
+};
+
+use super::cores;
 
 /// How often the end of a process is looked for once its output has ended.
 const LOOK: Duration = Duration::from_millis(5);
@@ -65,25 +70,32 @@ pub struct LocalJob {
 }
 
 impl LocalJob {
-    /// Starts `size` processes; `command` says what rank `r` runs. Their standard input is empty.
+    /// Starts `size` processes; `command` says what rank `r` runs. Each keeps to its share of the processors, and their
+    /// standard input is empty.
     ///
     /// Must be called on a thread that lives as long as the job: the kernel counts that thread as the parent.
     pub fn start(size: usize, command: impl Fn(usize) -> Command) -> Result<Self> {
         let (sender, lines) = channel();
         let mut job = Self { workers: Vec::new(), lines, sender };
+        let usable = cores::usable();
         for rank in 0..size {
-            job.spawn(rank, command(rank)).with_context(|| format!("cannot start rank {rank}"))?;
+            let share = cores::set(&cores::share(&usable, rank, size));
+            job.spawn(rank, command(rank), share).with_context(|| format!("cannot start rank {rank}"))?;
         }
         Ok(job)
     }
 
-    fn spawn(&mut self, rank: usize, mut command: Command) -> Result<()> {
+    fn spawn(&mut self, rank: usize, mut command: Command, cores: Option<CpuSet>) -> Result<()> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let parent = rustix::process::getpid();
-        // SAFETY: the closure runs between fork and exec and makes two system calls; it allocates and locks nothing.
+        // SAFETY: the closure runs between fork and exec and makes a few system calls; it allocates and locks nothing.
         unsafe {
             command.pre_exec(move || {
                 set_parent_process_death_signal(Some(Signal::KILL))?;
+                if let Some(cores) = &cores {
+                    // Where this is forbidden, ranks run wherever there is room.
+                    let _ = sched_setaffinity(None, cores);
+                }
                 // The parent may have died before the call above.
                 if getppid() == Some(parent) { Ok(()) } else { Err(std::io::ErrorKind::NotConnected.into()) }
             });

@@ -1,3 +1,4 @@
 //! Starting the processes of a job and never leaving one behind.
 
+pub mod cores;
 pub mod local;
