@@ -7,12 +7,15 @@
 //! - [`protocol`]: the lines on the socket.
 //! - [`serve`]: the peer's side of it, and sirtaki's own peer.
 //! - [`peer`]: the measuring side.
+//! - [`comm`], [`goals`], [`report`], [`plot`]: the comparison, what it should show, and how it is shown.
+//! - [`start`], [`python`]: how every library is started.
 //! - [`limit`]: what the machine itself can do with the same bytes.
 
 pub mod comm;
 pub mod goals;
 pub mod limit;
 pub mod peer;
+pub mod plot;
 pub mod protocol;
 pub mod python;
 pub mod report;

@@ -65,7 +65,8 @@ pub enum BenchError {
 }
 
 impl BenchError {
-    pub(crate) fn io(action: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+    /// The error of the system while doing `action`.
+    pub fn io(action: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let action = action.into();
         move |source| BenchError::Io { action, source }
     }

@@ -4,7 +4,7 @@
 
 use std::{
     io::{IsTerminal, Write},
-    path::Path,
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
@@ -13,7 +13,7 @@ use sirtaki_bench::{
     BenchError,
     comm::{self, Plan, Row, Table},
     goals::Setting,
-    python, report,
+    plot, python, report,
     start::Starter,
 };
 
@@ -54,6 +54,9 @@ enum Command {
         /// Print the tables as Markdown at the end
         #[arg(long)]
         markdown: bool,
+        /// Draw the tables into this SVG file
+        #[arg(long, value_name = "FILE")]
+        plot: Option<PathBuf>,
     },
 }
 
@@ -82,12 +85,16 @@ fn close(tables: &[Table], markdown: bool) {
 }
 
 fn run(arguments: Arguments) -> Result<(), BenchError> {
-    let Command::Comm { ranks, sizes, rounds, no_tcp, no_gloo, markdown } = arguments.command;
+    let Command::Comm { ranks, sizes, rounds, no_tcp, no_gloo, markdown, plot } = arguments.command;
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
     let python = if no_gloo { None } else { python::with_torch(&target, &say) };
     let plan = Plan { ranks, sizes, rounds: rounds.max(1), tcp: !no_tcp };
     let tables = comm::run(&plan, &mut Starter::new(python), &say, &show)?;
     close(&tables, markdown);
+    if let Some(file) = plot {
+        let action = format!("cannot write {}", file.display());
+        std::fs::write(&file, plot::svg(&tables)).map_err(BenchError::io(action))?;
+    }
     Ok(())
 }
 
