@@ -60,12 +60,6 @@ pub(crate) fn peer(group: &Group, rank: Rank) -> Result<(), CommError> {
     Ok(())
 }
 
-/// On `root` everybody's parts, elsewhere the own one.
-pub(crate) fn rooted_parts(group: &Group, all: &[usize], at: Rank, len: usize) -> Result<(), CommError> {
-    root(group, at)?;
-    if group.rank() == at { counts(group, all, len) } else { part(group, all, group.rank(), len) }
-}
-
 /// Two buffers of one type, each as long as its counts say, with the same number of elements from me to myself.
 pub(crate) fn all_to_all(
     group: &Group,

@@ -7,7 +7,7 @@
 //! Cost of an all-reduce of `s` bytes with `l` ranks on each of `h` hosts: `s` bytes reduced inside, `2·s/l·(h-1)/h`
 //! bytes sent and received per rank across (`2·s·(h-1)/h` per host, the least possible), `s` bytes copied inside.
 
-use super::{Arena, Communicator, Solo, check};
+use super::{Arena, Communicator, Solo, call};
 use crate::{
     Buffer, CommError, Group, Plan, Rank, Reduction, Settings, Slice, SliceMut, Stopper,
     collective::{Algorithm, direct},
@@ -143,7 +143,7 @@ impl Communicator for Layered {
     fn all_reduce(&mut self, data: SliceMut<'_>, reduction: Reduction) -> Result<(), CommError> {
         let plan = Plan::new(data.dtype(), reduction, self.group().size());
         let layered = matches!(self.forced, None | Some(Algorithm::Layered));
-        let call = Signature::new(Kind::AllReduce, data.dtype(), data.len()).reduction(reduction);
+        let call = call::all_reduce(&data, reduction);
         self.guard(|this| {
             if layered && !plan.wide {
                 // Whoever differs on another host is found by the exchange across.
@@ -160,11 +160,10 @@ impl Communicator for Layered {
     }
 
     fn broadcast(&mut self, mut data: SliceMut<'_>, root: Rank) -> Result<(), CommError> {
-        check::root(self.group(), root)?;
+        let call = call::broadcast(self.group(), &data, root)?;
         let hosts = self.group().hosts();
         let home = hosts.iter().position(|ranks| ranks.contains(&root)).unwrap_or(0);
         let place = hosts[home].iter().position(|&rank| rank == root).unwrap_or(0);
-        let call = Signature::new(Kind::Broadcast, data.dtype(), data.len()).root(root);
         self.guard(|this| {
             this.agree(call)?;
             if place != 0 && this.even.is_none() {
@@ -179,14 +178,12 @@ impl Communicator for Layered {
     }
 
     fn all_gather(&mut self, all: SliceMut<'_>, counts: &[usize]) -> Result<(), CommError> {
-        check::counts(self.group(), counts, all.len())?;
-        let call = Signature::new(Kind::AllGather, all.dtype(), all.len()).counts(counts);
+        let call = call::all_gather(self.group(), &all, counts)?;
         self.in_world(call, |world| world.all_gather(all, counts))
     }
 
     fn reduce_scatter(&mut self, all: SliceMut<'_>, counts: &[usize], reduction: Reduction) -> Result<(), CommError> {
-        check::counts(self.group(), counts, all.len())?;
-        let call = Signature::new(Kind::ReduceScatter, all.dtype(), all.len()).reduction(reduction).counts(counts);
+        let call = call::reduce_scatter(self.group(), &all, counts, reduction)?;
         self.in_world(call, |world| world.reduce_scatter(all, counts, reduction))
     }
 
@@ -197,26 +194,22 @@ impl Communicator for Layered {
         into: SliceMut<'_>,
         received: &[usize],
     ) -> Result<(), CommError> {
-        check::all_to_all(self.group(), out, sent, &into, received)?;
-        let call = Signature::new(Kind::AllToAll, out.dtype(), 0);
+        let call = call::all_to_all(self.group(), out, sent, &into, received)?;
         self.in_world(call, |world| world.all_to_all(out, sent, into, received))
     }
 
     fn reduce(&mut self, data: SliceMut<'_>, reduction: Reduction, root: Rank) -> Result<(), CommError> {
-        check::root(self.group(), root)?;
-        let call = Signature::new(Kind::Reduce, data.dtype(), data.len()).reduction(reduction).root(root);
+        let call = call::reduce(self.group(), &data, reduction, root)?;
         self.in_world(call, |world| world.reduce(data, reduction, root))
     }
 
     fn gather(&mut self, data: SliceMut<'_>, counts: &[usize], root: Rank) -> Result<(), CommError> {
-        check::rooted_parts(self.group(), counts, root, data.len())?;
-        let call = Signature::new(Kind::Gather, data.dtype(), counts.iter().sum()).counts(counts).root(root);
+        let call = call::rooted(Kind::Gather, self.group(), &data, counts, root)?;
         self.in_world(call, |world| world.gather(data, counts, root))
     }
 
     fn scatter(&mut self, data: SliceMut<'_>, counts: &[usize], root: Rank) -> Result<(), CommError> {
-        check::rooted_parts(self.group(), counts, root, data.len())?;
-        let call = Signature::new(Kind::Scatter, data.dtype(), counts.iter().sum()).counts(counts).root(root);
+        let call = call::rooted(Kind::Scatter, self.group(), &data, counts, root)?;
         self.in_world(call, |world| world.scatter(data, counts, root))
     }
 

@@ -15,7 +15,7 @@ use crate::{
     signature::{Kind, Signature},
 };
 
-use super::check;
+use super::{call, check};
 
 /// Makes my links to the members of a group, all of whom call it with an exchange among them.
 pub type Connector =
@@ -112,8 +112,7 @@ impl Communicator for MeshCommunicator {
     fn all_reduce(&mut self, mut data: SliceMut<'_>, reduction: Reduction) -> Result<(), CommError> {
         let plan = self.plan(&data, reduction);
         let algorithm = self.choice(&plan, data.bytes().len());
-        let signature = Signature::new(Kind::AllReduce, data.dtype(), data.len());
-        let signature = signature.reduction(reduction).algorithm(algorithm as u8);
+        let signature = call::all_reduce(&data, reduction).algorithm(algorithm as u8);
         let run = match algorithm {
             Algorithm::Ring => all_reduce::ring,
             Algorithm::Halving => all_reduce::halving,
@@ -129,15 +128,13 @@ impl Communicator for MeshCommunicator {
     }
 
     fn broadcast(&mut self, mut data: SliceMut<'_>, root: Rank) -> Result<(), CommError> {
-        check::root(self.group(), root)?;
-        let call = self.begin(Signature::new(Kind::Broadcast, data.dtype(), data.len()).root(root))?;
+        let call = self.begin(call::broadcast(self.group(), &data, root)?)?;
         broadcast::broadcast(&mut self.mesh, &call, data.bytes_mut(), root)
     }
 
     fn all_gather(&mut self, mut all: SliceMut<'_>, counts: &[usize]) -> Result<(), CommError> {
-        check::counts(self.group(), counts, all.len())?;
         let element = all.dtype().size();
-        let call = self.begin(Signature::new(Kind::AllGather, all.dtype(), all.len()).counts(counts))?;
+        let call = self.begin(call::all_gather(self.group(), &all, counts)?)?;
         all_gather::all_gather(&mut self.mesh, &call, all.bytes_mut(), (counts, element))
     }
 
@@ -147,10 +144,8 @@ impl Communicator for MeshCommunicator {
         counts: &[usize],
         reduction: Reduction,
     ) -> Result<(), CommError> {
-        check::counts(self.group(), counts, all.len())?;
+        let signature = call::reduce_scatter(self.group(), &all, counts, reduction)?;
         let plan = self.plan(&all, reduction);
-        let signature = Signature::new(Kind::ReduceScatter, all.dtype(), all.len());
-        let signature = signature.reduction(reduction).counts(counts);
         if self.collects(&plan) {
             return self.within(signature, |comm| {
                 if all.is_empty() { comm.barrier() } else { direct::reduce_scatter(comm, all, counts, reduction) }
@@ -172,17 +167,14 @@ impl Communicator for MeshCommunicator {
         mut into: SliceMut<'_>,
         received: &[usize],
     ) -> Result<(), CommError> {
-        check::all_to_all(self.group(), out, sent, &into, received)?;
-        // The counts differ between ranks by nature; each pair of them is checked with its payload.
-        let call = self.begin(Signature::new(Kind::AllToAll, out.dtype(), 0))?;
+        let call = self.begin(call::all_to_all(self.group(), out, sent, &into, received)?)?;
         let (out, element) = ((out.bytes(), sent), out.dtype().size());
         all_to_all::all_to_all(&mut self.mesh, &call, out, (into.bytes_mut(), received), element)
     }
 
     fn reduce(&mut self, mut data: SliceMut<'_>, reduction: Reduction, root: Rank) -> Result<(), CommError> {
-        check::root(self.group(), root)?;
+        let signature = call::reduce(self.group(), &data, reduction, root)?;
         let plan = self.plan(&data, reduction);
-        let signature = Signature::new(Kind::Reduce, data.dtype(), data.len()).reduction(reduction).root(root);
         if self.collects(&plan) {
             return self.collect(signature, data, reduction);
         }
@@ -196,14 +188,14 @@ impl Communicator for MeshCommunicator {
     }
 
     fn gather(&mut self, mut data: SliceMut<'_>, counts: &[usize], root: Rank) -> Result<(), CommError> {
-        let (signature, element) = self.parts(Kind::Gather, &data, counts, root)?;
-        let call = self.begin(signature)?;
+        let element = data.dtype().size();
+        let call = self.begin(call::rooted(Kind::Gather, self.group(), &data, counts, root)?)?;
         gather::gather(&mut self.mesh, &call, data.bytes_mut(), (counts, element), root)
     }
 
     fn scatter(&mut self, mut data: SliceMut<'_>, counts: &[usize], root: Rank) -> Result<(), CommError> {
-        let (signature, element) = self.parts(Kind::Scatter, &data, counts, root)?;
-        let call = self.begin(signature)?;
+        let element = data.dtype().size();
+        let call = self.begin(call::rooted(Kind::Scatter, self.group(), &data, counts, root)?)?;
         gather::scatter(&mut self.mesh, &call, data.bytes_mut(), (counts, element), root)
     }
 
@@ -237,26 +229,5 @@ impl Communicator for MeshCommunicator {
 
     fn stopper(&self) -> Stopper {
         self.mesh.stopper()
-    }
-}
-
-impl MeshCommunicator {
-    /// Checks a gather or scatter and describes it.
-    fn parts(
-        &self,
-        kind: Kind,
-        data: &SliceMut<'_>,
-        counts: &[usize],
-        root: Rank,
-    ) -> Result<(Signature, usize), CommError> {
-        check::root(self.group(), root)?;
-        let rank = self.group().rank();
-        if rank == root {
-            check::counts(self.group(), counts, data.len())?;
-        } else {
-            check::part(self.group(), counts, rank, data.len())?;
-        }
-        let signature = Signature::new(kind, data.dtype(), counts.iter().sum()).root(root).counts(counts);
-        Ok((signature, data.dtype().size()))
     }
 }

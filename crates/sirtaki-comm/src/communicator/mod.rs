@@ -9,6 +9,7 @@
 //! A GPU back end (NCCL) becomes one more implementation here, and device memory one more kind of [`crate::Slice`].
 
 mod arena;
+pub(crate) mod call;
 pub(crate) mod check;
 mod layered;
 mod mesh;

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     Buffer, CommError, Communicator, Group, Plan, Rank, Reduction, Slice, SliceMut, Stopper,
     collective::Algorithm,
-    communicator::check,
+    communicator::call,
     kernel,
     rendezvous::split_with,
     signature::{Kind, Signature},
@@ -23,8 +23,7 @@ impl Arena {
         data: SliceMut<'_>,
         reduction: Reduction,
     ) -> Result<(), CommError> {
-        let call = Signature::new(Kind::AllReduce, data.dtype(), data.len()).reduction(reduction);
-        self.agree(call.algorithm(algorithm as u8))?;
+        self.agree(call::all_reduce(&data, reduction).algorithm(algorithm as u8))?;
         self.stream(|streams| streams.all_reduce(data, reduction))
     }
 
@@ -93,7 +92,7 @@ impl Communicator for Arena {
             return self.all_reduce_by(algorithm, data, reduction);
         }
         let plan = Plan::new(data.dtype(), reduction, self.room.group.size());
-        let call = Signature::new(Kind::AllReduce, data.dtype(), data.len()).reduction(reduction);
+        let call = call::all_reduce(&data, reduction);
         if data.bytes().len() <= INLINE {
             return self.reduce_inline(call, data.bytes_mut(), &plan);
         }
@@ -101,8 +100,7 @@ impl Communicator for Arena {
     }
 
     fn broadcast(&mut self, mut data: SliceMut<'_>, root: Rank) -> Result<(), CommError> {
-        check::root(self.group(), root)?;
-        let call = Signature::new(Kind::Broadcast, data.dtype(), data.len()).root(root);
+        let call = call::broadcast(self.group(), &data, root)?;
         if data.bytes().len() <= NOTE {
             if self.group().rank() == root {
                 self.leave_note(data.bytes());
@@ -119,8 +117,7 @@ impl Communicator for Arena {
     }
 
     fn all_gather(&mut self, mut all: SliceMut<'_>, counts: &[usize]) -> Result<(), CommError> {
-        check::counts(self.group(), counts, all.len())?;
-        let call = Signature::new(Kind::AllGather, all.dtype(), all.len()).counts(counts);
+        let call = call::all_gather(self.group(), &all, counts)?;
         let parts = parts(counts, all.dtype().size());
         if parts.iter().all(|part| part.len() <= NOTE) {
             self.leave_note(&all.bytes()[parts[self.group().rank()].clone()]);
@@ -141,9 +138,8 @@ impl Communicator for Arena {
         counts: &[usize],
         reduction: Reduction,
     ) -> Result<(), CommError> {
-        check::counts(self.group(), counts, all.len())?;
+        let call = call::reduce_scatter(self.group(), &all, counts, reduction)?;
         let plan = Plan::new(all.dtype(), reduction, self.group().size());
-        let call = Signature::new(Kind::ReduceScatter, all.dtype(), all.len()).reduction(reduction).counts(counts);
         let parts = parts(counts, all.dtype().size());
         self.operate(call, &[], |visit| windows::reduce_scatter(visit, all.bytes_mut(), &parts, &plan))
     }
@@ -155,12 +151,10 @@ impl Communicator for Arena {
         mut into: SliceMut<'_>,
         received: &[usize],
     ) -> Result<(), CommError> {
-        check::all_to_all(self.group(), out, sent, &into, received)?;
+        let call = call::all_to_all(self.group(), out, sent, &into, received)?;
         let size = out.dtype().size();
         let row: Vec<u64> = sent.iter().map(|&count| count as u64).collect();
         self.leave_note(bytemuck::cast_slice(&row));
-        // What is sent differs from rank to rank, so the call's count says nothing.
-        let call = Signature::new(Kind::AllToAll, out.dtype(), 0);
         let (sent, expected) = (parts(sent, size), parts(received, size));
         self.operate(call, &[], |visit| {
             let largest = agree_on_counts(visit, received, size)?;
@@ -169,22 +163,19 @@ impl Communicator for Arena {
     }
 
     fn reduce(&mut self, mut data: SliceMut<'_>, reduction: Reduction, root: Rank) -> Result<(), CommError> {
-        check::root(self.group(), root)?;
+        let call = call::reduce(self.group(), &data, reduction, root)?;
         let plan = Plan::new(data.dtype(), reduction, self.group().size());
-        let call = Signature::new(Kind::Reduce, data.dtype(), data.len()).reduction(reduction).root(root);
         self.operate(call, &[], |visit| windows::reduce_widely(visit, data.bytes_mut(), &plan, Some(root)))
     }
 
     fn gather(&mut self, mut data: SliceMut<'_>, counts: &[usize], root: Rank) -> Result<(), CommError> {
-        check::rooted_parts(self.group(), counts, root, data.len())?;
-        let call = Signature::new(Kind::Gather, data.dtype(), counts.iter().sum()).counts(counts).root(root);
+        let call = call::rooted(Kind::Gather, self.group(), &data, counts, root)?;
         let parts = parts(counts, data.dtype().size());
         self.operate(call, &[], |visit| windows::gather(visit, data.bytes_mut(), &parts, root))
     }
 
     fn scatter(&mut self, mut data: SliceMut<'_>, counts: &[usize], root: Rank) -> Result<(), CommError> {
-        check::rooted_parts(self.group(), counts, root, data.len())?;
-        let call = Signature::new(Kind::Scatter, data.dtype(), counts.iter().sum()).counts(counts).root(root);
+        let call = call::rooted(Kind::Scatter, self.group(), &data, counts, root)?;
         let parts = parts(counts, data.dtype().size());
         self.operate(call, &[], |visit| windows::scatter(visit, data.bytes_mut(), &parts, root))
     }

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     CommError, Communicator, DType, Group, Plan, Rank, Reduction, Settings, Slice, SliceMut, Stopper,
     collective::{Algorithm, direct},
-    communicator::check,
+    communicator::{call, check},
     signature::{Kind, Signature},
 };
 
@@ -65,7 +65,7 @@ impl Communicator for MpiCommunicator {
     }
 
     fn all_reduce(&mut self, mut data: SliceMut<'_>, reduction: Reduction) -> Result<(), CommError> {
-        let call = Signature::new(Kind::AllReduce, data.dtype(), data.len()).reduction(reduction);
+        let call = call::all_reduce(&data, reduction);
         let plan = Plan::new(data.dtype(), reduction, self.core.group.size());
         if plan.wide {
             self.core.together(call, |_| Ok(()))?;
@@ -75,14 +75,12 @@ impl Communicator for MpiCommunicator {
     }
 
     fn broadcast(&mut self, data: SliceMut<'_>, root: Rank) -> Result<(), CommError> {
-        check::root(&self.core.group, root)?;
-        let call = Signature::new(Kind::Broadcast, data.dtype(), data.len()).root(root);
+        let call = call::broadcast(&self.core.group, &data, root)?;
         self.core.together(call, |core| moves::broadcast(core, data, root))
     }
 
     fn all_gather(&mut self, all: SliceMut<'_>, counts: &[usize]) -> Result<(), CommError> {
-        check::counts(&self.core.group, counts, all.len())?;
-        let call = Signature::new(Kind::AllGather, all.dtype(), all.len()).counts(counts);
+        let call = call::all_gather(&self.core.group, &all, counts)?;
         self.core.together(call, |core| moves::all_gather(core, all, counts))
     }
 
@@ -92,8 +90,7 @@ impl Communicator for MpiCommunicator {
         counts: &[usize],
         reduction: Reduction,
     ) -> Result<(), CommError> {
-        check::counts(&self.core.group, counts, all.len())?;
-        let call = Signature::new(Kind::ReduceScatter, all.dtype(), all.len()).counts(counts).reduction(reduction);
+        let call = call::reduce_scatter(&self.core.group, &all, counts, reduction)?;
         let plan = Plan::new(all.dtype(), reduction, self.core.group.size());
         if plan.wide {
             self.core.together(call, |_| Ok(()))?;
@@ -109,14 +106,12 @@ impl Communicator for MpiCommunicator {
         into: SliceMut<'_>,
         received: &[usize],
     ) -> Result<(), CommError> {
-        check::all_to_all(&self.core.group, out, sent, &into, received)?;
-        let call = Signature::new(Kind::AllToAll, out.dtype(), 0);
+        let call = call::all_to_all(&self.core.group, out, sent, &into, received)?;
         self.core.together(call, |core| moves::all_to_all(core, out, sent, into, received))
     }
 
     fn reduce(&mut self, mut data: SliceMut<'_>, reduction: Reduction, root: Rank) -> Result<(), CommError> {
-        check::root(&self.core.group, root)?;
-        let call = Signature::new(Kind::Reduce, data.dtype(), data.len()).reduction(reduction).root(root);
+        let call = call::reduce(&self.core.group, &data, reduction, root)?;
         let plan = Plan::new(data.dtype(), reduction, self.core.group.size());
         if plan.wide {
             self.core.together(call, |_| Ok(()))?;
@@ -126,12 +121,12 @@ impl Communicator for MpiCommunicator {
     }
 
     fn gather(&mut self, data: SliceMut<'_>, counts: &[usize], root: Rank) -> Result<(), CommError> {
-        let call = rooted(&self.core.group, Kind::Gather, &data, counts, root)?;
+        let call = call::rooted(Kind::Gather, &self.core.group, &data, counts, root)?;
         self.core.together(call, |core| moves::gather(core, data, counts, root))
     }
 
     fn scatter(&mut self, data: SliceMut<'_>, counts: &[usize], root: Rank) -> Result<(), CommError> {
-        let call = rooted(&self.core.group, Kind::Scatter, &data, counts, root)?;
+        let call = call::rooted(Kind::Scatter, &self.core.group, &data, counts, root)?;
         self.core.together(call, |core| moves::scatter(core, data, counts, root))
     }
 
@@ -189,21 +184,4 @@ impl Communicator for MpiCommunicator {
     fn stopper(&self) -> Stopper {
         self.core.stopper.clone()
     }
-}
-
-/// The call of a gather or scatter, whose buffers have different lengths on root and elsewhere.
-fn rooted(
-    group: &Group,
-    kind: Kind,
-    data: &SliceMut<'_>,
-    counts: &[usize],
-    root: Rank,
-) -> Result<Signature, CommError> {
-    check::root(group, root)?;
-    if group.rank() == root {
-        check::counts(group, counts, data.len())?;
-    } else {
-        check::part(group, counts, group.rank(), data.len())?;
-    }
-    Ok(Signature::new(kind, data.dtype(), counts.iter().sum()).counts(counts).root(root))
 }
