@@ -3,18 +3,12 @@
 //! An announcement carries a few bytes along. A small all-reduce needs nothing else: one line written, one line read
 //! from every other rank.
 
-use std::sync::atomic::Ordering;
-
 use super::{
-    layout::{INLINE, NOTE},
+    layout::NOTE,
+    post::{Inline, Post},
     room::{Room, Wait, finish},
 };
 use crate::{CommError, Rank, signature::Signature};
-
-/// The bytes of an announcement, aligned for any element.
-#[derive(Clone, Copy)]
-#[repr(align(32))]
-pub(super) struct Inline(pub(super) [u8; INLINE]);
 
 /// An operation in progress. Knows its number and how many steps this rank has done.
 pub(super) struct Visit<'a> {
@@ -38,50 +32,31 @@ impl<'a> Visit<'a> {
         inline: &[u8],
     ) -> Result<Self, CommError> {
         let visit = Visit { room, call, number, base, steps: 0 };
-        visit.announce(inline);
+        visit.post(room.group.rank()).write(number, &visit.call, inline);
         visit.meet()?;
         Ok(visit)
     }
 
-    fn parity(&self) -> usize {
-        (self.number % 2) as usize
-    }
-
     #[inline]
-    fn announce(&self, inline: &[u8]) {
-        let post = &self.room.lane(self.room.group.rank()).posts[self.parity()];
-        for (word, place) in words(&self.call.encode()).zip(&post.signature) {
-            place.store(word, Ordering::Relaxed);
-        }
-        for (word, place) in words(inline).zip(&post.inline) {
-            place.store(word, Ordering::Relaxed);
-        }
-        post.number.set(self.number);
+    fn post(&self, rank: Rank) -> &Post {
+        &self.room.lane(rank).posts[(self.number % 2) as usize]
     }
 
     #[inline]
     fn meet(&self) -> Result<(), CommError> {
         let wait = self.wait();
         let mut same = true;
-        let mine: [u64; 3] = std::array::from_fn(|i| word(&self.call.encode(), i));
         for rank in self.others() {
-            let post = &self.room.lane(rank).posts[self.parity()];
+            let post = self.post(rank);
             self.room.wait(&wait, rank, &post.number, self.number)?;
-            same &= post.signature.iter().zip(&mine).all(|(place, word)| place.load(Ordering::Relaxed) == *word);
+            same &= post.call() == self.call;
         }
         if same { Ok(()) } else { self.compare() }
     }
 
     #[cold]
     fn compare(&self) -> Result<(), CommError> {
-        let call = |rank: Rank| {
-            let mut bytes = [0; Signature::SIZE];
-            for (chunk, place) in bytes.chunks_mut(8).zip(&self.room.lane(rank).posts[self.parity()].signature) {
-                chunk.copy_from_slice(&place.load(Ordering::Relaxed).to_ne_bytes());
-            }
-            Signature::decode(&bytes)
-        };
-        let calls: Vec<_> = (0..self.room.group.size()).map(call).collect();
+        let calls: Vec<_> = (0..self.room.group.size()).map(|rank| self.post(rank).call()).collect();
         Signature::compare_all(&self.room.group, &calls)
     }
 
@@ -99,11 +74,7 @@ impl<'a> Visit<'a> {
     /// The bytes that `rank` announced along with its call.
     #[inline]
     pub(super) fn inline(&self, rank: Rank) -> Inline {
-        let mut bytes = Inline([0; INLINE]);
-        for (chunk, place) in bytes.0.chunks_mut(8).zip(&self.room.lane(rank).posts[self.parity()].inline) {
-            chunk.copy_from_slice(&place.load(Ordering::Relaxed).to_ne_bytes());
-        }
-        bytes
+        self.post(rank).inline()
     }
 
     /// Where `rank` leaves a longer message before it enters operation `number`.
@@ -146,18 +117,4 @@ impl<'a> Visit<'a> {
         finish(&self.room.lane(self.room.group.rank()).status.0.finished, self.number);
         self.steps
     }
-}
-
-#[inline]
-fn word(bytes: &[u8], index: usize) -> u64 {
-    let mut word = [0; 8];
-    let rest = &bytes[index * 8..];
-    let length = rest.len().min(8);
-    word[..length].copy_from_slice(&rest[..length]);
-    u64::from_ne_bytes(word)
-}
-
-#[inline]
-fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
-    (0..bytes.len().div_ceil(8)).map(|index| word(bytes, index))
 }

@@ -11,10 +11,9 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
+use super::post::Post;
 use crate::{Alarm, shm::Signal};
 
-/// Bytes that travel in the announcement itself.
-pub(super) const INLINE: usize = 32;
 /// Bytes of one note.
 pub(super) const NOTE: usize = 8 << 10;
 /// Pieces of a region.
@@ -35,16 +34,6 @@ pub(super) struct Board {
     pub(super) state: AtomicU32,
     pub(super) length: AtomicU32,
     pub(super) text: [AtomicU8; Alarm::LIMIT],
-}
-
-/// What a rank announces when it enters an operation. One cache line, so that a small operation moves one line; on a
-/// pair of lines of its own, because processors like to fetch pairs.
-#[repr(C, align(128))]
-pub(super) struct Post {
-    /// Number of the operation; set last.
-    pub(super) number: Signal,
-    pub(super) signature: [AtomicU64; 3],
-    pub(super) inline: [AtomicU64; INLINE / 8],
 }
 
 #[repr(C, align(128))]

@@ -9,6 +9,7 @@ mod enter;
 mod layout;
 mod operations;
 mod piece;
+mod post;
 mod room;
 mod shared;
 mod small;

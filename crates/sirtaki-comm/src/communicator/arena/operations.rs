@@ -1,11 +1,6 @@
 //! The arena as a [`Communicator`].
 
-use super::{
-    Arena, chain,
-    enter::Visit,
-    layout::{INLINE, NOTE},
-    parts, shared, small, windows,
-};
+use super::{Arena, chain, enter::Visit, layout::NOTE, parts, post::INLINE, shared, small, windows};
 use crate::{
     Buffer, CommError, Communicator, Group, Plan, Rank, Reduction, Slice, SliceMut, Stopper,
     collective::Algorithm,

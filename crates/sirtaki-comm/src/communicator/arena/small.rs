@@ -5,8 +5,9 @@
 
 use super::{
     Arena,
-    enter::{Inline, Visit},
-    layout::{INLINE, NOTE},
+    enter::Visit,
+    layout::NOTE,
+    post::{INLINE, Inline},
 };
 use crate::{CommError, Plan, kernel, signature::Signature};
 
