@@ -16,11 +16,17 @@ const PIECE: usize = 256 << 10;
 /// Between two ranks it is an exchange of halves and another of results.
 pub fn ring(mesh: &mut Mesh, call: &Call, plan: &Plan, data: &mut [u8]) -> Result<(), CommError> {
     let (size, element) = (mesh.group().size(), plan.dtype.size());
-    for window in data.chunks_mut(size * PIECE) {
-        let length = window.len();
+    let mut rest = data;
+    loop {
+        // Also nothing goes round once, because that is how ranks notice that another one has something.
+        let length = rest.len().min(size * PIECE);
+        let (window, after) = rest.split_at_mut(length);
         let part = |rank| share(length, element, size, rank);
         reduce_scatter::ring(mesh, call, plan, window, part)?;
         all_gather::ring(mesh, call, window, part)?;
+        if after.is_empty() {
+            return Ok(());
+        }
+        rest = after;
     }
-    Ok(())
 }

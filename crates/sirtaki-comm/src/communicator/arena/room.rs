@@ -195,13 +195,19 @@ impl Room {
             let left = status.left.load(Ordering::Acquire) != 0;
             let needed = !passed(status.finished.load(Ordering::Acquire), wait.number);
             if rank == who && left && needed {
-                return Err(self.lost(rank, "it left the group"));
+                return self.missed(rank, "it left the group");
             }
             if rank != self.group.rank() && !left && needed && self.has_ended(rank) {
-                return Err(self.lost(rank, "its process ended"));
+                return self.missed(rank, "its process ended");
             }
         }
         Ok(())
+    }
+
+    /// A rank that is gone may have told why just before it went.
+    fn missed(&self, rank: Rank, how: &str) -> Result<(), CommError> {
+        self.alarm()?;
+        Err(self.lost(rank, how))
     }
 
     fn lost(&self, rank: Rank, how: &str) -> CommError {
