@@ -69,20 +69,7 @@ impl<'a> Visit<'a> {
             self.room.wait(&wait, rank, &post.number, self.number)?;
             same &= post.signature.iter().zip(&mine).all(|(place, word)| place.load(Ordering::Relaxed) == *word);
         }
-        if same { Ok(()) } else { self.compare() }
-    }
-
-    #[cold]
-    fn compare(&self) -> Result<(), CommError> {
-        let call = |rank: Rank| {
-            let mut bytes = [0; Signature::SIZE];
-            for (chunk, place) in bytes.chunks_mut(8).zip(&self.room.lane(rank).posts[self.parity()].signature) {
-                chunk.copy_from_slice(&place.load(Ordering::Relaxed).to_ne_bytes());
-            }
-            Signature::decode(&bytes)
-        };
-        let calls: Vec<_> = (0..self.room.group.size()).map(call).collect();
-        Signature::compare_all(&self.room.group, &calls)
+        if same { Ok(()) } else { self.room.compare(self.number) }
     }
 
     /// All ranks but this one, beginning with the next: not everybody looks at the same lane at the same time.
