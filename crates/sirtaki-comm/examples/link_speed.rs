@@ -105,7 +105,7 @@ fn make(socket: TcpStream, options: &Options) -> Box<dyn Link> {
         socket.set_send_buffer_size(options.buffers).unwrap();
         socket.set_recv_buffer_size(options.buffers).unwrap();
     }
-    Box::new(TcpLink::new(socket, [0; 16], Duration::from_secs(60)).unwrap())
+    Box::new(TcpLink::new(socket, Duration::from_secs(60)).unwrap())
 }
 
 /// Both ends of an encrypted link need the same secret, which the child finds in its environment.
@@ -117,16 +117,17 @@ fn tls_link(caller: Option<SocketAddr>, options: &Options) -> (Box<dyn Link>, Op
     let access = Access::from_settings(&settings).unwrap();
     let claim = Claim { purpose: Purpose::Link, rank: 1, group: [0; 16] };
     if let Some(address) = caller {
-        let (stream, marker) = access.call(address, &claim, Instant::now() + Duration::from_secs(10)).unwrap();
-        return (link_over(stream, marker, &settings).unwrap(), None);
+        let stream = access.call(address, &claim, Instant::now() + Duration::from_secs(10)).unwrap();
+        return (link_over(stream, &settings).unwrap(), None);
     }
     let (listener, address) = Gate::bind(options.at.parse().unwrap()).unwrap();
     let (sender, arrivals) = std::sync::mpsc::channel();
-    let _gate = Gate::open(listener, access, (claim.purpose, claim.group), move |s, _, m| sender.send((s, m)).unwrap())
-        .unwrap();
+    let _gate =
+        Gate::open(listener, access, (claim.purpose, claim.group), move |stream, _| sender.send(stream).unwrap())
+            .unwrap();
     let child = child(address, &secret, options);
-    let (stream, marker) = arrivals.recv().unwrap();
-    (link_over(stream, marker, &settings).unwrap(), Some(child))
+    let stream = arrivals.recv().unwrap();
+    (link_over(stream, &settings).unwrap(), Some(child))
 }
 
 fn child(address: SocketAddr, secret: &Secret, options: &Options) -> std::process::Child {

@@ -13,7 +13,7 @@ use crate::{
     rendezvous::{Exchange, Network},
     secure::{
         Access, Gate, Stream, fresh_id,
-        handshake::{Claim, Marker, Purpose},
+        handshake::{Claim, Purpose},
     },
 };
 
@@ -39,47 +39,47 @@ pub fn connect_links(
     let published = decode(group, &everybody)?;
     let id = published[0].1;
     let (sender, arrivals) = mpsc::channel();
-    let gate = Gate::open(listener, access.clone(), (Purpose::Link, id), move |stream, claim, marker| {
-        let _ = sender.send((stream, claim, marker));
+    let gate = Gate::open(listener, access.clone(), (Purpose::Link, id), move |stream, claim| {
+        let _ = sender.send((stream, claim));
     })?;
     let mut links: Vec<Option<Box<dyn Link>>> = (0..group.size()).map(|_| None).collect();
     let claim = Claim { purpose: Purpose::Link, rank: group.rank() as u32, group: id };
     for (rank, &(address, _)) in published.iter().enumerate().take(group.rank()) {
         let patience = Instant::now() + REFUSAL_PATIENCE;
-        let (stream, marker) =
+        let stream =
             access.call_patiently(address, &claim, patience, deadline).map_err(|e| unreachable(group, rank, e))?;
-        links[rank] = Some(link_over(stream, marker, settings)?);
+        links[rank] = Some(link_over(stream, settings)?);
     }
     await_callers(group, &gate, &arrivals, &mut links, settings, deadline)?;
     Ok(links)
 }
 
 /// A link over a proven connection, ready for use.
-pub fn link_over(stream: Stream, marker: Marker, settings: &Settings) -> Result<Box<dyn Link>, CommError> {
+pub fn link_over(stream: Stream, settings: &Settings) -> Result<Box<dyn Link>, CommError> {
     let what = |error: io::Error| CommError::io("cannot set up a connection", error);
     let (socket, session) = stream.into_parts();
     Ok(match session {
-        None => Box::new(TcpLink::new(socket, marker, settings.timeout).map_err(what)?),
-        Some(session) => Box::new(TlsLink::new(socket, session, marker, settings.timeout).map_err(what)?),
+        None => Box::new(TcpLink::new(socket, settings.timeout).map_err(what)?),
+        Some(session) => Box::new(TlsLink::new(socket, session, settings.timeout).map_err(what)?),
     })
 }
 
 fn await_callers(
     group: &Group,
     gate: &Gate,
-    arrivals: &mpsc::Receiver<(Stream, Claim, Marker)>,
+    arrivals: &mpsc::Receiver<(Stream, Claim)>,
     links: &mut [Option<Box<dyn Link>>],
     settings: &Settings,
     deadline: Instant,
 ) -> Result<(), CommError> {
     while let Some(missing) = (group.rank() + 1..group.size()).find(|&rank| links[rank].is_none()) {
         let left = deadline.saturating_duration_since(Instant::now());
-        let Ok((stream, claim, marker)) = arrivals.recv_timeout(left) else {
+        let Ok((stream, claim)) = arrivals.recv_timeout(left) else {
             return Err(absent(group, missing, gate, settings.start_timeout));
         };
         let rank = claim.rank as usize;
         if rank > group.rank() && rank < group.size() {
-            links[rank] = Some(link_over(stream, marker, settings)?);
+            links[rank] = Some(link_over(stream, settings)?);
         }
     }
     Ok(())

@@ -76,9 +76,4 @@ pub trait Link: Send {
     /// [`LinkError::Closed`]. Reading goes on. Without it a peer that is waiting for the rest of a payload hears of a
     /// failure only when the link is dropped.
     fn close(&mut self) {}
-
-    /// Bytes that only the two ends of this link know; zeros where the link was not set up by a handshake.
-    fn marker(&self) -> [u8; 16] {
-        [0; 16]
-    }
 }

@@ -109,7 +109,10 @@ impl ShmLink {
         Self { room, peer, out, into }
     }
 
+    /// An error once nothing more is to be hoped for: the peer is gone, or some rank of the room has raised an alarm,
+    /// after which the peer may never come. The arena reports that alarm, whatever the error here.
     fn presence(&self) -> Result<(), LinkError> {
+        self.room.alarm().map_err(|error| LinkError::Closed(error.to_string()))?;
         self.room.presence(self.peer).map_err(|how| LinkError::Closed(how.into()))
     }
 }
@@ -127,8 +130,8 @@ impl Link for ShmLink {
         let read = self.into.read(limit, sink);
         if read > 0 {
             self.room.bell(self.peer).advance();
-        } else if self.room.has_left(self.peer) {
-            // Its last bytes were written before it left, but possibly after the look above.
+        } else if self.room.has_left(self.peer) || self.room.is_alarmed() {
+            // Its last bytes were written before that, but possibly after the look above.
             let last = self.into.read(limit, sink);
             return if last > 0 { Ok(last) } else { self.presence().map(|()| 0) };
         }

@@ -16,7 +16,6 @@ use rustix::{
 use socket2::SockRef;
 
 use super::{Bell, Link, LinkError};
-use crate::secure::handshake::Marker;
 
 /// Bytes shown to a callback at a time, at most.
 const SCRATCH: usize = 256 << 10;
@@ -28,16 +27,15 @@ const PARTS: usize = 64;
 /// A link over a connected TCP socket.
 pub struct TcpLink {
     socket: TcpStream,
-    marker: Marker,
     scratch: Vec<u8>,
     start: usize,
 }
 
 impl TcpLink {
     /// A link over this socket. `patience` is how long the peer's kernel may leave sent bytes unacknowledged.
-    pub fn new(socket: TcpStream, marker: Marker, patience: Duration) -> io::Result<Self> {
+    pub fn new(socket: TcpStream, patience: Duration) -> io::Result<Self> {
         prepare(&socket, patience)?;
-        Ok(Self { socket, marker, scratch: Vec::new(), start: 0 })
+        Ok(Self { socket, scratch: Vec::new(), start: 0 })
     }
 
     /// The aligned scratch; made when first needed, because links that only carry plain copies never do.
@@ -160,10 +158,6 @@ impl Link for TcpLink {
     fn close(&mut self) {
         let _ = self.socket.shutdown(Shutdown::Write);
     }
-
-    fn marker(&self) -> Marker {
-        self.marker
-    }
 }
 
 #[cfg(test)]
@@ -180,7 +174,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let near = listener.accept().unwrap().0;
-        (TcpLink::new(near, [7; 16], Duration::from_secs(9)).unwrap(), far)
+        (TcpLink::new(near, Duration::from_secs(9)).unwrap(), far)
     }
 
     fn eventually(mut done: impl FnMut() -> bool) {

@@ -17,7 +17,6 @@ use std::{
 use rustls::Connection;
 
 use super::{Bell, Link, LinkError, tcp};
-use crate::secure::handshake::Marker;
 
 /// Plaintext encrypted at a time: four records of the largest size. The mesh counts on no more being owed.
 const CHUNK: usize = 64 << 10;
@@ -26,7 +25,6 @@ const CHUNK: usize = 64 << 10;
 pub struct TlsLink {
     socket: TcpStream,
     session: Box<Connection>,
-    marker: Marker,
     /// Plaintext that was encrypted but not counted yet, because its ciphertext is not wholly sent.
     owed: Vec<u8>,
     scratch: Vec<u8>,
@@ -34,15 +32,10 @@ pub struct TlsLink {
 
 impl TlsLink {
     /// A link over this session. `patience` is how long the peer's kernel may leave sent bytes unacknowledged.
-    pub fn new(
-        socket: TcpStream,
-        mut session: Box<Connection>,
-        marker: Marker,
-        patience: Duration,
-    ) -> io::Result<Self> {
+    pub fn new(socket: TcpStream, mut session: Box<Connection>, patience: Duration) -> io::Result<Self> {
         tcp::prepare(&socket, patience)?;
         session.set_buffer_limit(None);
-        Ok(Self { socket, session, marker, owed: Vec::new(), scratch: vec![0; CHUNK] })
+        Ok(Self { socket, session, owed: Vec::new(), scratch: vec![0; CHUNK] })
     }
 
     /// Whether all ciphertext is with the kernel.
@@ -160,10 +153,6 @@ impl Link for TlsLink {
     /// The peer notices by the end of the TCP stream. Whoever could forge that could as well cut the network.
     fn close(&mut self) {
         let _ = self.socket.shutdown(Shutdown::Write);
-    }
-
-    fn marker(&self) -> Marker {
-        self.marker
     }
 }
 

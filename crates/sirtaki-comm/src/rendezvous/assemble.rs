@@ -5,7 +5,11 @@ use std::sync::Arc;
 use super::{Exchange, Network, Store, StoreExchange, choose_network, this_member};
 use crate::{
     CommError, Communicator, Group, Member, Rank, Settings, Stopper,
-    communicator::{Arena, Connector, MeshCommunicator, Solo, settle},
+    communicator::{
+        Arena, Connector, MeshCommunicator, Solo,
+        mpi::{Choice, MpiCommunicator},
+        settle,
+    },
     link::connect_links,
     mesh::Mesh,
 };
@@ -45,6 +49,18 @@ pub fn connect_with_report(
     let mut made = join(store, rank, size, settings)?;
     made.communicator.force(algorithm)?;
     Ok(made)
+}
+
+/// Joins the job that an MPI launcher started: shared memory inside hosts, MPI between them. Every rank calls it.
+///
+/// MPI brings the ranks together, so neither a store nor a rank is needed, and no socket is opened. On a single host it
+/// has done its part by then and is ended, unless other communicators over it are in use; MPI starts once in a
+/// process, so this is a call to make once. With shared memory switched off, or one rank on every host, MPI does
+/// everything and no algorithm can be forced.
+pub fn connect_over_mpi(settings: &Settings, choice: &Choice) -> Result<Box<dyn Communicator>, CommError> {
+    let mut communicator = settle(MpiCommunicator::world(settings, choice)?, settings)?;
+    communicator.force(settings.algorithm)?;
+    Ok(communicator)
 }
 
 fn join(store: Arc<dyn Store>, rank: Rank, size: usize, settings: Settings) -> Result<Connected, CommError> {

@@ -3,7 +3,7 @@
 //! - [`Store`] and its three kinds: [`MemoryStore`] for threads, [`FileStore`] for a shared directory, [`TcpStore`].
 //! - [`Exchange`]: everybody says something, everybody hears all.
 //! - [`this_member`]: what a process tells the others about itself.
-//! - [`connect`]: all of it, from rank, size and store to a communicator.
+//! - [`connect`]: all of it, from rank, size and store to a communicator; [`connect_over_mpi`]: the same without a store.
 //! - [`choose_network`]: which of a host's addresses the others should call.
 
 mod assemble;
@@ -18,7 +18,7 @@ mod store;
 mod tcp;
 pub mod wire;
 
-pub use assemble::{Connected, connect, connect_with_report};
+pub use assemble::{Connected, connect, connect_over_mpi, connect_with_report};
 pub use file::FileStore;
 pub use host::this_member;
 pub use interface::{Candidate, candidates, select};

@@ -31,7 +31,7 @@ const MEASURE: u8 = 1;
 
 /// Answers probes for `id` on one address until dropped.
 pub(super) fn answer(listener: std::net::TcpListener, access: &Access, id: [u8; 16]) -> Result<Gate, CommError> {
-    Gate::open(listener, access.clone(), (Purpose::Probe, id), |stream, _, _| serve(stream))
+    Gate::open(listener, access.clone(), (Purpose::Probe, id), |stream, _| serve(stream))
 }
 
 fn serve(mut stream: Stream) {
@@ -51,7 +51,7 @@ fn serve(mut stream: Stream) {
 /// nothing if it does not.
 pub(super) fn try_address(access: &Access, address: SocketAddr, id: [u8; 16], measure: bool) -> Option<u64> {
     let claim = Claim { purpose: Purpose::Probe, rank: 0, group: id };
-    let (mut stream, _) = access.call(address, &claim, Instant::now() + REACH_LIMIT).ok()?;
+    let mut stream = access.call(address, &claim, Instant::now() + REACH_LIMIT).ok()?;
     stream.set_deadline(Some(Instant::now() + REACH_LIMIT));
     stream.write_all(&[if measure { MEASURE } else { ONLY_REACH }]).ok()?;
     if !measure {

@@ -51,7 +51,7 @@ impl TcpStore {
         let shared = Arc::new(Shared::default());
         let (listener, _) = Gate::bind(bind)?;
         let server = shared.clone();
-        let gate = Gate::open(listener, access, (CLAIM.purpose, CLAIM.group), move |stream, _, _| {
+        let gate = Gate::open(listener, access, (CLAIM.purpose, CLAIM.group), move |stream, _| {
             server.admit(stream);
         })?;
         Ok(TcpStoreServer { shared, gate })
@@ -60,7 +60,7 @@ impl TcpStore {
     /// Connects to the server at `address`, waiting until `deadline` for it to be up.
     pub fn connect(address: SocketAddr, secret: &Secret, tls: bool, deadline: Instant) -> Result<Self, CommError> {
         let access = access(secret, tls)?;
-        let (stream, _) = access.call_patiently(address, &CLAIM, deadline, deadline)?;
+        let stream = access.call_patiently(address, &CLAIM, deadline, deadline)?;
         Ok(Self { address, access, idle: Mutex::new(vec![stream]) })
     }
 
@@ -76,7 +76,7 @@ impl TcpStore {
         let idle = lock(&self.idle).pop();
         let mut stream = match idle {
             Some(stream) => stream,
-            None => self.access.call(self.address, &CLAIM, deadline)?.0,
+            None => self.access.call(self.address, &CLAIM, deadline)?,
         };
         stream.set_deadline(Some(deadline));
         let mut bytes = Vec::new();

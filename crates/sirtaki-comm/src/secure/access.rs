@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     Secret, Stream, Tls,
-    handshake::{self, Claim, Marker, Purpose},
+    handshake::{self, Claim, Purpose},
 };
 use crate::{CommError, Settings};
 
@@ -35,7 +35,7 @@ impl Access {
     }
 
     /// Calls `address` once and proves `claim` before `deadline`.
-    pub fn call(&self, address: SocketAddr, claim: &Claim, deadline: Instant) -> Result<(Stream, Marker), CommError> {
+    pub fn call(&self, address: SocketAddr, claim: &Claim, deadline: Instant) -> Result<Stream, CommError> {
         let socket = connect(address, deadline)?;
         self.greet(socket, claim, deadline)
     }
@@ -49,7 +49,7 @@ impl Access {
         claim: &Claim,
         patience: Instant,
         deadline: Instant,
-    ) -> Result<(Stream, Marker), CommError> {
+    ) -> Result<Stream, CommError> {
         loop {
             match connect(address, deadline) {
                 Ok(socket) => return self.greet(socket, claim, deadline),
@@ -59,7 +59,7 @@ impl Access {
         }
     }
 
-    fn greet(&self, socket: TcpStream, claim: &Claim, deadline: Instant) -> Result<(Stream, Marker), CommError> {
+    fn greet(&self, socket: TcpStream, claim: &Claim, deadline: Instant) -> Result<Stream, CommError> {
         let broken = |address: &dyn std::fmt::Display, error: io::Error| handshake::lost(&address.to_string(), &error);
         let mut stream = Stream::plain(socket).map_err(|error| broken(&"the peer", error))?;
         let peer = stream.peer().to_string();
@@ -68,9 +68,9 @@ impl Access {
             stream.encrypt_call(tls).map_err(|error| no_tls(&peer, &error))?;
         }
         let binding = stream.binding().map_err(|error| broken(&peer, error))?;
-        let marker = handshake::call(&mut stream, &self.secret, &binding, claim, &peer)?;
+        handshake::call(&mut stream, &self.secret, &binding, claim, &peer)?;
         stream.set_deadline(None);
-        Ok((stream, marker))
+        Ok(stream)
     }
 
     /// Lets a caller prove itself on a connection just accepted.
@@ -79,7 +79,7 @@ impl Access {
         stream: &mut Stream,
         expected: (Purpose, [u8; 16]),
         deadline: Instant,
-    ) -> Result<(Claim, Marker), CommError> {
+    ) -> Result<Claim, CommError> {
         let peer = stream.peer().to_string();
         stream.set_deadline(Some(deadline));
         if let Some(tls) = &self.tls {

@@ -20,7 +20,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use super::{
     Access, Stream,
-    handshake::{Claim, Marker, Purpose},
+    handshake::{Claim, Purpose},
 };
 use crate::CommError;
 
@@ -34,7 +34,7 @@ const UNPROVEN_LIMIT: usize = 128;
 const REMEMBERED: usize = 4;
 
 /// Called with every proven connection, on that connection's own thread.
-type Deliver = dyn Fn(Stream, Claim, Marker) + Send + Sync;
+type Deliver = dyn Fn(Stream, Claim) + Send + Sync;
 
 /// A listener and its threads. Dropping it throws out unproven callers and waits for `deliver` to return everywhere;
 /// connections already delivered stay open.
@@ -71,7 +71,7 @@ impl Gate {
         listener: TcpListener,
         access: Access,
         expected: (Purpose, [u8; 16]),
-        deliver: impl Fn(Stream, Claim, Marker) + Send + Sync + 'static,
+        deliver: impl Fn(Stream, Claim) + Send + Sync + 'static,
     ) -> Result<Self, CommError> {
         let what = |error: io::Error| CommError::io("cannot start answering connections", error);
         let address = listener.local_addr().map_err(what)?;
@@ -170,8 +170,8 @@ impl State {
             self.fewer.notify_one();
             // Before handing over: from then on the connection is no longer the gate's to end.
             lock(&self.open).remove(&id);
-            if let Some((stream, claim, marker)) = proven {
-                (self.deliver)(stream, claim, marker);
+            if let Some((stream, claim)) = proven {
+                (self.deliver)(stream, claim);
             }
         };
         let builder = thread::Builder::new().name("sirtaki-caller".into()).stack_size(256 << 10);
@@ -181,10 +181,10 @@ impl State {
         }
     }
 
-    fn prove(&self, socket: TcpStream) -> Option<(Stream, Claim, Marker)> {
+    fn prove(&self, socket: TcpStream) -> Option<(Stream, Claim)> {
         let mut stream = Stream::plain(socket).ok()?;
         match self.access.answer(&mut stream, self.expected, Instant::now() + PROOF_LIMIT) {
-            Ok((claim, marker)) => Some((stream, claim, marker)),
+            Ok(claim) => Some((stream, claim)),
             Err(error) => {
                 let mut refusals = lock(&self.refusals);
                 if refusals.len() == REMEMBERED {

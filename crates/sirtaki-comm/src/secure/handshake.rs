@@ -67,9 +67,6 @@ pub struct Claim {
     pub group: [u8; 16],
 }
 
-/// 16 bytes that only the two ends of one connection know (and whoever reads along, without TLS).
-pub type Marker = [u8; 16];
-
 /// The caller's part. Errors name `peer`.
 pub fn call(
     stream: &mut (impl Read + Write),
@@ -77,7 +74,7 @@ pub fn call(
     binding: &[u8; 32],
     claim: &Claim,
     peer: &str,
-) -> Result<Marker, CommError> {
+) -> Result<(), CommError> {
     let hello = hello(claim, &nonce()?);
     stream.write_all(&hello).map_err(|error| lost(peer, &error))?;
     let mut challenge = [0; CHALLENGE_SIZE];
@@ -99,7 +96,7 @@ pub fn call(
     if !session.verify(b"acceptor", &verdict[8..]) {
         return Err(refused(peer, "it does not know the job's secret, or somebody is in between"));
     }
-    Ok(session.marker())
+    Ok(())
 }
 
 /// The acceptor's part: returns who called once that is proven. Errors name `peer`.
@@ -111,7 +108,7 @@ pub fn accept(
     binding: &[u8; 32],
     expected: (Purpose, [u8; 16]),
     peer: &str,
-) -> Result<(Claim, Marker), CommError> {
+) -> Result<Claim, CommError> {
     let mut hello = [0; HELLO_SIZE];
     let (start, rest) = hello.split_at_mut(10);
     stream.read_exact(start).map_err(|error| lost(peer, &error))?;
@@ -142,7 +139,7 @@ pub fn accept(
         return Err(refused(peer, reason));
     }
     stream.write_all(&verdict(WELCOME, &session.tag(b"acceptor"))).map_err(|error| lost(peer, &error))?;
-    Ok((claim_of(&hello, expected.0), session.marker()))
+    Ok(claim_of(&hello, expected.0))
 }
 
 fn hello(claim: &Claim, nonce: &[u8; 32]) -> [u8; HELLO_SIZE] {
@@ -233,11 +230,6 @@ impl Session {
     /// In constant time.
     fn verify(&self, label: &[u8], tag: &[u8]) -> bool {
         keyed(&self.0).chain_update(label).verify_slice(tag).is_ok()
-    }
-
-    fn marker(&self) -> Marker {
-        let tag = self.tag(b"marker");
-        std::array::from_fn(|i| tag[i])
     }
 }
 

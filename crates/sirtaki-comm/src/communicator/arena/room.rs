@@ -32,6 +32,10 @@ const LOOKS: u32 = 32;
 /// How long a waiting rank gives way to others before it sleeps.
 const YIELDING: Duration = Duration::from_micros(200);
 
+/// How long those who have come wait for the others before they compare their calls without them: the more have come,
+/// the surer it is who is the odd one out.
+const HEARING: Duration = Duration::from_secs(1);
+
 /// One rank's view of the shared segment.
 pub(crate) struct Room {
     segment: Arc<Segment>,
@@ -173,6 +177,9 @@ impl Room {
     ) -> Result<(), CommError> {
         while !sleep() {
             self.look_round(wait, who)?;
+            if start.elapsed() > HEARING.min(self.timeout / 2) {
+                self.compare(wait.number)?;
+            }
             if start.elapsed() > self.timeout {
                 let culprit = self.culprit(who);
                 return Err(CommError::Timeout {
@@ -210,6 +217,15 @@ impl Room {
         Err(self.lost(rank, how))
     }
 
+    /// Compares the calls of all ranks that have announced operation `number`, in which this rank is.
+    #[cold]
+    pub(super) fn compare(&self, number: u32) -> Result<(), CommError> {
+        let post = |rank: Rank| &self.lane(rank).posts[(number % 2) as usize];
+        let present: Vec<Rank> = (0..self.group.size()).filter(|&rank| post(rank).number.get() == number).collect();
+        let calls: Vec<Signature> = present.iter().map(|&rank| post(rank).call()).collect();
+        self.group.subset(&present).map_or(Ok(()), |group| Signature::compare_all(&group, &calls))
+    }
+
     fn lost(&self, rank: Rank, how: &str) -> CommError {
         let (rank, who) = (self.group.world_rank(rank), self.group.describe(rank));
         CommError::PeerLost { rank, who, how: how.into() }
@@ -233,12 +249,17 @@ impl Room {
         rank
     }
 
+    /// Whether some rank has reported an error.
+    pub(crate) fn is_alarmed(&self) -> bool {
+        self.board().state.load(Ordering::Acquire) == 2
+    }
+
     /// The error that some rank has reported, if any.
-    pub(super) fn alarm(&self) -> Result<(), CommError> {
-        let board = self.board();
-        if board.state.load(Ordering::Acquire) != 2 {
+    pub(crate) fn alarm(&self) -> Result<(), CommError> {
+        if !self.is_alarmed() {
             return Ok(());
         }
+        let board = self.board();
         let length = (board.length.load(Ordering::Relaxed) as usize).min(Alarm::LIMIT);
         let bytes: Vec<u8> = board.text[..length].iter().map(|byte| byte.load(Ordering::Relaxed)).collect();
         let unreadable = || Alarm::Stopped { reason: "another rank failed".into() };

@@ -1,5 +1,4 @@
 use std::{
-    collections::HashSet,
     io::{IoSlice, Write},
     net::TcpStream,
     sync::{
@@ -79,7 +78,7 @@ fn intrude(store: &dyn Store, stop: &AtomicBool) {
 fn all_pairs_talk(tls: bool) {
     let store: Arc<MemoryStore> = Arc::default();
     let stop = AtomicBool::new(false);
-    let markers: Vec<Vec<[u8; 16]>> = thread::scope(|threads| {
+    thread::scope(|threads| {
         threads.spawn(|| intrude(&*store, &stop));
         let ranks: Vec<_> = (0..SIZE)
             .map(|rank| {
@@ -93,22 +92,13 @@ fn all_pairs_talk(tls: bool) {
                         assert!(peer == rank || (got.len() == out.len() && got.iter().enumerate().all(expected)));
                     }
                     // Nobody leaves before all are done, or the others would see a closed link in exchange_all.
-                    let marker = |link: &Option<Box<dyn Link>>| link.as_ref().map_or([0; 16], |link| link.marker());
-                    (links.iter().map(marker).collect(), links)
+                    links
                 })
             })
             .collect();
-        let (markers, _links): (Vec<_>, Vec<_>) = ranks.into_iter().map(|rank| rank.join().unwrap()).unzip();
+        let _links: Vec<_> = ranks.into_iter().map(|rank| rank.join().unwrap()).collect();
         stop.store(true, Ordering::SeqCst);
-        markers
     });
-    for (a, row) in markers.iter().enumerate() {
-        for (b, marker) in row.iter().enumerate() {
-            assert_eq!(*marker, markers[b][a], "both ends of a link have one marker");
-        }
-    }
-    let distinct: HashSet<_> = markers.iter().flatten().collect();
-    assert_eq!(distinct.len(), SIZE * (SIZE - 1) / 2 + 1, "no two links share one");
 }
 
 #[test]
