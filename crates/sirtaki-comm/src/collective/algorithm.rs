@@ -6,7 +6,8 @@ use std::str::FromStr;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Algorithm {
-    /// Everybody reads everybody's data in shared memory, cut into cache-sized pieces.
+    /// Through shared memory: small messages with the announcement of the call, large ones as partial sums that walk
+    /// from rank to rank.
     Flat = 0,
     /// Reduce-scatter and all-gather around a ring.
     Ring = 1,

@@ -12,8 +12,8 @@ const PIECE: usize = 256 << 10;
 
 /// Reduce-scatter around the ring, then all-gather around it, window by window.
 ///
-/// Cost: `2(n − 1)` steps of `S/n` bytes (of a piece per window, if that is less), so `2S(n − 1)/n` bytes each way, which no algorithm can undercut.
-/// Between two ranks it is an exchange of halves and another of results.
+/// Cost: `2(n − 1)` steps of `S/n` bytes (of a piece per window, if that is less), so `2S(n − 1)/n` bytes each way,
+/// which no algorithm can undercut. Between two ranks it is an exchange of halves and another of results.
 pub fn ring(mesh: &mut Mesh, call: &Call, plan: &Plan, data: &mut [u8]) -> Result<(), CommError> {
     let (size, element) = (mesh.group().size(), plan.dtype.size());
     let mut rest = data;
