@@ -115,10 +115,10 @@ impl Table {
     /// `rank` says something at time `now`.
     pub fn hear(&mut self, rank: Rank, spoken: Spoken, now: Duration) {
         match spoken.word {
-            Word::Goodbye => return self.said.push(Verdict::Left(rank)),
-            Word::Fail(alarm) => return self.said.push(Verdict::Fail(alarm)),
-            _ if spoken.epoch > self.epoch => return self.early.push((rank, spoken)),
-            _ if spoken.epoch < self.epoch || rank >= self.size => return,
+            Word::Goodbye => self.said.push(Verdict::Left(rank)),
+            Word::Fail(alarm) => self.said.push(Verdict::Fail(alarm)),
+            _ if spoken.epoch > self.epoch => self.early.push((rank, spoken)),
+            _ if spoken.epoch < self.epoch || rank >= self.size => {}
             Word::Deviate => {
                 if self.following {
                     self.said.push(Verdict::Deviate(self.epoch));
@@ -303,6 +303,16 @@ impl Table {
         self.start_over();
         self.following = true;
         self.said.push(Verdict::Adopt(self.epoch, schedule));
+    }
+
+    /// Whether a slot is complete, if perhaps waiting for its companions.
+    pub(crate) fn is_ready(&self, slot: &Slot) -> bool {
+        slot.ready
+    }
+
+    /// Whether a slot still waits for this rank.
+    pub(crate) fn is_missing(&self, slot: &Slot, rank: Rank) -> bool {
+        slot.wants[rank].is_none() && !self.joined.contains(&rank)
     }
 
     /// All wishes are void; ranks will say them again where they have to.

@@ -12,29 +12,49 @@ pub fn check<R: Borrow<Request>>(wishes: &[Option<R>]) -> Result<Vec<usize>, Str
     let present: Vec<(Rank, &Request)> =
         wishes.iter().enumerate().filter_map(|(rank, wish)| Some((rank, wish.as_ref()?.borrow()))).collect();
     let Some(&(_, first)) = present.first() else { return Ok(Vec::new()) };
-    let aspects: [(&str, &dyn Fn(&Request) -> String); 6] = [
-        ("ask for different operations", &|request| request.operation.describe()),
-        ("bring different types", &|request| request.dtype.name().into()),
-        ("bring a different number of dimensions", &|request| format!("shape {:?}", request.shape)),
-        ("bring different shapes", &|request| format!("shape {:?}", request.shape)),
-        ("compress differently", &|request| compression(request)),
-        ("put it into different groups", &|request| bundle(request)),
-    ];
-    let differs: [&dyn Fn(&Request) -> bool; 6] = [
-        &|request| request.operation.describe() != first.operation.describe(),
-        &|request| request.dtype != first.dtype,
-        &|request| request.shape.len() != first.shape.len(),
-        &|request| fixed_shape(request) != fixed_shape(first),
-        &|request| request.compression != first.compression,
-        &|request| request.bundle != first.bundle,
-    ];
-    for ((what, describe), differs) in aspects.iter().zip(differs) {
-        if present.iter().any(|(_, request)| differs(request)) {
-            return Err(disagreement(&first.name, what, &present, describe));
-        }
+    if present.iter().any(|(_, request)| *request != first) {
+        compare(&present, first)?;
     }
     root_is_there(first, wishes)?;
     Ok(rows(first, wishes))
+}
+
+/// Something in which requests may differ: what has to be equal, and how a side is put into words.
+struct Aspect {
+    what: &'static str,
+    key: fn(&Request) -> String,
+    side: fn(&Request) -> String,
+}
+
+const ASPECTS: [Aspect; 6] = [
+    Aspect { what: "ask for different operations", key: operation, side: operation },
+    Aspect { what: "bring different types", key: dtype, side: dtype },
+    Aspect { what: "bring a different number of dimensions", key: |r| r.shape.len().to_string(), side: shape },
+    Aspect { what: "bring different shapes", key: |r| format!("{:?}", fixed_shape(r)), side: shape },
+    Aspect { what: "compress differently", key: compression, side: compression },
+    Aspect { what: "put it into different groups", key: bundle, side: bundle },
+];
+
+fn compare(present: &[(Rank, &Request)], first: &Request) -> Result<(), String> {
+    for aspect in ASPECTS {
+        let key = (aspect.key)(first);
+        if present.iter().any(|(_, request)| (aspect.key)(request) != key) {
+            return Err(disagreement(&first.name, &aspect, present));
+        }
+    }
+    Ok(())
+}
+
+fn operation(request: &Request) -> String {
+    request.operation.describe()
+}
+
+fn dtype(request: &Request) -> String {
+    request.dtype.name().into()
+}
+
+fn shape(request: &Request) -> String {
+    format!("shape {:?}", request.shape)
 }
 
 fn compression(request: &Request) -> String {
@@ -54,10 +74,10 @@ fn fixed_shape(request: &Request) -> &[usize] {
     &request.shape[own..]
 }
 
-fn disagreement(name: &str, what: &str, present: &[(Rank, &Request)], describe: &dyn Fn(&Request) -> String) -> String {
+fn disagreement(name: &str, Aspect { what, side, .. }: &Aspect, present: &[(Rank, &Request)]) -> String {
     let mut sides: BTreeMap<String, Vec<Rank>> = BTreeMap::new();
     for (rank, request) in present {
-        sides.entry(describe(request)).or_default().push(*rank);
+        sides.entry(side(request)).or_default().push(*rank);
     }
     let mut sides: Vec<(String, Vec<Rank>)> = sides.into_iter().collect();
     sides.sort_by_key(|(_, ranks)| ranks[0]);

@@ -160,7 +160,7 @@ impl Member {
     }
 
     /// What to do now, if anything.
-    pub fn next(&mut self) -> Option<Step> {
+    pub fn next_step(&mut self) -> Option<Step> {
         loop {
             if let Some(batch) = self.todo.pop_front() {
                 return Some(Step::Run(batch));

@@ -5,6 +5,8 @@
 //! The simulation has the real parts ([`Table`], [`Member`]) and models of the rest: queues for links, ranks that are
 //! blocked while they are in a collective, and time that passes only when nothing else can happen.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails has to panic")]
+
 use std::{
     collections::{HashMap, VecDeque},
     sync::Arc,
@@ -158,7 +160,7 @@ impl World {
     fn step(&mut self, index: usize) -> bool {
         let now = self.now;
         let rank = &mut self.ranks[index];
-        let Some(step) = rank.member.next() else { return false };
+        let Some(step) = rank.member.next_step() else { return false };
         match step {
             Step::Run(_) | Step::Vote { .. } => rank.inside = Some(step),
             Step::Released(cycles) if index == 0 => self.table.released(cycles, now),
