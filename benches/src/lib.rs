@@ -8,10 +8,12 @@
 //! - [`serve`]: the peer's side of it, and sirtaki's own peer.
 //! - [`peer`]: the measuring side.
 //! - [`limit`]: what the machine itself can do with the same bytes.
+//! - [`resnet`]: the tensors of a training step.
 
 pub mod limit;
 pub mod peer;
 pub mod protocol;
+pub mod resnet;
 pub mod serve;
 
 pub use peer::Peer;

@@ -58,10 +58,10 @@ impl Star {
         self.put(to, &frame(message))
     }
 
-    /// Puts a message on its way to all others.
+    /// Puts a message on its way to all others, also when one of them is gone.
     pub(crate) fn send_all(&mut self, message: &impl Serialize) -> Result<(), Lost> {
         let bytes = frame(message);
-        (0..self.wires.len()).try_for_each(|rank| self.put(rank, &bytes))
+        (0..self.wires.len()).map(|rank| self.put(rank, &bytes)).fold(Ok(()), Result::and)
     }
 
     fn put(&mut self, to: Rank, bytes: &[u8]) -> Result<(), Lost> {
@@ -72,14 +72,14 @@ impl Star {
 
     /// Sends on what did not fit before; says whether everything is sent.
     pub(crate) fn flush(&mut self) -> Result<bool, Lost> {
-        let mut clear = true;
+        let mut outcome = Ok(true);
         for (rank, wire) in self.wires.iter_mut().enumerate() {
             if let Some(wire) = wire.as_mut().filter(|wire| !wire.outgoing.is_empty()) {
-                wire.flush().map_err(|how| Lost { rank, how })?;
-                clear &= wire.outgoing.is_empty();
+                let flushed = wire.flush().map(|()| wire.outgoing.is_empty()).map_err(|how| Lost { rank, how });
+                outcome = outcome.and_then(|clear| flushed.map(|now_clear| clear && now_clear));
             }
         }
-        Ok(clear)
+        outcome
     }
 
     /// Messages that have arrived whole, and who is gone.

@@ -56,6 +56,7 @@ impl Engine {
             recorder,
             records,
             settings,
+            silence: comm.timeout,
             activity: Activity::default(),
             stopper: world.stopper(),
             ended: AtomicBool::new(false),

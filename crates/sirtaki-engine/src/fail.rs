@@ -12,6 +12,7 @@ use crate::{
     owner::Owner,
     recorder::Phase,
     shared::now,
+    watch::silence,
 };
 
 /// How long rank 0 may take to say what the reason is, and a link to take our last words.
@@ -71,21 +72,27 @@ impl Owner {
             self.flush_for(PATIENCE);
             return alarm.into();
         }
-        let first = self.shared.group.world_rank(0);
-        if let CommError::PeerLost { rank, who, .. } = &error
-            && *rank == first
-        {
-            return CommError::PeerLost {
-                rank: first,
-                who: who.clone(),
-                how: "its process ended or cannot be reached".into(),
-            };
+        if error.rank() == Some(self.shared.group.world_rank(0)) {
+            return self.without_rank_0(&error);
         }
         let word = Spoken { epoch: self.member.epoch(), word: Word::Fail(alarm.clone()) };
         if self.shared.star().send(0, &vec![word]).is_err() {
             return alarm.into();
         }
         self.await_reason().unwrap_or_else(|| alarm.into())
+    }
+
+    /// Rank 0 cannot tell the others what is wrong with it. They notice in different ways, so what they say is fixed.
+    fn without_rank_0(&self, error: &CommError) -> CommError {
+        let group = &self.shared.group;
+        match error {
+            CommError::Timeout { .. } => silence(group, 0, self.shared.silence).into(),
+            CommError::PeerLost { rank, who, .. } => {
+                let how = "its process ended or cannot be reached".into();
+                CommError::PeerLost { rank: *rank, who: who.clone(), how }
+            }
+            other => other.clone(),
+        }
     }
 
     fn await_reason(&mut self) -> Option<CommError> {
@@ -108,8 +115,15 @@ impl Owner {
 
     fn flush_for(&mut self, limit: Duration) {
         let deadline = now() + limit;
-        while now() < deadline && matches!(self.shared.star().flush(), Ok(false)) {
-            std::thread::sleep(Duration::from_millis(1));
+        loop {
+            let outcome = self.shared.star().flush();
+            match outcome {
+                Ok(true) => return,
+                // Its words are not needed any more, those of the others are.
+                Err(lost) => self.shared.star().drop_link(lost.rank),
+                Ok(false) if now() >= deadline => return,
+                Ok(false) => std::thread::sleep(Duration::from_millis(1)),
+            }
         }
     }
 

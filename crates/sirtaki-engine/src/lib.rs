@@ -14,7 +14,7 @@
 //! The rest, around one thread that owns the communicator:
 //! - `inbox`, [`memory`], [`ticket`]: from callers to that thread and back.
 //! - [`control`]: the links between ranks.
-//! - `owner`, `run`, [`adasum`], `fail`: the thread, what it does, and how it ends.
+//! - `owner`, `execute`, `run`, [`adasum`], `fail`: the thread, what it does, and how it ends.
 //! - [`recorder`], [`stall`], `watch`, `process`, [`report`]: what can be seen from outside.
 
 pub mod adasum;
@@ -24,6 +24,7 @@ pub mod control;
 pub mod cycle;
 mod engine;
 mod error;
+mod execute;
 mod fail;
 mod follow;
 pub mod fuse;

@@ -16,11 +16,11 @@ use crate::{
     EngineError,
     inbox::Command,
     memory::Tensor,
-    message::{Batch, Spoken, Verdict},
+    message::{Spoken, Verdict},
     order::{Member, Step},
     recorder::Phase,
     request::{Operation, Request},
-    run::{Item, Runner},
+    run::Runner,
     shared::{Shared, now},
     ticket::{Output, Promise},
 };
@@ -31,9 +31,9 @@ const LOOKING: Duration = Duration::from_micros(60);
 /// One request on its way.
 pub(crate) struct Job {
     pub(crate) request: Arc<Request>,
-    tensor: Tensor,
+    pub(crate) tensor: Tensor,
     pub(crate) promise: Arc<Promise>,
-    part: usize,
+    pub(crate) part: usize,
 }
 
 /// The thread's state.
@@ -45,7 +45,7 @@ pub(crate) struct Owner {
     /// Requests that are not done, by name; of a name used several times, the oldest first.
     pub(crate) jobs: HashMap<String, VecDeque<Job>>,
     sockets: Vec<(OwnedFd, bool)>,
-    joined: bool,
+    pub(crate) joined: bool,
     pub(crate) closing: bool,
     /// Nothing more to do.
     pub(crate) finished: bool,
@@ -230,7 +230,7 @@ impl Owner {
         }
     }
 
-    fn take_job(&mut self, name: &str) -> Option<Job> {
+    pub(crate) fn take_job(&mut self, name: &str) -> Option<Job> {
         let jobs = self.jobs.get_mut(name)?;
         let job = jobs.pop_front();
         if jobs.is_empty() {
@@ -242,6 +242,7 @@ impl Owner {
     fn vote(&mut self, through: i64, stay: bool) {
         let activity = &self.shared.activity;
         activity.epoch.store(self.member.epoch(), Ordering::Relaxed);
+        activity.waiting.store(true, Ordering::Relaxed);
         activity.voting_since.store(self.stirred.as_nanos() as u64, Ordering::Release);
         self.shared.recorder.note(
             Phase::Met,
@@ -259,107 +260,6 @@ impl Owner {
         }
     }
 
-    fn execute(&mut self, batch: &Batch) {
-        let shared = self.shared.clone();
-        let sequence = shared.activity.sequence.load(Ordering::Relaxed) + 1;
-        let mut requests = Vec::with_capacity(batch.entries.len());
-        let mut jobs = Vec::with_capacity(batch.entries.len());
-        for entry in &batch.entries {
-            let Some(request) = self.member.request(entry.id).cloned() else {
-                return self.fail(CommError::Invalid { problem: format!("tensor number {} is unknown", entry.id) });
-            };
-            let job = self.take_job(&request.name);
-            if job.is_none() && !self.joined {
-                return self.fail(CommError::Invalid { problem: format!("\"{}\" runs unasked", request.name) });
-            }
-            requests.push(request);
-            jobs.push(job);
-        }
-        if let Operation::ProcessSet { members } = &requests[0].operation {
-            let members = members.clone();
-            return self.make_set(batch, &members, jobs.remove(0));
-        }
-        let began = now().as_nanos() as u64;
-        shared.activity.running_since.store(began, Ordering::Release);
-        shared.recorder.note(Phase::Running, sequence, began, batch.entries.len() as u64, &requests[0].name);
-        let mut items = Vec::with_capacity(jobs.len());
-        let mut parts = Vec::with_capacity(jobs.len());
-        for ((job, request), entry) in jobs.into_iter().zip(&requests).zip(&batch.entries) {
-            let (tensor, part) = match job {
-                Some(job) => (Some(job.tensor), Some((job.promise, job.part))),
-                None => (None, None),
-            };
-            items.push(Item { request, rows: &entry.rows, tensor });
-            parts.push(part);
-        }
-        let outcome = self.runner.run(items);
-        shared.activity.running_since.store(0, Ordering::Release);
-        self.finish(batch, &requests, parts, outcome);
-    }
-
-    fn finish(
-        &mut self,
-        batch: &Batch,
-        requests: &[Arc<Request>],
-        parts: Vec<Option<(Arc<Promise>, usize)>>,
-        outcome: Result<Vec<Option<Output>>, CommError>,
-    ) {
-        let sequence = self.shared.activity.sequence.fetch_add(1, Ordering::Relaxed) + 1;
-        let time = now();
-        match outcome {
-            Ok(outputs) => {
-                for request in requests {
-                    self.shared.recorder.note(
-                        Phase::Done,
-                        sequence,
-                        time.as_nanos() as u64,
-                        request.bytes() as u64,
-                        &request.name,
-                    );
-                }
-                self.member.ran(batch, time);
-                for (part, output) in parts.into_iter().zip(outputs) {
-                    if let (Some((promise, part)), Some(output)) = (part, output) {
-                        promise.keep(part, output);
-                    }
-                }
-            }
-            Err(error) => {
-                self.fail(error);
-                let Some(reason) = self.failure.clone() else { return };
-                for (part, request) in parts.into_iter().zip(requests) {
-                    if let Some((promise, _)) = part {
-                        promise.fail(EngineError::Failed { tensor: request.name.clone(), reason: reason.clone() });
-                    }
-                }
-            }
-        }
-    }
-
-    /// A sub-group with a communicator, links and an engine of its own.
-    fn make_set(&mut self, batch: &Batch, members: &[Rank], job: Option<Job>) {
-        let inside = members.contains(&self.shared.group.rank());
-        let made = self.runner.comm.split(inside.then_some(1)).map_err(EngineError::from).and_then(|comm| {
-            let start = |comm| crate::Engine::start(comm, &self.comm_settings, self.shared.settings.clone());
-            comm.map(start).transpose()
-        });
-        self.member.ran(batch, now());
-        match (made, job) {
-            (Ok(engine), Some(job)) => job.promise.keep(job.part, Output::Set(engine.map(Box::new))),
-            (Ok(_), None) => {}
-            (Err(error), job) => {
-                if let Some(job) = job {
-                    job.promise.fail(error.clone());
-                }
-                let reason = match error {
-                    EngineError::Comm(reason) => reason,
-                    other => CommError::Stopped { reason: other.to_string() },
-                };
-                self.fail(reason);
-            }
-        }
-    }
-
     /// Nothing to do: looks around for a moment, then sleeps.
     fn rest(&mut self) {
         let began = now();
@@ -369,6 +269,7 @@ impl Owner {
             }
             std::thread::yield_now();
         }
+        self.shared.activity.waiting.store(!self.jobs.is_empty(), Ordering::Release);
         let patience = self.shared.settings.patience;
         // In an adopted order somebody has to notice that it does not go on.
         let limit = self.member.oldest().filter(|_| self.member.is_following()).map(|_| patience);

@@ -1,24 +1,37 @@
 //! What another process of this host is doing, from what the kernel shows.
 
-use std::fs;
+use std::{fs, thread, time::Duration};
+
+/// Looks at a process before it counts as computing: a thread that wakes up for a moment does not make it busy.
+const LOOKS: usize = 5;
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// What process `pid` is doing, in words.
 pub(crate) fn state(pid: u32) -> String {
-    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return "dead".into() };
-    let states: Vec<char> = tasks
-        .filter_map(|task| fs::read_to_string(task.ok()?.path().join("stat")).ok())
-        .filter_map(|stat| state_letter(&stat))
-        .collect();
+    let mut running = 0;
+    let mut states = Vec::new();
+    for _ in 0..LOOKS {
+        states = threads(pid);
+        running += usize::from(states.contains(&'R'));
+        thread::sleep(PAUSE);
+    }
     let any = |letters: &[char]| states.iter().any(|state| letters.contains(state));
     let wait = fs::read_to_string(format!("/proc/{pid}/wchan")).unwrap_or_default();
     match () {
-        () if states.is_empty() || states.iter().all(|state| matches!(state, 'Z' | 'X')) => "dead".into(),
+        () if states.iter().all(|state| matches!(state, 'Z' | 'X')) => "dead".into(),
         () if any(&['T', 't']) => "stopped".into(),
-        () if any(&['R']) => "alive and computing".into(),
+        () if running > LOOKS / 2 => "alive and computing".into(),
         () if any(&['D']) => "alive and waiting for a device".into(),
         () if wait.is_empty() || wait == "0" => "alive and sleeping".into(),
         () => format!("alive and sleeping in the kernel ({wait})"),
     }
+}
+
+/// The states of a process's threads; none when it is gone.
+fn threads(pid: u32) -> Vec<char> {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let stats = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("stat")).ok());
+    stats.filter_map(|stat| state_letter(&stat)).collect()
 }
 
 /// The third field of a `stat` line, which follows the name in parentheses.
@@ -33,7 +46,7 @@ mod tests {
     #[test]
     fn states_are_read() {
         assert_eq!(state_letter("12 (a name) with) S 1 2"), Some('S'));
-        assert_eq!(state(std::process::id()), "alive and computing");
+        assert!(threads(std::process::id()).contains(&'R'), "this thread is running");
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let eventually = |wanted: &str| {
             let found = (0..500).any(|_| {

@@ -15,7 +15,7 @@ const RECORDS: u64 = 4096;
 const WORDS: usize = 8;
 /// Bytes of a name that are kept.
 const NAME: usize = (WORDS - 3) * 8;
-/// Words before the first record: magic and count.
+/// Words before the first record: magic, records begun, records finished, time of the last beat.
 const HEAD: usize = 8;
 const MAGIC: u64 = u64::from_le_bytes(*b"sirtaki1");
 
@@ -118,6 +118,16 @@ impl Recorder {
             self.word(at + 3 + index).store(word, Ordering::Relaxed);
         }
         self.word(2).store(number + 1, Ordering::Release);
+    }
+
+    /// Says that the process is there, at this time.
+    pub fn beat(&self, time: u64) {
+        self.word(3).store(time, Ordering::Release);
+    }
+
+    /// When the process last said that it is there.
+    pub fn last_beat(&self) -> u64 {
+        self.word(3).load(Ordering::Acquire)
     }
 
     /// What was done last, oldest first.

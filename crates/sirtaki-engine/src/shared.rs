@@ -24,6 +24,8 @@ pub(crate) struct Shared {
     /// The records of all ranks on this host, by rank.
     pub(crate) records: Vec<Option<Recorder>>,
     pub(crate) settings: Settings,
+    /// How long a rank may be silent.
+    pub(crate) silence: Duration,
     pub(crate) activity: Activity,
     /// Ends the owner's collective from outside.
     pub(crate) stopper: Stopper,
@@ -40,6 +42,8 @@ pub(crate) struct Activity {
     pub(crate) epoch: AtomicU32,
     /// Since when it has been in a collective, in nanoseconds; 0 when it is not.
     pub(crate) running_since: AtomicU64,
+    /// Whether anything was asked for and is not done.
+    pub(crate) waiting: AtomicBool,
     /// Collectives finished.
     pub(crate) sequence: AtomicU64,
 }

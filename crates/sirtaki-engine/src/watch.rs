@@ -2,7 +2,7 @@
 
 use std::{sync::atomic::Ordering, thread, time::Duration};
 
-use sirtaki_comm::{Alarm, CommError, Communicator};
+use sirtaki_comm::{Alarm, CommError, Communicator, Group, Rank};
 
 use crate::{
     inbox::Command,
@@ -43,12 +43,39 @@ pub(crate) fn run(shared: &Shared) {
     let mut told = None;
     let mut warned = Duration::ZERO;
     while !shared.ended.load(Ordering::Acquire) {
+        shared.recorder.beat(now().as_nanos() as u64);
         call_others(shared, &mut told);
+        notice_silence(shared);
         if shared.table.is_some() {
             explain(shared, &mut warned);
         }
         thread::park_timeout(TICK);
     }
+}
+
+/// A process whose watcher does not beat is stopped or gone; with something to wait for, that is an error. Only ranks
+/// of this host are seen.
+fn notice_silence(shared: &Shared) {
+    if !shared.activity.waiting.load(Ordering::Acquire) {
+        return;
+    }
+    let (now, group) = (now(), &shared.group);
+    let silent = |record: &Recorder| match record.last_beat() {
+        0 => false,
+        beat => now.saturating_sub(Duration::from_nanos(beat)) > shared.silence,
+    };
+    let records = shared.records.iter().enumerate();
+    if let Some((rank, _)) =
+        records.filter_map(|(rank, record)| Some((rank, record.as_ref()?))).find(|(_, r)| silent(r))
+    {
+        shared.inbox.send(Command::Fail(silence(group, rank, shared.silence)));
+    }
+}
+
+/// The reason for giving up a rank that is there but does nothing.
+pub(crate) fn silence(group: &Group, rank: Rank, waited: Duration) -> Alarm {
+    let (rank, who) = (group.world_rank(rank), group.describe(rank));
+    Alarm::Timeout { rank, who, operation: "its part of the work".into(), waited }
 }
 
 /// Warns of what waits for long, and ends everything after the shutdown time.
