@@ -3,6 +3,7 @@
 use std::{path::Path, time::Instant};
 
 use rustix::process::Signal;
+use sirtaki_engine::recorder::{Phase, Recorder};
 use sirtaki_tests::job::{Job, Plan, named_segments, parse_error};
 
 const SIZE: usize = 4;
@@ -110,6 +111,23 @@ fn a_hang_ends_at_the_shutdown_time() {
     job.all_say("ready");
     let reason = survivors_blame(&job, 1);
     assert!(reason.contains("has not submitted \"missing\" for 2 s"), "{reason}");
+}
+
+#[test]
+fn the_record_of_a_killed_rank_can_be_read() {
+    let mut job = Job::local(program(), SIZE, &Plan { odd: Some(2), ..Plan::new("silence") });
+    let line = job.says(2, "record");
+    let numbers: Vec<&str> = line.split(' ').collect();
+    let record = Recorder::open(numbers[1].parse().expect("a process"), numbers[2].parse().expect("a descriptor"));
+    let record = record.expect("the process is there");
+    job.all_say("ready");
+    job.signal(2, Signal::KILL);
+    job.ended(&[]);
+    let records = record.read();
+    let done: Vec<&str> = records.iter().filter(|r| r.phase == Phase::Done).map(|r| r.name.as_str()).collect();
+    assert_eq!(done.len(), 15, "five steps of three tensors: {records:?}");
+    assert!(done.iter().all(|name| ["a", "b", "c"].contains(name)), "{done:?}");
+    assert!(records.is_sorted_by_key(|record| record.time));
 }
 
 #[test]

@@ -72,6 +72,8 @@ pub struct Table {
     joined: Vec<Rank>,
     /// All ranks follow an adopted order.
     following: bool,
+    /// Whether orders are adopted at all.
+    adopts: bool,
     cycle: Cycle,
     said: Vec<Verdict>,
     /// Words of an epoch that this table has not reached yet.
@@ -94,6 +96,7 @@ impl Table {
             bundles: BTreeMap::new(),
             joined: Vec::new(),
             following: false,
+            adopts: true,
             cycle: Cycle::default(),
             said: Vec::new(),
             early: Vec::new(),
@@ -105,6 +108,11 @@ impl Table {
     /// Changes how tensors are fused from the next decision on.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
+    }
+
+    /// Whether an order that repeats is adopted; on unless set otherwise.
+    pub fn set_adopting(&mut self, adopts: bool) {
+        self.adopts = adopts;
     }
 
     /// Whether all ranks repeat an adopted order.
@@ -282,7 +290,12 @@ impl Table {
 
     /// Adopts the cycle if it has just begun again, with nothing else under way.
     fn adopt(&mut self) {
-        if self.following || !self.joined.is_empty() || !self.bundles.is_empty() || !self.cycle.is_proven() {
+        if !self.adopts
+            || self.following
+            || !self.joined.is_empty()
+            || !self.bundles.is_empty()
+            || !self.cycle.is_proven()
+        {
             return;
         }
         let mut begun = false;

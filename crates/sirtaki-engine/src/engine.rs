@@ -47,7 +47,11 @@ impl Engine {
         let star = Star::connect(&mut *world, comm)?;
         let recorder = Recorder::create()?;
         let records = watch::exchange_records(&mut *world, &recorder)?;
-        let table = (group.rank() == 0).then(|| Mutex::new(Table::new(group.size(), settings.limits)));
+        let table = (group.rank() == 0).then(|| {
+            let mut table = Table::new(group.size(), settings.limits);
+            table.set_adopting(settings.adopt);
+            Mutex::new(table)
+        });
         let shared = Arc::new(Shared {
             group,
             inbox: Inbox::new()?,

@@ -1,7 +1,7 @@
 //! One rank of a test job with an engine: joins through a file store, does what its scenario says, and reports on
 //! standard output.
 //!
-//! `ready` after some steps, `done TEXT` at the end, `warning TEXT` where the engine warns, `error SECONDS TEXT` when a
+//! `record PID DESCRIPTOR` at the start, `ready` after some steps, `done TEXT` at the end, `warning TEXT` where the engine warns, `error SECONDS TEXT` when a
 //! request fails, where SECONDS is how long it waited.
 
 use std::{
@@ -87,6 +87,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let store = Arc::new(FileStore::new(variable("TEST_STORE")?, "job")?);
     let world = connect(store, rank, size, links.clone())?;
     let engine = Engine::start(world, &links, settings)?;
+    let (pid, descriptor) = engine.record_address();
+    say(&format!("record {pid} {descriptor}"));
     let odd = variable("TEST_ODD").ok().and_then(|odd| odd.parse().ok()).unwrap_or(usize::MAX);
     let started = Instant::now();
     match act(&engine, &variable("TEST_SCENARIO")?, odd) {
