@@ -10,6 +10,7 @@
 //! - [`comm`], [`goals`], [`report`], [`plot`]: the comparison, what it should show, and how it is shown.
 //! - [`start`], [`python`]: how every library is started.
 //! - [`limit`]: what the machine itself can do with the same bytes.
+//! - [`resnet`]: the tensors of a training step.
 
 pub mod comm;
 pub mod goals;
@@ -19,6 +20,7 @@ pub mod plot;
 pub mod protocol;
 pub mod python;
 pub mod report;
+pub mod resnet;
 pub mod serve;
 pub mod start;
 

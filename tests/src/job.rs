@@ -31,12 +31,14 @@ pub struct Plan {
     pub tls: bool,
     /// The interface to use between hosts.
     pub interface: Option<&'static str>,
+    /// After how many seconds an engine gives up on a tensor that waits.
+    pub shutdown: Option<f64>,
 }
 
 impl Plan {
     /// The scenario with a long timeout, over shared memory where possible.
     pub fn new(scenario: &'static str) -> Self {
-        Self { scenario, odd: None, timeout: 60.0, shared_memory: true, tls: false, interface: None }
+        Self { scenario, odd: None, timeout: 60.0, shared_memory: true, tls: false, interface: None, shutdown: None }
     }
 }
 
@@ -77,6 +79,7 @@ impl Job {
                 .env("TEST_SHARED_MEMORY", u8::from(plan.shared_memory).to_string())
                 .env("TEST_TLS", u8::from(plan.tls).to_string());
             plan.odd.map(|odd| command.env("TEST_ODD", odd.to_string()));
+            plan.shutdown.map(|seconds| command.env("TEST_SHUTDOWN", seconds.to_string()));
             plan.interface.map(|interface| command.env("TEST_INTERFACE", interface));
             Process::start(command)
         };

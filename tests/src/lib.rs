@@ -6,6 +6,7 @@
 
 pub mod conformance;
 pub mod data;
+pub mod engines;
 pub mod hosts;
 pub mod job;
 pub mod make;

@@ -2,9 +2,10 @@
 
 use bytemuck::Pod;
 use half::{bf16, f16};
+use serde::{Deserialize, Serialize};
 
 /// What one element of a buffer is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum DType {
     /// IEEE half precision.

@@ -1,9 +1,11 @@
 //! What "reduce" means for a call: the operation and the factors around it.
 
+use serde::{Deserialize, Serialize};
+
 use crate::DType;
 
 /// How two elements become one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum ReduceOp {
     /// Addition; integers wrap around, booleans mean "any".
@@ -40,7 +42,7 @@ impl ReduceOp {
 }
 
 /// A reduction as the caller asks for it: `after · fold(op, before · xᵢ)`.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Reduction {
     /// How two elements become one.
     pub op: ReduceOp,

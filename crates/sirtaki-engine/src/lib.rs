@@ -1,0 +1,53 @@
+//! Named tensors in any order: agreed between ranks, fused, run, and explained when they wait.
+//!
+//! ```text
+//! submit → agree → check → fuse → order → run          (watch and report look on)
+//! ```
+//!
+//! # Layout
+//!
+//! Decisions, pure, without clock or socket:
+//! - [`request`], [`message`]: what ranks ask for and what they say about it.
+//! - [`agree`]: the table on rank 0 where all wishes meet, with [`check`], [`fuse`], [`cycle`] and [`late`].
+//! - [`order`]: one rank's side, which also knows an adopted order by heart.
+//!
+//! The rest, around one thread that owns the communicator:
+//! - `inbox`, [`memory`], [`ticket`]: from callers to that thread and back.
+//! - [`control`]: the links between ranks.
+//! - `owner`, `execute`, `run`, [`adasum`], `fail`: the thread, what it does, and how it ends.
+//! - [`recorder`], [`stall`], `watch`, `process`, [`report`]: what can be seen from outside.
+
+pub mod adasum;
+pub mod agree;
+pub mod check;
+pub mod control;
+pub mod cycle;
+mod engine;
+mod error;
+mod execute;
+mod fail;
+mod follow;
+pub mod fuse;
+mod inbox;
+pub mod late;
+pub mod memory;
+pub mod message;
+pub mod order;
+mod owner;
+mod process;
+pub mod recorder;
+pub mod report;
+pub mod request;
+mod run;
+mod settings;
+mod shared;
+pub mod stall;
+pub mod ticket;
+mod watch;
+
+pub use engine::Engine;
+pub use error::EngineError;
+pub use memory::Tensor;
+pub use request::{Compression, Operation, Request};
+pub use settings::{Settings, Warn};
+pub use ticket::{Outcome, Output, Ticket};

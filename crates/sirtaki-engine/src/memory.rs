@@ -1,0 +1,150 @@
+//! A tensor's memory while the engine has it: where it is, and what keeps it alive. The only file with raw pointers
+//! to tensors.
+//!
+//! Memory is handed in and handed back, so safe code cannot touch it while a collective does.
+
+use std::{any::Any, fmt};
+
+use sirtaki_comm::{CommError, DType, Element, Slice, SliceMut};
+
+/// Elements in memory that the engine may read and write.
+pub struct Tensor {
+    start: *mut u8,
+    bytes: usize,
+    dtype: DType,
+    /// Frees the memory when dropped.
+    owner: Box<dyn Any + Send>,
+}
+
+// SAFETY: a tensor is the only handle to its memory (`foreign` makes its caller promise that), and the owner is `Send`.
+unsafe impl Send for Tensor {}
+
+impl Tensor {
+    /// The elements of a vector; [`Tensor::into_vec`] gives it back.
+    pub fn from_vec<T: Element + Send>(mut elements: Vec<T>) -> Self {
+        let (start, bytes) = (elements.as_mut_ptr().cast(), size_of_val(elements.as_slice()));
+        Self { start, bytes, dtype: T::DTYPE, owner: Box::new(elements) }
+    }
+
+    /// Zeros.
+    pub fn zeros(dtype: DType, elements: usize) -> Self {
+        let bytes = elements * dtype.size();
+        let mut words = vec![0_u64; bytes.div_ceil(8)];
+        Self { start: words.as_mut_ptr().cast(), bytes, dtype, owner: Box::new(words) }
+    }
+
+    /// No elements.
+    pub fn empty() -> Self {
+        Self::zeros(DType::U8, 0)
+    }
+
+    /// Memory of somebody else, such as a Python framework.
+    ///
+    /// # Safety
+    /// Until `owner` is dropped, the `elements` elements at `start`, aligned for their type, must stay valid and be read
+    /// and written by nobody else. `owner` may be dropped on another thread.
+    pub unsafe fn foreign(start: *mut u8, dtype: DType, elements: usize, owner: Box<dyn Any + Send>) -> Self {
+        Self { start, bytes: elements * dtype.size(), dtype, owner }
+    }
+
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// How many elements.
+    pub fn len(&self) -> usize {
+        self.bytes / self.dtype.size()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// The elements as bytes.
+    pub fn bytes(&self) -> &[u8] {
+        if self.bytes == 0 {
+            return &[];
+        }
+        // SAFETY: the memory is valid while the owner lives, and this borrow keeps others from writing it.
+        unsafe { std::slice::from_raw_parts(self.start, self.bytes) }
+    }
+
+    /// The elements as bytes, to change.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        if self.bytes == 0 {
+            return &mut [];
+        }
+        // SAFETY: as above; this handle is the only one.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.bytes) }
+    }
+
+    /// The elements for a collective.
+    pub fn slice(&self) -> Result<Slice<'_>, CommError> {
+        Slice::new(self.dtype, self.bytes())
+    }
+
+    /// The elements for a collective that changes them.
+    pub fn slice_mut(&mut self) -> Result<SliceMut<'_>, CommError> {
+        SliceMut::new(self.dtype, self.bytes_mut())
+    }
+
+    /// The elements as a vector: the very one of [`Tensor::from_vec`], or else a copy. Elements of another type give
+    /// the tensor back.
+    pub fn into_vec<T: Element + Send>(self) -> Result<Vec<T>, Tensor> {
+        if self.dtype != T::DTYPE {
+            return Err(self);
+        }
+        let copy: fn(&[u8]) -> Vec<T> =
+            |bytes| bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect();
+        if !self.owner.is::<Vec<T>>() || self.is_zeroed_words() {
+            return Ok(copy(self.bytes()));
+        }
+        let Tensor { owner, start, bytes, dtype } = self;
+        match owner.downcast::<Vec<T>>() {
+            Ok(elements) => Ok(*elements),
+            Err(owner) => Err(Tensor { start, bytes, dtype, owner }),
+        }
+    }
+
+    /// Whether the owner is the words of [`Tensor::zeros`], whose length is not that of the elements.
+    fn is_zeroed_words(&self) -> bool {
+        self.owner.is::<Vec<u64>>()
+    }
+}
+
+impl fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} at {:p}", self.len(), self.dtype.name(), self.start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vector_comes_back_as_it_went() {
+        let elements = vec![1.0_f32, 2.0];
+        let place = elements.as_ptr();
+        let mut tensor = Tensor::from_vec(elements);
+        tensor.bytes_mut()[..4].copy_from_slice(&5.0_f32.to_ne_bytes());
+        assert_eq!((tensor.len(), tensor.dtype()), (2, DType::F32));
+        let tensor = tensor.into_vec::<i32>().unwrap_err();
+        let back = tensor.into_vec::<f32>().unwrap();
+        assert_eq!(back, [5.0, 2.0]);
+        assert_eq!(back.as_ptr(), place);
+        assert_eq!(Tensor::zeros(DType::I64, 3).into_vec::<i64>().unwrap(), [0; 3]);
+        assert!(Tensor::empty().bytes().is_empty());
+    }
+
+    #[test]
+    fn foreign_memory_lives_as_long_as_its_owner() {
+        let mut memory = vec![7_u8; 5].into_boxed_slice();
+        let start = memory.as_mut_ptr();
+        // SAFETY: the box is the owner, and nobody else has it.
+        let tensor = unsafe { Tensor::foreign(start, DType::U8, 5, Box::new(memory)) };
+        assert_eq!(std::thread::spawn(move || tensor.bytes().to_vec()).join().unwrap(), [7; 5]);
+    }
+}

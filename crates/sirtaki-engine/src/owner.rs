@@ -1,0 +1,304 @@
+//! The one thread that owns the communicator: takes requests, talks with the table, runs what is decided.
+//!
+//! It sleeps when there is nothing to do and looks around for a moment before it does, because the next request often
+//! comes right after a result.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    os::fd::OwnedFd,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use sirtaki_comm::{CommError, Rank};
+
+use crate::{
+    EngineError,
+    inbox::Command,
+    memory::Tensor,
+    message::{Spoken, Verdict},
+    order::{Member, Step},
+    recorder::Phase,
+    request::{Operation, Request},
+    run::Runner,
+    shared::{Shared, now},
+    ticket::{Output, Promise},
+};
+
+/// How long the thread looks for new work before it sleeps.
+const LOOKING: Duration = Duration::from_micros(60);
+
+/// One request on its way.
+pub(crate) struct Job {
+    pub(crate) request: Arc<Request>,
+    pub(crate) tensor: Tensor,
+    pub(crate) promise: Arc<Promise>,
+    pub(crate) part: usize,
+}
+
+/// The thread's state.
+pub(crate) struct Owner {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) comm_settings: sirtaki_comm::Settings,
+    pub(crate) runner: Runner,
+    pub(crate) member: Member,
+    /// Requests that are not done, by name; of a name used several times, the oldest first.
+    pub(crate) jobs: HashMap<String, VecDeque<Job>>,
+    sockets: Vec<(OwnedFd, bool)>,
+    pub(crate) joined: bool,
+    pub(crate) closing: bool,
+    /// Nothing more to do.
+    pub(crate) finished: bool,
+    /// Why everything fails from now on.
+    pub(crate) failure: Option<CommError>,
+    /// Who has left in good order.
+    pub(crate) left: Option<Rank>,
+    /// When something happened last, while an adopted order is being followed.
+    stirred: Duration,
+}
+
+impl Owner {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        runner: Runner,
+        comm_settings: sirtaki_comm::Settings,
+    ) -> Result<Self, CommError> {
+        let sockets = shared.star().sockets()?;
+        Ok(Self {
+            shared,
+            comm_settings,
+            runner,
+            member: Member::new(),
+            jobs: HashMap::new(),
+            sockets,
+            joined: false,
+            closing: false,
+            finished: false,
+            failure: None,
+            left: None,
+            stirred: Duration::ZERO,
+        })
+    }
+
+    /// Works until the engine is closed.
+    pub(crate) fn run(mut self) {
+        while !self.finished {
+            self.take_commands();
+            if self.failure.is_some() {
+                self.rest_in_failure();
+                continue;
+            }
+            self.speak();
+            let mut step = self.member.next_step();
+            if step.is_none() {
+                self.listen();
+                step = self.member.next_step();
+            }
+            match step {
+                Some(step) => self.perform(step),
+                None if self.closing && !self.member.is_following() => self.say_goodbye(),
+                None => self.rest(),
+            }
+        }
+        self.shared.ended.store(true, Ordering::Release);
+    }
+
+    fn take_commands(&mut self) {
+        for command in self.shared.inbox.take() {
+            match command {
+                Command::Submit(requests, promise) => self.submit(requests, &promise),
+                Command::Heard(verdict) => self.member.hear(verdict),
+                Command::Fail(alarm) => self.fail(alarm.into()),
+                Command::Close => {
+                    self.closing = true;
+                    self.member.deviate();
+                }
+            }
+        }
+    }
+
+    fn submit(&mut self, requests: Vec<(Request, Tensor)>, promise: &Arc<Promise>) {
+        if let (None, Some(rank)) = (&self.failure, self.left) {
+            self.fail(self.departed(rank));
+        }
+        let time = now();
+        self.stirred = time;
+        let sequence = self.shared.activity.sequence.load(Ordering::Relaxed) + 1;
+        for (part, (request, tensor)) in requests.into_iter().enumerate() {
+            if let Some(reason) = &self.failure {
+                promise.fail(EngineError::Failed { tensor: request.name, reason: reason.clone() });
+                continue;
+            }
+            if self.joined {
+                let problem = "this rank has joined and brings no more tensors until all ranks have".into();
+                promise.fail(EngineError::Invalid { tensor: request.name, problem });
+                continue;
+            }
+            self.joined = request.operation == Operation::Join;
+            let bytes = tensor.bytes().len() as u64;
+            self.shared.recorder.note(Phase::Submitted, sequence, time.as_nanos() as u64, bytes, &request.name);
+            let request = Arc::new(request);
+            self.member.submit(request.clone(), time);
+            let job = Job { request: request.clone(), tensor, promise: promise.clone(), part };
+            self.jobs.entry(request.name.clone()).or_default().push_back(job);
+        }
+    }
+
+    /// Says what there is to say, and decides where the table is.
+    fn speak(&mut self) {
+        let words = self.member.words();
+        if words.is_empty() {
+            return;
+        }
+        let shared = self.shared.clone();
+        match shared.table() {
+            Some(mut table) => {
+                words.into_iter().for_each(|spoken| table.hear(0, spoken, now()));
+                let verdicts = table.decide();
+                self.proclaim(verdicts);
+            }
+            None => {
+                let sent = shared.star().send(0, &words);
+                sent.unwrap_or_else(|lost| self.lost(lost));
+            }
+        }
+    }
+
+    /// Tells everybody, this rank included.
+    pub(crate) fn proclaim(&mut self, verdicts: Vec<Verdict>) {
+        if verdicts.is_empty() {
+            return;
+        }
+        let sent = self.shared.star().send_all(&verdicts);
+        verdicts.into_iter().for_each(|verdict| self.member.hear(verdict));
+        sent.unwrap_or_else(|lost| self.lost(lost));
+    }
+
+    fn listen(&mut self) {
+        let shared = self.shared.clone();
+        let lost = match shared.table() {
+            Some(mut table) => {
+                let (heard, lost) = shared.star().receive::<Vec<Spoken>>();
+                let time = now();
+                for (rank, spoken) in heard {
+                    spoken.into_iter().for_each(|spoken| table.hear(rank, spoken, time));
+                }
+                let verdicts = table.decide();
+                self.proclaim(verdicts);
+                lost
+            }
+            None => {
+                let (heard, lost) = shared.star().receive::<Vec<Verdict>>();
+                heard.into_iter().flat_map(|(_, verdicts)| verdicts).for_each(|verdict| self.member.hear(verdict));
+                lost
+            }
+        };
+        if let Some(lost) = lost {
+            self.lost(lost);
+        }
+    }
+
+    fn perform(&mut self, step: Step) {
+        self.stirred = now();
+        match step {
+            Step::Run(batch) => self.execute(&batch),
+            Step::Vote { through, stay } => self.vote(through, stay),
+            Step::Released(cycles) => {
+                if let Some(mut table) = self.shared.table() {
+                    table.released(cycles, now());
+                }
+            }
+            Step::Refused(names, text) => {
+                for name in names {
+                    if let Some(job) = self.take_job(&name) {
+                        job.promise.fail(EngineError::Mismatch(text.clone()));
+                    }
+                }
+            }
+            Step::Joined(last) => {
+                self.joined = false;
+                let join =
+                    |jobs: &VecDeque<Job>| jobs.front().is_some_and(|job| job.request.operation == Operation::Join);
+                let names: Vec<String> =
+                    self.jobs.iter().filter(|(_, jobs)| join(jobs)).map(|(name, _)| name.clone()).collect();
+                for job in names.iter().filter_map(|name| self.take_job(name)).collect::<Vec<_>>() {
+                    job.promise.keep(job.part, Output::Joined(last));
+                }
+            }
+            Step::Left(rank) => self.someone_left(rank),
+            Step::Fail(alarm) => self.fail(alarm.into()),
+        }
+    }
+
+    pub(crate) fn take_job(&mut self, name: &str) -> Option<Job> {
+        let jobs = self.jobs.get_mut(name)?;
+        let job = jobs.pop_front();
+        if jobs.is_empty() {
+            self.jobs.remove(name);
+        }
+        job
+    }
+
+    fn vote(&mut self, through: i64, stay: bool) {
+        let activity = &self.shared.activity;
+        activity.epoch.store(self.member.epoch(), Ordering::Relaxed);
+        activity.waiting.store(true, Ordering::Relaxed);
+        activity.voting_since.store(self.stirred.as_nanos() as u64, Ordering::Release);
+        self.shared.recorder.note(
+            Phase::Met,
+            activity.sequence.load(Ordering::Relaxed) + 1,
+            self.stirred.as_nanos() as u64,
+            0,
+            "",
+        );
+        let mut numbers = [through, i64::from(stay)];
+        let outcome = self.runner.vote(&mut numbers);
+        activity.voting_since.store(0, Ordering::Release);
+        match outcome {
+            Ok(()) => self.member.voted(numbers[0], numbers[1] != 0),
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// Nothing to do: looks around for a moment, then sleeps.
+    fn rest(&mut self) {
+        let began = now();
+        while now() - began < LOOKING {
+            if self.shared.inbox.is_filled() {
+                return;
+            }
+            std::thread::yield_now();
+        }
+        self.shared.activity.waiting.store(!self.jobs.is_empty(), Ordering::Release);
+        let patience = self.shared.settings.patience;
+        // In an adopted order somebody has to notice that it does not go on.
+        let limit = self.member.oldest().filter(|_| self.member.is_following()).map(|_| patience);
+        let clear = {
+            let mut star = self.shared.star();
+            star.flush()
+        };
+        match clear {
+            Ok(clear) => self.sockets.iter_mut().for_each(|(_, writes)| *writes = !clear),
+            Err(lost) => return self.lost(lost),
+        }
+        self.shared.inbox.sleep(&self.sockets, limit);
+        if limit.is_some() && now() - self.stirred >= patience {
+            self.member.deviate();
+        }
+    }
+
+    fn rest_in_failure(&mut self) {
+        if self.closing {
+            self.finished = true;
+        } else {
+            self.shared.inbox.sleep(&[], None);
+        }
+    }
+
+    /// Stops watching links that are gone.
+    pub(crate) fn watch_links(&mut self) {
+        if let Ok(sockets) = self.shared.star().sockets() {
+            self.sockets = sockets;
+        }
+    }
+}

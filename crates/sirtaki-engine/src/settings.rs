@@ -1,0 +1,50 @@
+//! What a job can choose about its engine. Plain values; whoever starts the engine reads flags and environment.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use crate::fuse::Limits;
+
+/// Takes a warning for people.
+pub type Warn = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// The choices, with defaults that suit most jobs.
+#[derive(Clone)]
+pub struct Settings {
+    /// Which tensors are fused. Rank 0's values count.
+    pub limits: Limits,
+    /// Whether an order that repeats is adopted, so that it needs no more agreement. Rank 0's value counts.
+    pub adopt: bool,
+    /// After how long a waiting tensor is explained; `None` never.
+    pub warn_after: Option<Duration>,
+    /// After how long a waiting tensor is an error on all ranks; `None` never.
+    pub shutdown_after: Option<Duration>,
+    /// How long a rank waits for others in an adopted order before it calls for agreement again.
+    pub patience: Duration,
+    /// Where rank 0's warnings go; nowhere unless set.
+    pub warn: Warn,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            limits: Limits { fused: 16 << 20, large: 1 << 20 },
+            adopt: true,
+            warn_after: Some(Duration::from_secs(10)),
+            shutdown_after: None,
+            patience: Duration::from_millis(500),
+            warn: Arc::new(|_| ()),
+        }
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("limits", &self.limits)
+            .field("adopt", &self.adopt)
+            .field("warn_after", &self.warn_after)
+            .field("shutdown_after", &self.shutdown_after)
+            .field("patience", &self.patience)
+            .finish_non_exhaustive()
+    }
+}

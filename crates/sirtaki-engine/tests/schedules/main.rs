@@ -1,0 +1,210 @@
+//! Random schedules under a simulated clock: whatever the order in which ranks ask, messages arrive and threads run,
+//! all ranks run the same batches in the same order, nothing fused is too large, and every request ends exactly once,
+//! everywhere in the same way.
+//!
+//! The simulation has the real parts ([`sirtaki_engine::agree::Table`], [`sirtaki_engine::order::Member`]) and models of
+//! the rest: queues for links, ranks that are blocked while they are in a collective, and time that passes only when
+//! nothing else can happen.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails has to panic")]
+
+mod world;
+
+use proptest::{prelude::*, test_runner::Config};
+use sirtaki_comm::{DType, Reduction};
+use sirtaki_engine::request::{Bundle, Operation, Request};
+use world::{Act, Rank, World};
+
+/// A small generator, so that a whole world comes from one seed.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, below: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.0;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((x ^ (x >> 31)) % below.max(1) as u64) as usize
+    }
+
+    fn shuffle<T>(&mut self, items: &mut [T]) {
+        (1..items.len()).rev().for_each(|at| items.swap(at, self.roll(at + 1)));
+    }
+}
+
+fn request(dice: &mut Dice, name: String, size: usize) -> Request {
+    let operation = match dice.roll(12) {
+        0 => Operation::Broadcast { root: dice.roll(size) },
+        1 => Operation::Barrier,
+        2 => Operation::ReduceScatter(Reduction::SUM),
+        3 => Operation::AllReduce(Reduction::AVERAGE),
+        _ => Operation::AllReduce(Reduction::SUM),
+    };
+    let dtype = if dice.roll(5) == 0 { DType::F64 } else { DType::F32 };
+    Request::new(name, operation, dtype, &[dice.roll(150)])
+}
+
+/// One step's requests: what the ranks submit together, the same for all of them.
+fn step_of(dice: &mut Dice, step: usize, plain: bool, size: usize) -> Vec<Vec<Request>> {
+    let count = 1 + dice.roll(8);
+    let mut tensors: Vec<Vec<Request>> = (0..count)
+        .map(|index| {
+            let mut request = request(dice, format!("t{index}"), size);
+            if plain {
+                request.operation = Operation::AllReduce(Reduction::SUM);
+            }
+            vec![request]
+        })
+        .collect();
+    if !plain && dice.roll(3) == 0 {
+        let members = 2 + dice.roll(2);
+        let bundle = Bundle { name: format!("bundle{step}"), size: members };
+        let part = |index| Request { bundle: Some(bundle.clone()), ..request(dice, format!("b{index}"), size) };
+        tensors.push((0..members).map(part).collect());
+    }
+    tensors
+}
+
+/// Programs for all ranks: steps of tensors, shuffled per rank, some steps repeated, with waits that cannot be circular.
+fn scripts(dice: &mut Dice, size: usize, mismatches: bool) -> Vec<Vec<Act>> {
+    let mut scripts = vec![Vec::new(); size];
+    let mut step = 0;
+    for _ in 0..1 + dice.roll(4) {
+        let plain = dice.roll(2) == 0;
+        let tensors = step_of(dice, step, plain, size);
+        for _ in 0..1 + dice.roll(6) {
+            step += 1;
+            let wrong = (mismatches && dice.roll(5) == 0).then(|| (dice.roll(size), dice.roll(tensors.len())));
+            for (rank, script) in scripts.iter_mut().enumerate() {
+                let mut order: Vec<usize> = (0..tensors.len()).collect();
+                dice.shuffle(&mut order);
+                let mut submitted = vec![false; tensors.len()];
+                for at in order {
+                    let mut requests = tensors[at].clone();
+                    if wrong == Some((rank, at)) {
+                        requests[0].shape = vec![777];
+                        requests[0].dtype = DType::I32;
+                    }
+                    script.push(Act::Submit(requests));
+                    submitted[at] = true;
+                    let complete = submitted.iter().take_while(|done| **done).count();
+                    if complete > 0 && dice.roll(6) == 0 {
+                        script.push(Act::Wait(tensors[dice.roll(complete)][0].name.clone()));
+                    }
+                }
+                let names = tensors.iter().flatten().map(|request| Act::Wait(request.name.clone()));
+                script.extend(names);
+            }
+        }
+    }
+    scripts
+}
+
+fn same_everywhere(world: &World) {
+    let sorted = |rank: &Rank| {
+        let mut endings = rank.endings.clone();
+        endings.sort();
+        endings
+    };
+    let first = &world.ranks[0];
+    for rank in &world.ranks[1..] {
+        assert_eq!(rank.batches, first.batches, "the same batches in the same order");
+        assert_eq!(sorted(rank), sorted(first), "every request ends in the same way everywhere");
+    }
+}
+
+proptest! {
+    #![proptest_config(Config { cases: 3000, failure_persistence: None, ..Config::default() })]
+
+    #[test]
+    fn all_ranks_run_the_same(seed in any::<u64>(), size in 1_usize..5, mismatches in any::<bool>()) {
+        let mut dice = Dice(seed);
+        let scripts = scripts(&mut dice, size, mismatches);
+        let wanted: usize = scripts[0].iter().map(|act| match act { Act::Submit(r) => r.len(), Act::Wait(_) => 0 }).sum();
+        let mut world = World::new(scripts);
+        world.run(|below| dice.roll(below));
+        same_everywhere(&world);
+        prop_assert_eq!(world.ranks[0].endings.len(), wanted, "every request ends exactly once");
+    }
+
+    /// Ranks run out of data at different times.
+    #[test]
+    fn ranks_that_have_joined_help_the_others(seed in any::<u64>(), size in 2_usize..5) {
+        let mut dice = Dice(seed);
+        let tensors = step_of(&mut dice, 0, true, size);
+        let join = Request::new("join", Operation::Join, DType::U8, &[]);
+        let scripts: Vec<Vec<Act>> = (0..size)
+            .map(|_| {
+                let mut script = Vec::new();
+                for _ in 0..dice.roll(6) {
+                    tensors.iter().for_each(|requests| script.push(Act::Submit(requests.clone())));
+                    tensors.iter().flatten().for_each(|request| script.push(Act::Wait(request.name.clone())));
+                }
+                script.push(Act::Submit(vec![join.clone()]));
+                script.push(Act::Wait("join".into()));
+                script
+            })
+            .collect();
+        let mut world = World::new(scripts);
+        world.run(|below| dice.roll(below));
+        let last = world.ranks[0].last_joined;
+        prop_assert!(last.is_some());
+        for rank in &world.ranks {
+            prop_assert_eq!(rank.last_joined, last, "everybody knows the last one");
+            prop_assert_eq!(&rank.batches, &world.ranks[0].batches);
+        }
+    }
+
+    /// A name used twice at a time.
+    #[test]
+    fn a_name_used_twice_ends_the_same_way_everywhere(seed in any::<u64>(), size in 2_usize..4, again in 0_usize..4) {
+        let mut dice = Dice(seed);
+        let tensor = || Act::Submit(vec![Request::new("t", Operation::AllReduce(Reduction::SUM), DType::F32, &[4])]);
+        let other = || Act::Submit(vec![Request::new("u", Operation::AllReduce(Reduction::SUM), DType::F32, &[4])]);
+        let wait = |name: &str| Act::Wait(name.into());
+        let scripts: Vec<Vec<Act>> = (0..size)
+            .map(|_| {
+                let mut script = Vec::new();
+                (0..again).for_each(|_| script.extend([tensor(), other(), wait("t"), wait("u")]));
+                script.extend([tensor(), tensor(), wait("t"), other(), wait("u")]);
+                script
+            })
+            .collect();
+        let mut world = World::new(scripts);
+        world.run(|below| dice.roll(below));
+        for rank in &world.ranks {
+            let ended = |wanted: &str| rank.endings.iter().filter(|(name, _)| name == wanted).count();
+            prop_assert_eq!((ended("t"), ended("u")), (again + 2, again + 1));
+            prop_assert_eq!(&rank.batches, &world.ranks[0].batches);
+        }
+    }
+}
+
+#[test]
+fn a_repeated_order_needs_no_words() {
+    let mut dice = Dice(7);
+    let tensors: Vec<Request> = (0..20)
+        .map(|index| Request::new(format!("t{index}"), Operation::AllReduce(Reduction::SUM), DType::F32, &[index]))
+        .collect();
+    let mut frames = Vec::new();
+    for steps in [10, 100] {
+        let scripts = (0..3)
+            .map(|_| {
+                let mut script = Vec::new();
+                for _ in 0..steps {
+                    let mut order = tensors.clone();
+                    dice.shuffle(&mut order);
+                    script.extend(order.into_iter().map(|request| Act::Submit(vec![request])));
+                    script.extend(tensors.iter().map(|request| Act::Wait(request.name.clone())));
+                }
+                script
+            })
+            .collect();
+        let mut world = World::new(scripts);
+        world.run(|below| dice.roll(below));
+        same_everywhere(&world);
+        assert!(world.votes >= steps - 2);
+        frames.push(world.frames);
+    }
+    assert!(frames[1] < frames[0] + 60, "ninety more steps took {} more frames", frames[1] - frames[0]);
+}

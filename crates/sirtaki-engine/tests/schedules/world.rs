@@ -1,0 +1,274 @@
+//! The simulation: the real table and members, and models of everything around them.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use sirtaki_engine::{
+    agree::Table,
+    fuse::{Limits, room},
+    message::{Batch, Entry, Spoken, Verdict},
+    order::{Member, Step},
+    request::{Operation, Request},
+};
+
+const LIMITS: Limits = Limits { fused: 1024, large: 512 };
+
+/// What a rank's program does next.
+#[derive(Debug, Clone)]
+pub(crate) enum Act {
+    Submit(Vec<Request>),
+    /// Goes on only when this name is done.
+    Wait(String),
+}
+
+pub(crate) struct Rank {
+    pub(crate) member: Member,
+    pub(crate) script: VecDeque<Act>,
+    /// Requests that are not done, by name, and how many of them.
+    pub(crate) open: HashMap<String, usize>,
+    /// How each request ended, in order.
+    pub(crate) endings: Vec<(String, String)>,
+    pub(crate) batches: Vec<Batch>,
+    pub(crate) inside: Option<Step>,
+    pub(crate) words: VecDeque<Vec<Spoken>>,
+    pub(crate) verdicts: VecDeque<Verdict>,
+    pub(crate) last_joined: Option<usize>,
+    pub(crate) joined: bool,
+}
+
+impl Rank {
+    fn end(&mut self, name: &str, how: &str) {
+        let open = self.open.get_mut(name).expect("only what was wanted ends");
+        *open -= 1;
+        if *open == 0 {
+            self.open.remove(name);
+        }
+        self.endings.push((name.into(), how.into()));
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) ranks: Vec<Rank>,
+    pub(crate) table: Table,
+    pub(crate) now: Duration,
+    pub(crate) votes: usize,
+    pub(crate) frames: usize,
+}
+
+impl World {
+    pub(crate) fn new(scripts: Vec<Vec<Act>>) -> Self {
+        let size = scripts.len();
+        let rank = |script: Vec<Act>| Rank {
+            member: Member::new(),
+            script: script.into(),
+            open: HashMap::new(),
+            endings: Vec::new(),
+            batches: Vec::new(),
+            inside: None,
+            words: VecDeque::new(),
+            verdicts: VecDeque::new(),
+            last_joined: None,
+            joined: false,
+        };
+        let ranks = scripts.into_iter().map(rank).collect();
+        World { ranks, table: Table::new(size, LIMITS), now: Duration::ZERO, votes: 0, frames: 0 }
+    }
+
+    /// Everything that can happen now, as (kind, rank).
+    fn possible(&self) -> Vec<(u8, usize)> {
+        let mut possible = Vec::new();
+        for (index, rank) in self.ranks.iter().enumerate() {
+            match rank.script.front() {
+                Some(Act::Submit(_)) => possible.push((0, index)),
+                Some(Act::Wait(name)) if !rank.open.contains_key(name) => possible.push((0, index)),
+                _ => {}
+            }
+            // Rank 0 keeps the table, so nothing is heard while it is in a collective.
+            if !rank.words.is_empty() && self.ranks[0].inside.is_none() {
+                possible.push((1, index));
+            }
+            if rank.inside.is_none() && !rank.verdicts.is_empty() {
+                possible.push((2, index));
+            }
+            if rank.inside.is_none() {
+                possible.push((3, index));
+            }
+        }
+        possible
+    }
+
+    /// Does one thing; says whether anything changed.
+    fn happen(&mut self, (kind, index): (u8, usize)) -> bool {
+        match kind {
+            0 => self.act(index),
+            1 => {
+                let words = self.ranks[index].words.pop_front().unwrap();
+                words.into_iter().for_each(|spoken| self.table.hear(index, spoken, self.now));
+                self.decide();
+                true
+            }
+            2 => {
+                let rank = &mut self.ranks[index];
+                let verdict = rank.verdicts.pop_front().unwrap();
+                rank.member.hear(verdict);
+                true
+            }
+            _ => self.step(index),
+        }
+    }
+
+    fn decide(&mut self) {
+        for verdict in self.table.decide() {
+            self.ranks.iter_mut().for_each(|rank| rank.verdicts.push_back(verdict.clone()));
+        }
+    }
+
+    fn act(&mut self, index: usize) -> bool {
+        let now = self.now;
+        let rank = &mut self.ranks[index];
+        if let Some(Act::Submit(requests)) = rank.script.pop_front() {
+            for request in requests {
+                *rank.open.entry(request.name.clone()).or_default() += 1;
+                rank.joined |= request.operation == Operation::Join;
+                rank.member.submit(Arc::new(request), now);
+            }
+            self.flush(index);
+        }
+        true
+    }
+
+    fn flush(&mut self, index: usize) {
+        let words = self.ranks[index].member.words();
+        if !words.is_empty() {
+            self.frames += 1;
+            self.ranks[index].words.push_back(words);
+        }
+    }
+
+    fn step(&mut self, index: usize) -> bool {
+        let now = self.now;
+        let rank = &mut self.ranks[index];
+        let Some(step) = rank.member.next_step() else { return false };
+        match step {
+            Step::Run(_) | Step::Vote { .. } => rank.inside = Some(step),
+            Step::Released(cycles) if index == 0 => self.table.released(cycles, now),
+            Step::Released(_) => {}
+            Step::Refused(names, text) => {
+                names.into_iter().for_each(|name| rank.end(&name, &text));
+            }
+            Step::Joined(last) => {
+                rank.last_joined = Some(last);
+                rank.joined = false;
+                rank.open.remove("join");
+            }
+            Step::Left(_) | Step::Fail(_) => panic!("nobody leaves or fails here"),
+        }
+        self.flush(index);
+        if index == 0 {
+            self.decide();
+        }
+        if self.ranks.iter().all(|rank| rank.inside.is_some()) {
+            self.meet();
+        }
+        true
+    }
+
+    /// All ranks are in a collective: it must be the same one.
+    fn meet(&mut self) {
+        let steps: Vec<Step> = self.ranks.iter_mut().map(|rank| rank.inside.take().unwrap()).collect();
+        match &steps[0] {
+            Step::Run(batch) => {
+                assert!(steps.iter().all(|step| *step == steps[0]), "ranks run different things: {steps:?}");
+                (0..steps.len()).for_each(|index| self.finish(index, batch));
+            }
+            _ => {
+                self.votes += 1;
+                let vote = |step: &Step| match step {
+                    Step::Vote { through, stay } => (*through, *stay),
+                    other => panic!("a vote met {other:?}"),
+                };
+                let through = steps.iter().map(|step| vote(step).0).min().unwrap();
+                let stay = steps.iter().all(|step| vote(step).1);
+                self.ranks.iter_mut().for_each(|rank| rank.member.voted(through, stay));
+            }
+        }
+    }
+
+    fn finish(&mut self, index: usize, batch: &Batch) {
+        let now = self.now;
+        let rank = &mut self.ranks[index];
+        let requests: Vec<Arc<Request>> =
+            batch.entries.iter().map(|entry| rank.member.request(entry.id).expect("it was defined").clone()).collect();
+        let bytes: usize = requests.iter().map(|request| room(request)).sum();
+        assert!(requests.len() == 1 || bytes <= LIMITS.fused, "{bytes} bytes in one batch");
+        for request in &requests {
+            let wanted = rank.open.contains_key(&request.name);
+            assert!(wanted || rank.joined, "{} ran without being wanted", request.name);
+            if wanted {
+                rank.end(&request.name, "done");
+            }
+        }
+        rank.batches.push(Batch {
+            entries: batch.entries.iter().map(|entry| Entry { define: None, ..entry.clone() }).collect(),
+        });
+        rank.member.ran(batch, now);
+        self.flush(index);
+    }
+
+    fn is_done(&self) -> bool {
+        self.ranks.iter().all(|rank| rank.script.is_empty() && rank.open.is_empty())
+    }
+
+    /// Half a second passes in which nobody could do anything: the watchers of waiting ranks speak up.
+    fn be_impatient(&mut self) -> bool {
+        self.now += Duration::from_millis(500);
+        let mut spoke = false;
+        for index in 0..self.ranks.len() {
+            let rank = &mut self.ranks[index];
+            let voting = matches!(rank.inside, Some(Step::Vote { .. }));
+            if voting || (rank.member.is_following() && !rank.open.is_empty()) {
+                rank.member.deviate();
+                let words = rank.member.words();
+                spoke |= !words.is_empty();
+                match (index, voting) {
+                    // The vote is under way with what was said; only the others have to come.
+                    (0, true) => {
+                        words.into_iter().for_each(|spoken| self.table.hear(0, spoken, self.now));
+                        self.decide();
+                    }
+                    _ if !words.is_empty() => self.ranks[index].words.push_back(words),
+                    _ => {}
+                }
+            }
+        }
+        spoke
+    }
+
+    /// Runs to the end, choosing by `choices`.
+    pub(crate) fn run(&mut self, mut choices: impl FnMut(usize) -> usize) {
+        let mut steps = 0;
+        while !self.is_done() {
+            steps += 1;
+            assert!(steps < 1_000_000, "no end");
+            let mut possible = self.possible();
+            let mut changed = false;
+            while !changed && !possible.is_empty() {
+                let chosen = possible.swap_remove(choices(possible.len()));
+                changed = self.happen(chosen);
+            }
+            if !changed {
+                assert!(self.be_impatient(), "deadlock: {}", self.describe());
+            }
+        }
+    }
+
+    fn describe(&self) -> String {
+        let rank = |(index, rank): (usize, &Rank)| {
+            format!("rank {index}: inside {:?}, open {:?}, next {:?}", rank.inside, rank.open, rank.script.front())
+        };
+        self.ranks.iter().enumerate().map(rank).collect::<Vec<_>>().join("\n")
+    }
+}

@@ -1,0 +1,102 @@
+//! One rank of a test job with an engine: joins through a file store, does what its scenario says, and reports on
+//! standard output.
+//!
+//! `record PID DESCRIPTOR` at the start, `ready` after some steps, `done TEXT` at the end, `warning TEXT` where the engine warns, `error SECONDS TEXT` when a
+//! request fails, where SECONDS is how long it waited.
+
+use std::{
+    error::Error,
+    io::Write,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use sirtaki_comm::{
+    DType, Reduction,
+    rendezvous::{FileStore, connect},
+    secure::Secret,
+};
+use sirtaki_engine::{Engine, EngineError, Operation, Request, Settings, Tensor, Ticket};
+
+fn variable(name: &str) -> Result<String, Box<dyn Error>> {
+    std::env::var(name).map_err(|_| format!("{name} is not set").into())
+}
+
+fn say(text: &str) {
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+fn submit(engine: &Engine, name: &str) -> Ticket {
+    let request = Request::new(name, Operation::AllReduce(Reduction::SUM), DType::F32, &[1000]);
+    engine.submit(request, Tensor::from_vec(vec![1.0_f32; 1000]))
+}
+
+/// The same tensors over and over.
+fn step(engine: &Engine) -> Result<(), EngineError> {
+    let tickets: Vec<Ticket> = ["a", "b", "c"].iter().map(|name| submit(engine, name)).collect();
+    tickets.into_iter().try_for_each(|ticket| ticket.wait().map(drop))
+}
+
+/// The scenarios. `odd` is the rank that does something else.
+fn act(engine: &Engine, scenario: &str, odd: usize) -> Result<String, EngineError> {
+    for _ in 0..5 {
+        step(engine)?;
+    }
+    say("ready");
+    let different = engine.group().rank() == odd;
+    match scenario {
+        // An order that repeats.
+        "loop" => loop {
+            step(engine)?;
+        },
+        // Every tensor has to be agreed on.
+        "varied" => {
+            for number in 0_u64.. {
+                submit(engine, &format!("tensor {number}")).wait()?;
+            }
+        }
+        // The others wait for a tensor the odd rank never brings.
+        "silence" if different => std::thread::sleep(Duration::from_secs(3600)),
+        "busy" if different => loop {
+            std::hint::spin_loop();
+        },
+        "instead" if different => drop(submit(engine, "something else").wait()?),
+        "silence" | "busy" | "instead" => drop(submit(engine, "missing").wait()?),
+        "exception" if different => panic!("this rank fails on purpose"),
+        "abort" if different => std::process::abort(),
+        "exception" | "abort" => loop {
+            step(engine)?;
+        },
+        "idle" => std::thread::sleep(Duration::from_secs(3600)),
+        other => return Ok(format!("there is no scenario {other}")),
+    }
+    Ok("through".into())
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let (rank, size) = (variable("TEST_RANK")?.parse()?, variable("TEST_SIZE")?.parse()?);
+    let mut links = sirtaki_comm::Settings::new(Secret::from_hex(&variable("TEST_SECRET")?)?);
+    links.timeout = Duration::from_secs_f64(variable("TEST_TIMEOUT")?.parse()?);
+    links.start_timeout = Duration::from_secs(20);
+    links.shared_memory = variable("TEST_SHARED_MEMORY")? == "1";
+    links.tls = variable("TEST_TLS")? == "1";
+    let mut settings = Settings { warn: Arc::new(|text| say(&format!("warning {text}"))), ..Settings::default() };
+    settings.warn_after = Some(Duration::from_secs(1));
+    settings.shutdown_after =
+        variable("TEST_SHUTDOWN").ok().and_then(|text| text.parse().ok()).map(Duration::from_secs_f64);
+    let store = Arc::new(FileStore::new(variable("TEST_STORE")?, "job")?);
+    let world = connect(store, rank, size, links.clone())?;
+    let engine = Engine::start(world, &links, settings)?;
+    let (pid, descriptor) = engine.record_address();
+    say(&format!("record {pid} {descriptor}"));
+    let odd = variable("TEST_ODD").ok().and_then(|odd| odd.parse().ok()).unwrap_or(usize::MAX);
+    let started = Instant::now();
+    match act(&engine, &variable("TEST_SCENARIO")?, odd) {
+        Ok(text) => say(&format!("done {text}")),
+        Err(error) => {
+            say(&format!("error {:.3} {error}", started.elapsed().as_secs_f64()));
+            std::process::exit(3);
+        }
+    }
+    Ok(())
+}

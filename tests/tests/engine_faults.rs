@@ -1,0 +1,146 @@
+//! Engines whose ranks die, fall silent or never come: the others say who and what, all the same, and soon.
+
+use std::{path::Path, time::Instant};
+
+use rustix::process::Signal;
+use sirtaki_engine::recorder::{Phase, Recorder};
+use sirtaki_tests::job::{Job, Plan, named_segments, parse_error};
+
+const SIZE: usize = 4;
+
+fn program() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_engine-rank"))
+}
+
+fn transports(plan: &Plan) -> [Plan; 2] {
+    [plan.clone(), Plan { shared_memory: false, ..plan.clone() }]
+}
+
+/// The reason all ranks but `culprit` give, which is the same and names it.
+fn survivors_blame(job: &Job, culprit: usize) -> String {
+    let reason = |rank: usize| {
+        let line = job.says(rank, "error");
+        let (_, text) = parse_error(&line);
+        let (_, reason) = text.split_once(" was not done: ").unwrap_or_else(|| panic!("no tensor is named: {text}"));
+        reason.to_string()
+    };
+    let reasons: Vec<String> = (0..SIZE).filter(|&rank| rank != culprit).map(reason).collect();
+    assert!(reasons.iter().all(|reason| *reason == reasons[0]), "reasons differ: {reasons:#?}");
+    assert!(reasons[0].contains(&format!("rank {culprit} (host ")), "does not name rank {culprit}: {}", reasons[0]);
+    reasons[0].clone()
+}
+
+#[test]
+fn a_killed_rank_is_named_at_once() {
+    for scenario in ["loop", "varied", "silence"] {
+        for culprit in [0, 2] {
+            for plan in transports(&Plan { odd: Some(culprit), ..Plan::new(scenario) }) {
+                let mut job = Job::local(program(), SIZE, &plan);
+                job.all_say("ready");
+                job.signal(culprit, Signal::KILL);
+                let killed = Instant::now();
+                let reason = survivors_blame(&job, culprit);
+                assert!(reason.contains("is gone"), "{reason}");
+                let seconds = killed.elapsed().as_secs_f64();
+                assert!(seconds < 2.0, "{scenario}: it took {seconds:.1} s to notice");
+                job.ended(&[]);
+            }
+        }
+    }
+    assert!(named_segments().is_empty());
+}
+
+#[test]
+fn a_stopped_rank_is_named_after_the_timeout() {
+    for scenario in ["loop", "varied"] {
+        for plan in transports(&Plan { timeout: 1.0, ..Plan::new(scenario) }) {
+            for culprit in [0, 2] {
+                let mut job = Job::local(program(), SIZE, &plan);
+                job.all_say("ready");
+                job.signal(culprit, Signal::STOP);
+                let stopped = Instant::now();
+                let reason = survivors_blame(&job, culprit);
+                assert!(reason.contains("made no progress"), "{reason}");
+                let seconds = stopped.elapsed().as_secs_f64();
+                assert!(seconds < 1.0 + 3.0, "{scenario}: it took {seconds:.1} s to report");
+                job.ended(&[culprit]);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_fails_by_itself_is_named() {
+    for scenario in ["exception", "abort"] {
+        for culprit in [0, 2] {
+            let mut job = Job::local(program(), SIZE, &Plan { odd: Some(culprit), ..Plan::new(scenario) });
+            job.all_say("ready");
+            let failed = Instant::now();
+            survivors_blame(&job, culprit);
+            let seconds = failed.elapsed().as_secs_f64();
+            assert!(seconds < 2.0, "{scenario}: it took {seconds:.1} s to report");
+            job.ended(&[]);
+        }
+    }
+}
+
+#[test]
+fn a_hang_explains_itself() {
+    let cases = [
+        ("silence", "; it is alive and sleeping in the kernel"),
+        ("busy", "; it is alive and computing."),
+        ("instead", ", it has submitted \"something else\" instead; it is alive"),
+    ];
+    for (scenario, words) in cases {
+        let job = Job::local(program(), SIZE, &Plan { odd: Some(2), ..Plan::new(scenario) });
+        job.all_say("ready");
+        let warning = job.says(0, "warning");
+        assert!(
+            warning.contains("rank 2 (host ") && warning.contains(") has not submitted \"missing\" for "),
+            "{warning}"
+        );
+        assert!(warning.contains("; ranks 0,1,3 wait in it. Rank 2's last common operation was #"), "{warning}");
+        assert!(warning.contains(words), "{warning}");
+    }
+}
+
+#[test]
+fn a_hang_ends_at_the_shutdown_time() {
+    let plan = Plan { odd: Some(1), shutdown: Some(2.0), ..Plan::new("silence") };
+    let job = Job::local(program(), SIZE, &plan);
+    job.all_say("ready");
+    let reason = survivors_blame(&job, 1);
+    assert!(reason.contains("has not submitted \"missing\" for 2 s"), "{reason}");
+}
+
+#[test]
+fn the_record_of_a_killed_rank_can_be_read() {
+    let mut job = Job::local(program(), SIZE, &Plan { odd: Some(2), ..Plan::new("silence") });
+    let line = job.says(2, "record");
+    let numbers: Vec<&str> = line.split(' ').collect();
+    let record = Recorder::open(numbers[1].parse().expect("a process"), numbers[2].parse().expect("a descriptor"));
+    let record = record.expect("the process is there");
+    job.all_say("ready");
+    job.signal(2, Signal::KILL);
+    job.ended(&[]);
+    let records = record.read();
+    let done: Vec<&str> = records.iter().filter(|r| r.phase == Phase::Done).map(|r| r.name.as_str()).collect();
+    assert_eq!(done.len(), 15, "five steps of three tensors: {records:?}");
+    assert!(done.iter().all(|name| ["a", "b", "c"].contains(name)), "{done:?}");
+    assert!(records.is_sorted_by_key(|record| record.time));
+}
+
+#[test]
+fn an_idle_engine_uses_no_processor() {
+    for plan in transports(&Plan::new("idle")) {
+        let job = Job::local(program(), SIZE, &plan);
+        job.all_say("ready");
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        let before: Vec<u64> = (0..SIZE).map(|rank| job.ticks(rank)).collect();
+        std::thread::sleep(std::time::Duration::from_secs(3));
+        for (rank, before) in before.into_iter().enumerate() {
+            let used = job.ticks(rank) - before;
+            assert!(used <= 2, "an idle rank used {used} of 300 clock ticks");
+        }
+    }
+}
