@@ -23,6 +23,7 @@ use crate::{
     run::Runner,
     shared::{Shared, now},
     ticket::{Output, Promise},
+    tune::Tuner,
 };
 
 /// How long the thread looks for new work before it sleeps.
@@ -53,6 +54,10 @@ pub(crate) struct Owner {
     pub(crate) failure: Option<CommError>,
     /// Who has left in good order.
     pub(crate) left: Option<Rank>,
+    /// Searches for better limits, on rank 0 while it is not done.
+    tuner: Option<Tuner>,
+    /// The cycle of the adopted order in progress, and when it began.
+    cycle: (u64, Duration),
     /// When something happened last, while an adopted order is being followed.
     stirred: Duration,
 }
@@ -64,6 +69,8 @@ impl Owner {
         comm_settings: sirtaki_comm::Settings,
     ) -> Result<Self, CommError> {
         let sockets = shared.star().sockets()?;
+        let tunes = shared.settings.tune && shared.table.is_some();
+        let tuner = tunes.then(|| Tuner::new(shared.settings.limits));
         Ok(Self {
             shared,
             comm_settings,
@@ -76,6 +83,8 @@ impl Owner {
             finished: false,
             failure: None,
             left: None,
+            tuner,
+            cycle: (0, Duration::ZERO),
             stirred: Duration::ZERO,
         })
     }
@@ -255,9 +264,33 @@ impl Owner {
         let outcome = self.runner.vote(&mut numbers);
         activity.voting_since.store(0, Ordering::Release);
         match outcome {
-            Ok(()) => self.member.voted(numbers[0], numbers[1] != 0),
+            Ok(()) => {
+                self.member.voted(numbers[0], numbers[1] != 0);
+                self.tune();
+            }
             Err(error) => self.fail(error),
         }
+    }
+
+    /// Measures full cycles of the adopted order. Other limits come into use when everybody agrees anew.
+    fn tune(&mut self) {
+        let (Some(tuner), Some(cycles)) = (&mut self.tuner, self.member.cycles()) else { return };
+        let (before, began) = self.cycle;
+        if cycles != before {
+            self.cycle = (cycles, now());
+        }
+        if cycles != before + 1 {
+            return;
+        }
+        let Some(limits) = tuner.step(self.cycle.1 - began) else { return };
+        if let Some(mut table) = self.shared.table() {
+            table.set_limits(limits);
+        }
+        if tuner.is_done() {
+            (self.shared.settings.warn)(&tuner.describe());
+            self.tuner = None;
+        }
+        self.member.deviate();
     }
 
     /// Nothing to do: looks around for a moment, then sleeps.
