@@ -16,7 +16,7 @@ use crate::{
     EngineError,
     inbox::Command,
     memory::Tensor,
-    message::{Spoken, Verdict},
+    message::{Spoken, Verdict, Word},
     order::{Member, Step},
     recorder::Phase,
     request::{Operation, Request},
@@ -52,8 +52,10 @@ pub(crate) struct Owner {
     pub(crate) finished: bool,
     /// Why everything fails from now on.
     pub(crate) failure: Option<CommError>,
-    /// Who has left in good order.
+    /// Who has left in good order, as far as this rank has got in doing what was decided.
     pub(crate) left: Option<Rank>,
+    /// Who has said goodbye; their links may close.
+    pub(crate) goodbyes: Vec<Rank>,
     /// Searches for better limits, on rank 0 while it is not done.
     tuner: Option<Tuner>,
     /// The cycle of the adopted order in progress, and when it began.
@@ -83,6 +85,7 @@ impl Owner {
             finished: false,
             failure: None,
             left: None,
+            goodbyes: Vec::new(),
             tuner,
             cycle: (0, Duration::ZERO),
             stirred: Duration::ZERO,
@@ -189,8 +192,13 @@ impl Owner {
             Some(mut table) => {
                 let (heard, lost) = shared.star().receive::<Vec<Spoken>>();
                 let time = now();
-                for (rank, spoken) in heard {
-                    spoken.into_iter().for_each(|spoken| table.hear(rank, spoken, time));
+                for (rank, spoken) in
+                    heard.into_iter().flat_map(|(rank, all)| all.into_iter().map(move |one| (rank, one)))
+                {
+                    if spoken.word == Word::Goodbye {
+                        self.goodbyes.push(rank);
+                    }
+                    table.hear(rank, spoken, time);
                 }
                 let verdicts = table.decide();
                 self.proclaim(verdicts);
@@ -198,7 +206,12 @@ impl Owner {
             }
             None => {
                 let (heard, lost) = shared.star().receive::<Vec<Verdict>>();
-                heard.into_iter().flat_map(|(_, verdicts)| verdicts).for_each(|verdict| self.member.hear(verdict));
+                for verdict in heard.into_iter().flat_map(|(_, verdicts)| verdicts) {
+                    if let Verdict::Left(rank) = verdict {
+                        self.goodbyes.push(rank);
+                    }
+                    self.member.hear(verdict);
+                }
                 lost
             }
         };
