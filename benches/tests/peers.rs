@@ -44,6 +44,18 @@ fn the_machine_answers() {
 }
 
 #[test]
+fn the_engine_answers() {
+    for mode in ["engine", "plain"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_engine-peer"));
+        command.args([mode, "2"]);
+        let mut peer = Peer::start(mode, vec![command], 2, PATIENCE).unwrap();
+        let step = sirtaki_bench::resnet::tensors().iter().sum::<usize>() * 4;
+        assert_eq!(peer.measure(step, 2).unwrap().len(), 2);
+        check(peer);
+    }
+}
+
+#[test]
 fn a_peer_that_does_not_start_is_reported() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_limit-peer"));
     command.arg("nonsense");

@@ -23,7 +23,7 @@ impl Owner {
     pub(crate) fn lost(&mut self, Lost { rank, how }: Lost) {
         self.shared.star().drop_link(rank);
         self.watch_links();
-        if self.left.is_none() || (self.left != Some(rank) && rank != 0) {
+        if !self.goodbyes.contains(&rank) {
             let group = &self.shared.group;
             let (who, rank) = (group.describe(rank), group.world_rank(rank));
             self.fail(CommError::PeerLost { rank, who, how });

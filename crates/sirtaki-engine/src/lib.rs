@@ -10,6 +10,7 @@
 //! - [`request`], [`message`]: what ranks ask for and what they say about it.
 //! - [`agree`]: the table on rank 0 where all wishes meet, with [`check`], [`fuse`], [`cycle`] and [`late`].
 //! - [`order`]: one rank's side, which also knows an adopted order by heart.
+//! - [`tune`]: sizes for fusion, by measuring steps.
 //!
 //! The rest, around one thread that owns the communicator:
 //! - `inbox`, [`memory`], [`ticket`]: from callers to that thread and back.
@@ -43,6 +44,7 @@ mod settings;
 mod shared;
 pub mod stall;
 pub mod ticket;
+pub mod tune;
 mod watch;
 
 pub use engine::Engine;

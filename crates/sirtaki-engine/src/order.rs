@@ -144,6 +144,11 @@ impl Member {
         self.following.is_some()
     }
 
+    /// Cycles of the adopted order begun, if one is being followed.
+    pub fn cycles(&self) -> Option<u64> {
+        self.following.as_ref().map(Following::cycles)
+    }
+
     /// The epoch; rises whenever announcing starts over.
     pub fn epoch(&self) -> u32 {
         self.epoch

@@ -16,13 +16,14 @@ use crate::{
     EngineError,
     inbox::Command,
     memory::Tensor,
-    message::{Spoken, Verdict},
+    message::{Spoken, Verdict, Word},
     order::{Member, Step},
     recorder::Phase,
     request::{Operation, Request},
     run::Runner,
     shared::{Shared, now},
     ticket::{Output, Promise},
+    tune::Tuner,
 };
 
 /// How long the thread looks for new work before it sleeps.
@@ -51,8 +52,14 @@ pub(crate) struct Owner {
     pub(crate) finished: bool,
     /// Why everything fails from now on.
     pub(crate) failure: Option<CommError>,
-    /// Who has left in good order.
+    /// Who has left in good order, as far as this rank has got in doing what was decided.
     pub(crate) left: Option<Rank>,
+    /// Who has said goodbye; their links may close.
+    pub(crate) goodbyes: Vec<Rank>,
+    /// Searches for better limits, on rank 0 while it is not done.
+    tuner: Option<Tuner>,
+    /// The cycle of the adopted order in progress, and when it began.
+    cycle: (u64, Duration),
     /// When something happened last, while an adopted order is being followed.
     stirred: Duration,
 }
@@ -64,6 +71,8 @@ impl Owner {
         comm_settings: sirtaki_comm::Settings,
     ) -> Result<Self, CommError> {
         let sockets = shared.star().sockets()?;
+        let tunes = shared.settings.tune && shared.table.is_some();
+        let tuner = tunes.then(|| Tuner::new(shared.settings.limits));
         Ok(Self {
             shared,
             comm_settings,
@@ -76,6 +85,9 @@ impl Owner {
             finished: false,
             failure: None,
             left: None,
+            goodbyes: Vec::new(),
+            tuner,
+            cycle: (0, Duration::ZERO),
             stirred: Duration::ZERO,
         })
     }
@@ -180,8 +192,13 @@ impl Owner {
             Some(mut table) => {
                 let (heard, lost) = shared.star().receive::<Vec<Spoken>>();
                 let time = now();
-                for (rank, spoken) in heard {
-                    spoken.into_iter().for_each(|spoken| table.hear(rank, spoken, time));
+                for (rank, spoken) in
+                    heard.into_iter().flat_map(|(rank, all)| all.into_iter().map(move |one| (rank, one)))
+                {
+                    if spoken.word == Word::Goodbye {
+                        self.goodbyes.push(rank);
+                    }
+                    table.hear(rank, spoken, time);
                 }
                 let verdicts = table.decide();
                 self.proclaim(verdicts);
@@ -189,7 +206,12 @@ impl Owner {
             }
             None => {
                 let (heard, lost) = shared.star().receive::<Vec<Verdict>>();
-                heard.into_iter().flat_map(|(_, verdicts)| verdicts).for_each(|verdict| self.member.hear(verdict));
+                for verdict in heard.into_iter().flat_map(|(_, verdicts)| verdicts) {
+                    if let Verdict::Left(rank) = verdict {
+                        self.goodbyes.push(rank);
+                    }
+                    self.member.hear(verdict);
+                }
                 lost
             }
         };
@@ -255,9 +277,33 @@ impl Owner {
         let outcome = self.runner.vote(&mut numbers);
         activity.voting_since.store(0, Ordering::Release);
         match outcome {
-            Ok(()) => self.member.voted(numbers[0], numbers[1] != 0),
+            Ok(()) => {
+                self.member.voted(numbers[0], numbers[1] != 0);
+                self.tune();
+            }
             Err(error) => self.fail(error),
         }
+    }
+
+    /// Measures full cycles of the adopted order. Other limits come into use when everybody agrees anew.
+    fn tune(&mut self) {
+        let (Some(tuner), Some(cycles)) = (&mut self.tuner, self.member.cycles()) else { return };
+        let (before, began) = self.cycle;
+        if cycles != before {
+            self.cycle = (cycles, now());
+        }
+        if cycles != before + 1 {
+            return;
+        }
+        let Some(limits) = tuner.step(self.cycle.1 - began) else { return };
+        if let Some(mut table) = self.shared.table() {
+            table.set_limits(limits);
+        }
+        if tuner.is_done() {
+            (self.shared.settings.warn)(&tuner.describe());
+            self.tuner = None;
+        }
+        self.member.deviate();
     }
 
     /// Nothing to do: looks around for a moment, then sleeps.

@@ -14,21 +14,24 @@ pub struct Settings {
     pub limits: Limits,
     /// Whether an order that repeats is adopted, so that it needs no more agreement. Rank 0's value counts.
     pub adopt: bool,
+    /// Whether rank 0 tries other limits in the first adopted steps and keeps the fastest; off unless set.
+    pub tune: bool,
     /// After how long a waiting tensor is explained; `None` never.
     pub warn_after: Option<Duration>,
     /// After how long a waiting tensor is an error on all ranks; `None` never.
     pub shutdown_after: Option<Duration>,
     /// How long a rank waits for others in an adopted order before it calls for agreement again.
     pub patience: Duration,
-    /// Where rank 0's warnings go; nowhere unless set.
+    /// Where rank 0's warnings and the outcome of tuning go; nowhere unless set.
     pub warn: Warn,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            limits: Limits { fused: 16 << 20, large: 1 << 20 },
+            limits: Limits { fused: 16 << 20, large: 256 << 10 },
             adopt: true,
+            tune: false,
             warn_after: Some(Duration::from_secs(10)),
             shutdown_after: None,
             patience: Duration::from_millis(500),
@@ -42,6 +45,7 @@ impl fmt::Debug for Settings {
         f.debug_struct("Settings")
             .field("limits", &self.limits)
             .field("adopt", &self.adopt)
+            .field("tune", &self.tune)
             .field("warn_after", &self.warn_after)
             .field("shutdown_after", &self.shutdown_after)
             .field("patience", &self.patience)
