@@ -97,6 +97,26 @@ pub fn run(
     Ok(tables)
 }
 
+/// The engine beside one plain all-reduce of the same bytes and beside Gloo: a step of ResNet-50's tensors in an order
+/// that differs from rank to rank, and one tensor of four bytes.
+pub fn engine(
+    plan: &Plan,
+    starter: &mut Starter,
+    say: &dyn Fn(&str),
+    show: &dyn Fn(&Setting, &Row),
+) -> Result<Vec<Table>, BenchError> {
+    let mut tables = Vec::new();
+    for &ranks in &plan.ranks {
+        say(&format!("starting {ranks} ranks of every library"));
+        let place = Place::here(ranks);
+        let mut peers = vec![starter.sirtaki("engine", &place)?, starter.sirtaki("arena", &place)?];
+        peers.extend(starter.gloo_steps("works", &place)?);
+        peers.extend(starter.gloo_steps("buckets", &place)?);
+        tables.push(measure(plan, Setting::Engine(ranks), &mut peers, show)?);
+    }
+    Ok(tables)
+}
+
 /// Calls per turn: many short ones, few long ones.
 fn iterations(bytes: usize) -> usize {
     ((2 << 20) / bytes.max(1)).clamp(1, 100)

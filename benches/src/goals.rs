@@ -9,6 +9,8 @@ const MIB: usize = 1 << 20;
 pub enum Setting {
     /// Ranks of one host, by shared memory where the library has it.
     Shared(usize),
+    /// Ranks of one host handing named tensors to the engine.
+    Engine(usize),
     /// Two ranks over TCP on loopback.
     Loopback,
     /// Two ranks over TCP between two network namespaces.
@@ -19,6 +21,7 @@ impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Setting::Shared(ranks) => write!(f, "{ranks} ranks on one host"),
+            Setting::Engine(ranks) => write!(f, "{ranks} ranks, engine"),
             Setting::Loopback => f.write_str("2 ranks, TCP over loopback"),
             Setting::Namespaces => f.write_str("2 ranks, TCP between two namespaces"),
         }
@@ -47,6 +50,8 @@ pub fn goal(setting: &Setting, bytes: usize, library: &str) -> Option<Goal> {
         (Setting::Shared(4), "gloo") => 5.0,
         (Setting::Shared(2), "add") if bytes >= 64 * MIB => 1.0 / 2.0,
         (Setting::Shared(2), "shared") if bytes >= 64 * MIB => 1.0 / 1.3,
+        (Setting::Engine(_), "works" | "buckets") if bytes >= MIB => 3.0,
+        (Setting::Engine(_), "sirtaki") if bytes >= MIB => 1.0 / 1.3,
         (Setting::Loopback | Setting::Namespaces, "gloo") if bytes >= MIB => 2.0,
         (Setting::Loopback | Setting::Namespaces, "gloo") => 1.0,
         _ => return None,

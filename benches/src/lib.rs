@@ -10,7 +10,7 @@
 //! - [`comm`], [`goals`], [`report`], [`plot`]: the comparison, what it should show, and how it is shown.
 //! - [`start`], [`python`]: how every library is started.
 //! - [`limit`]: what the machine itself can do with the same bytes.
-//! - [`resnet`]: the tensors of a training step.
+//! - [`resnet`], [`steps`]: the tensors of a training step, and the engine reducing them.
 
 pub mod comm;
 pub mod goals;
@@ -23,6 +23,7 @@ pub mod report;
 pub mod resnet;
 pub mod serve;
 pub mod start;
+pub mod steps;
 
 pub use peer::Peer;
 pub use protocol::BenchError;

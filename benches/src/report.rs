@@ -50,7 +50,7 @@ pub fn line(row: &Row, ranks: usize) -> String {
 /// The table as Markdown.
 pub fn markdown(table: &Table, ranks: usize) -> String {
     let Some(first) = table.rows.first() else { return String::new() };
-    let mut text = format!("| {} | sirtaki | bus GB/s |", table.setting);
+    let mut text = format!("| {} | {} | bus GB/s |", table.setting, first.columns[0].name);
     for column in &first.columns[1..] {
         let _ = write!(text, " {} | ratio |", label(&column.name));
     }
@@ -71,6 +71,9 @@ fn label(name: &str) -> &str {
     match name {
         "openmpi" => "Open MPI",
         "gloo" => "Gloo",
+        "works" => "Gloo, tensor by tensor",
+        "buckets" => "Gloo, 25 MB buckets",
+        "sirtaki" => "one all-reduce of the same bytes",
         "shared" => "sirtaki on its own memory (ratio: limit ÷ it)",
         "add" => "limit: add in place",
         "copy" => "limit: copy",

@@ -44,14 +44,16 @@ impl Place {
 /// Starts libraries. Keeps the folders their ranks meet in.
 #[derive(Debug)]
 pub struct Starter {
+    /// Where this package's programs are.
+    programs: PathBuf,
     python: Option<PathBuf>,
     folders: Vec<TempDir>,
 }
 
 impl Starter {
-    /// With the Python that has PyTorch, if there is one.
-    pub fn new(python: Option<PathBuf>) -> Self {
-        Self { python, folders: Vec::new() }
+    /// With this package's programs in `programs`, and the Python that has PyTorch, if there is one.
+    pub fn new(programs: PathBuf, python: Option<PathBuf>) -> Self {
+        Self { programs, python, folders: Vec::new() }
     }
 
     fn folder(&mut self) -> Result<PathBuf, BenchError> {
@@ -61,9 +63,10 @@ impl Starter {
         Ok(path)
     }
 
-    /// Sirtaki by `mode`: `arena`, `shared` or `tcp`.
+    /// Sirtaki by `mode`: `arena`, `shared`, `tcp` or `engine`.
     pub fn sirtaki(&mut self, mode: &str, place: &Place) -> Result<Peer, BenchError> {
-        let (program, folder, secret) = (sibling("sirtaki-peer")?, self.folder()?, Secret::random()?.to_hex());
+        let (program, folder, secret) =
+            (self.programs.join("sirtaki-peer"), self.folder()?, Secret::random()?.to_hex());
         let size = place.namespaces.len();
         let commands = (0..size).map(|rank| {
             let mut command = place.command(rank, &program);
@@ -80,35 +83,40 @@ impl Starter {
     /// Open MPI as `mpirun` starts it.
     pub fn open_mpi(&self, ranks: usize) -> Result<Peer, BenchError> {
         let mut command = Command::new("mpirun.openmpi");
-        command.args(["--allow-run-as-root", "--oversubscribe", "-n", &ranks.to_string()]).arg(sibling("mpi-peer")?);
+        command
+            .args(["--allow-run-as-root", "--oversubscribe", "-n", &ranks.to_string()])
+            .arg(self.programs.join("mpi-peer"));
         Peer::start("openmpi", vec![command], ranks, PATIENCE)
     }
 
     /// PyTorch's Gloo, if PyTorch is there.
     pub fn gloo(&mut self, place: &Place) -> Result<Option<Peer>, BenchError> {
+        self.gloo_by("gloo", "gloo_peer.py", place)
+    }
+
+    /// PyTorch's Gloo reducing training steps, tensor by tensor (`works`) or in flat `buckets`.
+    pub fn gloo_steps(&mut self, form: &str, place: &Place) -> Result<Option<Peer>, BenchError> {
+        self.gloo_by(form, "gloo_step_peer.py", place)
+    }
+
+    fn gloo_by(&mut self, name: &str, script: &str, place: &Place) -> Result<Option<Peer>, BenchError> {
         let Some(python) = self.python.clone() else { return Ok(None) };
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/gloo_peer.py");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers").join(script);
         let meeting = format!("file://{}", self.folder()?.join("gloo").display());
         let size = place.namespaces.len();
         let commands = (0..size).map(|rank| {
             let mut command = place.command(rank, &python);
             command.arg(&script).env("RANK", rank.to_string()).env("WORLD_SIZE", size.to_string());
-            command.env("INIT_METHOD", &meeting).env("GLOO_SOCKET_IFNAME", &place.interface);
+            command.env("STEP_FORM", name).env("INIT_METHOD", &meeting).env("GLOO_SOCKET_IFNAME", &place.interface);
             command
         });
-        Peer::start("gloo", commands.collect(), size, PATIENCE).map(Some)
+        Peer::start(name, commands.collect(), size, PATIENCE).map(Some)
     }
 
     /// The machine itself: every process adds (or copies) that many bytes.
     pub fn limit(&self, task: &str, ranks: usize) -> Result<Peer, BenchError> {
-        let mut command = Command::new(sibling("limit-peer")?);
+        let mut command = Command::new(self.programs.join("limit-peer"));
         command.args([task, &ranks.to_string()]);
         Peer::start(task, vec![command], ranks, PATIENCE)
     }
-}
-
-/// A program of this package, which lies beside this one.
-fn sibling(name: &str) -> Result<PathBuf, BenchError> {
-    let this = std::env::current_exe().map_err(BenchError::io("cannot find this program"))?;
-    Ok(this.with_file_name(name))
 }

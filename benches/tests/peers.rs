@@ -2,9 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails has to panic")]
 
-use std::{process::Command, time::Duration};
+use std::{path::Path, process::Command, time::Duration};
 
-use sirtaki_bench::{BenchError, Peer};
+use sirtaki_bench::{
+    BenchError, Peer,
+    start::{Place, Starter},
+};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -44,11 +47,11 @@ fn the_machine_answers() {
 }
 
 #[test]
-fn the_engine_answers() {
-    for mode in ["engine", "plain"] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_engine-peer"));
-        command.args([mode, "2"]);
-        let mut peer = Peer::start(mode, vec![command], 2, PATIENCE).unwrap();
+fn sirtaki_answers_in_every_mode() {
+    let programs = Path::new(env!("CARGO_BIN_EXE_sirtaki-peer")).parent().unwrap().to_owned();
+    let mut starter = Starter::new(programs, None);
+    for mode in ["arena", "shared", "tcp", "engine"] {
+        let mut peer = starter.sirtaki(mode, &Place::here(2)).unwrap();
         let step = sirtaki_bench::resnet::tensors().iter().sum::<usize>() * 4;
         assert_eq!(peer.measure(step, 2).unwrap().len(), 2);
         check(peer);

@@ -13,7 +13,7 @@ use sirtaki_bench::{
     BenchError,
     comm::{self, Plan, Row, Table},
     goals::Setting,
-    plot, python, report,
+    plot, python, report, resnet,
     start::Starter,
 };
 
@@ -58,10 +58,30 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         plot: Option<PathBuf>,
     },
+    /// The engine with the 161 tensors of ResNet-50, in an order that differs from rank to rank, and with one of 4 B
+    ///
+    /// Beside one plain all-reduce of the same bytes, and beside PyTorch's Gloo, tensor by tensor and in flat buckets.
+    Engine {
+        /// Numbers of ranks on this host
+        #[arg(long, value_delimiter = ',', default_value = "2,4")]
+        ranks: Vec<usize>,
+        /// Turns of every library
+        #[arg(long, default_value_t = 15)]
+        rounds: usize,
+        /// Leave out Gloo, which needs PyTorch
+        #[arg(long)]
+        no_gloo: bool,
+        /// Print the tables as Markdown at the end
+        #[arg(long)]
+        markdown: bool,
+    },
 }
 
 fn ranks_of(setting: &Setting) -> usize {
-    if let Setting::Shared(ranks) = setting { *ranks } else { 2 }
+    match setting {
+        Setting::Shared(ranks) | Setting::Engine(ranks) => *ranks,
+        Setting::Loopback | Setting::Namespaces => 2,
+    }
 }
 
 fn show(setting: &Setting, row: &Row) {
@@ -84,18 +104,31 @@ fn close(tables: &[Table], markdown: bool) {
     missed.iter().for_each(|text| println!("  {text}"));
 }
 
-fn run(arguments: Arguments) -> Result<(), BenchError> {
-    let Command::Comm { ranks, sizes, rounds, no_tcp, no_gloo, markdown, plot } = arguments.command;
+fn starter(no_gloo: bool) -> Result<Starter, BenchError> {
+    let mut programs = std::env::current_exe().map_err(BenchError::io("cannot find this program"))?;
+    programs.pop();
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
     let python = if no_gloo { None } else { python::with_torch(&target, &say) };
-    let plan = Plan { ranks, sizes, rounds: rounds.max(1), tcp: !no_tcp };
-    let tables = comm::run(&plan, &mut Starter::new(python), &say, &show)?;
-    close(&tables, markdown);
-    if let Some(file) = plot {
-        let action = format!("cannot write {}", file.display());
-        std::fs::write(&file, plot::svg(&tables)).map_err(BenchError::io(action))?;
+    Ok(Starter::new(programs, python))
+}
+
+fn run(arguments: Arguments) -> Result<(), BenchError> {
+    match arguments.command {
+        Command::Comm { ranks, sizes, rounds, no_tcp, no_gloo, markdown, plot } => {
+            let plan = Plan { ranks, sizes, rounds: rounds.max(1), tcp: !no_tcp };
+            let tables = comm::run(&plan, &mut starter(no_gloo)?, &say, &show)?;
+            close(&tables, markdown);
+            let Some(file) = plot else { return Ok(()) };
+            let action = format!("cannot write {}", file.display());
+            std::fs::write(&file, plot::svg(&tables)).map_err(BenchError::io(action))
+        }
+        Command::Engine { ranks, rounds, no_gloo, markdown } => {
+            let step = resnet::tensors().iter().sum::<usize>() * size_of::<f32>();
+            let plan = Plan { ranks, sizes: vec![4, step], rounds: rounds.max(1), tcp: false };
+            close(&comm::engine(&plan, &mut starter(no_gloo)?, &say, &show)?, markdown);
+            Ok(())
+        }
     }
-    Ok(())
 }
 
 fn main() -> ExitCode {

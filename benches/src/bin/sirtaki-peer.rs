@@ -1,18 +1,24 @@
-//! Sirtaki's own benchmark peer: `sirtaki-peer arena|shared|tcp RANK SIZE STORE [INTERFACE]`, the job's secret in
+//! Sirtaki's own benchmark peer: `sirtaki-peer arena|shared|tcp|engine RANK SIZE STORE [INTERFACE]`, the job's secret in
 //! SIRTAKI_SECRET. It keeps to one core, as ranks do that `sirtaki` starts.
 
 use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
 use rustix::thread::{CpuSet, sched_setaffinity};
-use sirtaki_bench::{BenchError, protocol::SOCKET, serve::serve};
+use sirtaki_bench::{
+    BenchError,
+    protocol::{Hello, SOCKET},
+    serve::{answer, serve},
+    steps::Steps,
+};
 use sirtaki_comm::{
     Settings,
     rendezvous::{FileStore, connect},
     secure::Secret,
 };
+use sirtaki_engine::Engine;
 
 fn usage() -> BenchError {
-    let text = "use: sirtaki-peer arena|shared|tcp RANK SIZE STORE [INTERFACE], as the benchmark does";
+    let text = "use: sirtaki-peer arena|shared|tcp|engine RANK SIZE STORE [INTERFACE], as the benchmark does";
     BenchError::Protocol(text.into())
 }
 
@@ -34,7 +40,12 @@ fn run(arguments: &[String]) -> Result<(), BenchError> {
     let mut settings = Settings::new(Secret::from_hex(&secret)?);
     settings.shared_memory = mode != "tcp";
     settings.interface = arguments.get(4).cloned();
-    let mut world = connect(Arc::new(FileStore::new(folder, "bench")?), rank, size, settings)?;
+    let mut world = connect(Arc::new(FileStore::new(folder, "bench")?), rank, size, settings.clone())?;
+    if mode == "engine" {
+        let engine = Engine::start(world, &settings, sirtaki_engine::Settings::default())
+            .map_err(|error| BenchError::Protocol(error.to_string()))?;
+        return answer(&socket, &Hello { peer: mode.into(), rank, size }, &mut Steps::new(engine));
+    }
     serve(&mut *world, mode, mode == "shared", &socket)
 }
 
