@@ -318,6 +318,11 @@ impl Table {
         self.said.push(Verdict::Adopt(self.epoch, schedule));
     }
 
+    /// Whether anybody waits for anything.
+    pub fn is_waited_at(&self) -> bool {
+        self.slots.iter().any(|slot| slot.count > 0)
+    }
+
     /// Whether a slot is complete, if perhaps waiting for its companions.
     pub(crate) fn is_ready(&self, slot: &Slot) -> bool {
         slot.ready
