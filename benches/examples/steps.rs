@@ -4,9 +4,14 @@
 
 #![allow(clippy::print_stdout, reason = "a program prints its results")]
 
-use std::{path::PathBuf, process::Command, time::Duration};
+use std::{
+    path::PathBuf,
+    process::Command,
+    time::{Duration, Instant},
+};
 
 use sirtaki_bench::{BenchError, Peer, peer::median, resnet};
+use sirtaki_engine::recorder::{Phase, Recorder};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 const ROUNDS: usize = 5;
@@ -32,7 +37,19 @@ fn gloo(form: &str, size: usize, folder: &std::path::Path) -> Option<Peer> {
     Peer::start(&format!("gloo {form}"), (0..size).map(rank).collect(), size, PATIENCE).ok()
 }
 
+/// Microseconds that a rank's flight record takes in a step: three notes per tensor.
+fn recording() -> Result<f64, BenchError> {
+    let recorder = Recorder::create()?;
+    let (steps, tensors) = (1000, resnet::tensors().len() as u64);
+    let start = Instant::now();
+    for number in 0..steps * tensors * 3 {
+        recorder.note(Phase::Done, number, number, 4, "layer4.2.conv3.weight");
+    }
+    Ok(start.elapsed().as_secs_f64() * 1e6 / steps as f64)
+}
+
 fn main() -> Result<(), BenchError> {
+    println!("flight record: {:.1} us per step and rank", recording()?);
     let folder = tempfile::TempDir::new().map_err(|source| BenchError::Io { action: "a folder".into(), source })?;
     let step: usize = resnet::tensors().iter().sum::<usize>() * 4;
     let sizes: Vec<usize> = std::env::args().skip(1).filter_map(|text| text.parse().ok()).collect();
