@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use sirtaki_comm::Rank;
+use sirtaki_comm::{Alarm, Rank};
 
 use crate::{
     check::{check, name_ranks},
@@ -125,13 +125,14 @@ impl Table {
         match spoken.word {
             Word::Goodbye => self.said.push(Verdict::Left(rank)),
             Word::Fail(alarm) => self.said.push(Verdict::Fail(alarm)),
+            _ if rank >= self.size || spoken.epoch < self.epoch => {}
             _ if spoken.epoch > self.epoch => self.early.push((rank, spoken)),
-            _ if spoken.epoch < self.epoch || rank >= self.size => {}
             Word::Deviate => {
                 if self.following {
                     self.said.push(Verdict::Deviate(self.epoch));
                 }
             }
+            Word::Announce(request) if request.problem(self.size).is_some() => self.cannot_be(rank, &request),
             Word::Announce(request) if request.operation == Operation::Join => self.join(rank),
             Word::Announce(request) => self.announce(rank, *request, now),
             Word::Ready(ids) => {
@@ -149,6 +150,13 @@ impl Table {
                 }
             }
         }
+    }
+
+    /// Ranks look at their own requests before they speak, so this one runs something else than we do.
+    fn cannot_be(&mut self, rank: Rank, request: &Request) {
+        let (who, name) = (name_ranks(&[rank]), request.name.chars().take(80).collect::<String>());
+        let reason = format!("{who} announced \"{name}\", which cannot be right; do all ranks run the same version?");
+        self.said.push(Verdict::Fail(Alarm::Stopped { reason }));
     }
 
     fn announce(&mut self, rank: Rank, request: Request, since: Duration) {
@@ -316,6 +324,11 @@ impl Table {
         self.start_over();
         self.following = true;
         self.said.push(Verdict::Adopt(self.epoch, schedule));
+    }
+
+    /// Whether anybody waits for anything.
+    pub fn is_waited_at(&self) -> bool {
+        self.slots.iter().any(|slot| slot.count > 0)
     }
 
     /// Whether a slot is complete, if perhaps waiting for its companions.

@@ -32,14 +32,20 @@ impl Owner {
             requests.push(request);
             jobs.push(job);
         }
-        if let Operation::ProcessSet { members } = &requests[0].operation {
+        if let Some(Operation::ProcessSet { members }) = requests.first().map(|request| &request.operation) {
             let members = members.clone();
             return self.make_set(batch, &members, jobs.remove(0));
         }
         let began = now().as_nanos() as u64;
         shared.activity.waiting.store(true, Ordering::Relaxed);
         shared.activity.running_since.store(began, Ordering::Release);
-        shared.recorder.note(Phase::Running, sequence, began, batch.entries.len() as u64, &requests[0].name);
+        shared.recorder.note(
+            Phase::Running,
+            sequence,
+            began,
+            batch.entries.len() as u64,
+            requests.first().map_or("", |request| &request.name),
+        );
         let mut items = Vec::with_capacity(jobs.len());
         let mut parts = Vec::with_capacity(jobs.len());
         for ((job, request), entry) in jobs.into_iter().zip(&requests).zip(&batch.entries) {
@@ -50,7 +56,15 @@ impl Owner {
             items.push(Item { request, rows: &entry.rows, tensor });
             parts.push(part);
         }
-        let outcome = self.runner.run(items);
+        let group = &shared.group;
+        let outcome = match items.iter().find(|item| !item.fits(group.rank(), group.size())) {
+            Some(item) => {
+                let problem =
+                    format!("\"{}\" is not what this rank has; do all run the same version?", item.request.name);
+                Err(CommError::Invalid { problem })
+            }
+            None => self.runner.run(items),
+        };
         shared.activity.running_since.store(0, Ordering::Release);
         self.finish(batch, &requests, parts, outcome);
     }

@@ -157,8 +157,8 @@ impl Request {
 
     /// What this rank alone can see to be wrong, in words.
     pub fn problem(&self, size: usize) -> Option<String> {
-        let too_large =
-            self.shape.iter().try_fold(self.dtype.size(), |bytes, &extent| bytes.checked_mul(extent)).is_none();
+        let bytes = self.shape.iter().try_fold(self.dtype.size(), |bytes, &extent| bytes.checked_mul(extent));
+        let too_large = bytes.is_none_or(|bytes| bytes > LARGEST);
         if self.name.len() > NAME_LIMIT {
             return Some(format!("its name has {} bytes; {NAME_LIMIT} are allowed", self.name.len()));
         }
@@ -175,7 +175,7 @@ impl Request {
             Operation::Broadcast { root } if *root >= size => {
                 Some(format!("rank {root} cannot be the root among {size} ranks"))
             }
-            Operation::AllToAll { splits } if splits.len() != size || splits.iter().sum::<usize>() != self.rows() => {
+            Operation::AllToAll { splits } if splits.len() != size || total(splits) != Some(self.rows()) => {
                 Some(format!("its {} rows do not split into {splits:?} for {size} ranks", self.rows()))
             }
             Operation::Adasum if !size.is_power_of_two() => {
@@ -194,6 +194,14 @@ impl Request {
         }
     }
 }
+
+/// The sum, if it is a number.
+fn total(counts: &[usize]) -> Option<usize> {
+    counts.iter().try_fold(0_usize, |sum, &count| sum.checked_add(count))
+}
+
+/// Bytes of a tensor at most: what an address space can hold, with room for rounding up.
+const LARGEST: usize = isize::MAX as usize / 2;
 
 /// Bytes of a name at most.
 pub const NAME_LIMIT: usize = 4096;

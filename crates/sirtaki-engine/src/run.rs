@@ -24,6 +24,28 @@ pub(crate) struct Item<'a> {
     pub(crate) tensor: Option<Tensor>,
 }
 
+impl Item<'_> {
+    /// Whether what was decided fits what this rank has. It always does among ranks of one version.
+    pub(crate) fn fits(&self, rank: usize, size: usize) -> bool {
+        let (rows, row) = (self.rows, self.request.row());
+        let bytes = |rows: &usize| rows.checked_mul(row)?.checked_mul(self.request.dtype.size());
+        let total = rows.iter().try_fold(0_usize, |sum, rows| sum.checked_add(bytes(rows)?));
+        if total.is_none_or(|total| total > isize::MAX as usize) {
+            return false;
+        }
+        let mine = match self.request.operation {
+            Operation::AllGather if rows.len() == size => rows[rank] * row,
+            Operation::AllToAll { .. } if rows.len() == size * size => {
+                rows[rank * size..(rank + 1) * size].iter().sum::<usize>() * row
+            }
+            Operation::AllGather | Operation::AllToAll { .. } => return false,
+            _ => self.request.elements(),
+        };
+        self.request.problem(size).is_none()
+            && self.tensor.as_ref().is_none_or(|t| t.len() == mine && t.dtype() == self.request.dtype)
+    }
+}
+
 /// A communicator and the memory tensors are fused in.
 pub(crate) struct Runner {
     pub(crate) comm: Box<dyn Communicator>,

@@ -6,7 +6,7 @@ use sirtaki_comm::{Alarm, CommError, Communicator, Group, Rank};
 
 use crate::{
     inbox::Command,
-    message::{Spoken, Word},
+    message::{Spoken, Verdict, Word},
     process,
     recorder::{Phase, Record, Recorder},
     shared::{Activity, Shared, now},
@@ -15,6 +15,9 @@ use crate::{
 
 /// How often it looks.
 const TICK: Duration = Duration::from_millis(100);
+
+/// How often other hosts are greeted.
+const GREETING: Duration = Duration::from_millis(500);
 
 /// Everybody's flight record on this host, by rank. All ranks call it.
 pub(crate) fn exchange_records(
@@ -42,10 +45,12 @@ pub(crate) fn exchange_records(
 pub(crate) fn run(shared: &Shared) {
     let mut told = None;
     let mut warned = Duration::ZERO;
+    let mut greeted = Duration::ZERO;
     while !shared.ended.load(Ordering::Acquire) {
         shared.recorder.beat(now().as_nanos() as u64);
         call_others(shared, &mut told);
         notice_silence(shared);
+        greet_other_hosts(shared, &mut greeted);
         if shared.table.is_some() {
             explain(shared, &mut warned);
         }
@@ -70,6 +75,24 @@ fn notice_silence(shared: &Shared) {
     {
         shared.inbox.send(Command::Fail(silence(group, rank, shared.silence)));
     }
+}
+
+/// While somebody waits, other hosts are sent a few bytes now and then. One that is cut off or switched off does not
+/// acknowledge them, and the link breaks; without, nobody would ever notice.
+fn greet_other_hosts(shared: &Shared, greeted: &mut Duration) {
+    let now = now();
+    if shared.group.hosts().len() == 1 || now.saturating_sub(*greeted) < GREETING {
+        return;
+    }
+    *greeted = now;
+    let waiting = shared.activity.waiting.load(Ordering::Acquire);
+    let table_waits = shared.table().map(|table| table.is_waited_at());
+    // An error shows in the owner's next look at the link.
+    let _ = match table_waits {
+        None if waiting => shared.star().send(0, &Vec::<Spoken>::new()),
+        Some(waited_at) if waiting || waited_at => shared.star().send_all(&Vec::<Verdict>::new()),
+        _ => Ok(()),
+    };
 }
 
 /// The reason for giving up a rank that is there but does nothing.

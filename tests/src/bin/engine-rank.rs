@@ -79,6 +79,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     links.timeout = Duration::from_secs_f64(variable("TEST_TIMEOUT")?.parse()?);
     links.start_timeout = Duration::from_secs(20);
     links.shared_memory = variable("TEST_SHARED_MEMORY")? == "1";
+    links.interface = variable("TEST_INTERFACE").ok();
     links.tls = variable("TEST_TLS")? == "1";
     let mut settings = Settings { warn: Arc::new(|text| say(&format!("warning {text}"))), ..Settings::default() };
     settings.warn_after = Some(Duration::from_secs(1));
