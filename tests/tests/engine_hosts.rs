@@ -1,6 +1,9 @@
 //! Engines on several hosts, as network namespaces: three with two ranks each.
 
-use std::{path::Path, time::Instant};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use sirtaki_tests::{
     hosts::Hosts,
@@ -21,6 +24,10 @@ fn a_host_that_is_cut_off_is_named() {
         let plan = Plan { timeout: 2.0, interface: Some("fast"), odd: Some(2 * cut), ..Plan::new(scenario) };
         let job = start(&hosts, &plan);
         job.all_say("ready");
+        if scenario == "silence" {
+            // Until everybody has left the adopted order and waits at the table.
+            std::thread::sleep(Duration::from_millis(1500));
+        }
         hosts.cut(cut);
         let began = Instant::now();
         let others = (0..6).filter(|rank| rank / 2 != cut);

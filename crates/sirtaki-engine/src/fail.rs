@@ -15,8 +15,10 @@ use crate::{
     watch::silence,
 };
 
-/// How long rank 0 may take to say what the reason is, and a link to take our last words.
+/// How long a link may take to carry our last words.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How long rank 0 may take to say what the reason is. It may still be in the collective that failed here.
+const REASON_PATIENCE: Duration = Duration::from_secs(3);
 
 impl Owner {
     /// A link is gone. That of a rank which left in good order is not missed.
@@ -96,7 +98,7 @@ impl Owner {
     }
 
     fn await_reason(&mut self) -> Option<CommError> {
-        let deadline = now() + PATIENCE;
+        let deadline = now() + REASON_PATIENCE;
         while now() < deadline {
             let (heard, lost) = self.shared.star().receive::<Vec<Verdict>>();
             for verdict in heard.into_iter().flat_map(|(_, verdicts)| verdicts) {

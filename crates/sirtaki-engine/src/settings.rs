@@ -29,7 +29,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            limits: Limits { fused: 16 << 20, large: 256 << 10 },
+            limits: Limits { fused: 16 << 20, large: 1 << 20 },
             adopt: true,
             tune: false,
             warn_after: Some(Duration::from_secs(10)),
