@@ -18,7 +18,7 @@ const BOTTOM: f64 = 50.0;
 const LINES: [(&str, &str, &str, &str); 6] = [
     ("sirtaki", "sirtaki", "#b3261e", ""),
     ("tcp", "sirtaki", "#b3261e", ""),
-    ("shared", "sirtaki, own memory", "#e07b39", "2 3"),
+    ("shared", "sirtaki, shared", "#e07b39", "2 3"),
     ("openmpi", "Open MPI", "#1f5fa8", "8 4"),
     ("gloo", "Gloo", "#2e7d4f", "12 3 2 3"),
     ("add", "limit: add in place", "#777777", "1 4"),
@@ -69,7 +69,7 @@ pub fn svg(tables: &[Table]) -> String {
 fn panel(table: &Table) -> String {
     let scale = Scale::of(&table.rows);
     let mut text = format!(
-        "<text x=\"{LEFT}\" y=\"22\" font-weight=\"bold\">all-reduce of f32, {}: time over bytes per rank</text>\n",
+        "<text x=\"{LEFT}\" y=\"22\" font-weight=\"bold\">{}: time over bytes per rank</text>\n",
         table.setting
     );
     axes(&mut text, table, &scale);
