@@ -75,7 +75,8 @@ impl Owner {
             return alarm.into();
         }
         if error.rank() == Some(self.shared.group.world_rank(0)) {
-            return self.without_rank_0(&error);
+            // It may have told why just before it went.
+            return self.hear_reason().unwrap_or_else(|| self.without_rank_0(&error));
         }
         let word = Spoken { epoch: self.member.epoch(), word: Word::Fail(alarm.clone()) };
         if self.shared.star().send(0, &vec![word]).is_err() {
@@ -95,6 +96,15 @@ impl Owner {
             }
             other => other.clone(),
         }
+    }
+
+    /// The reason among the words that have arrived.
+    fn hear_reason(&mut self) -> Option<CommError> {
+        let (heard, _) = self.shared.star().receive::<Vec<Verdict>>();
+        heard.into_iter().flat_map(|(_, verdicts)| verdicts).find_map(|verdict| match verdict {
+            Verdict::Fail(alarm) => Some(alarm.into()),
+            _ => None,
+        })
     }
 
     fn await_reason(&mut self) -> Option<CommError> {
