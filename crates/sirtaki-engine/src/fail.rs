@@ -76,7 +76,7 @@ impl Owner {
         }
         if error.rank() == Some(self.shared.group.world_rank(0)) {
             // It may have told why just before it went.
-            return self.hear_reason().unwrap_or_else(|| self.without_rank_0(&error));
+            return self.hear_reason().0.unwrap_or_else(|| self.without_rank_0(&error));
         }
         let word = Spoken { epoch: self.member.epoch(), word: Word::Fail(alarm.clone()) };
         if self.shared.star().send(0, &vec![word]).is_err() {
@@ -98,26 +98,22 @@ impl Owner {
         }
     }
 
-    /// The reason among the words that have arrived.
-    fn hear_reason(&mut self) -> Option<CommError> {
-        let (heard, _) = self.shared.star().receive::<Vec<Verdict>>();
-        heard.into_iter().flat_map(|(_, verdicts)| verdicts).find_map(|verdict| match verdict {
+    /// The reason among the words that have arrived, and whether more can come.
+    fn hear_reason(&mut self) -> (Option<CommError>, bool) {
+        let (heard, lost) = self.shared.star().receive::<Vec<Verdict>>();
+        let reason = heard.into_iter().flat_map(|(_, verdicts)| verdicts).find_map(|verdict| match verdict {
             Verdict::Fail(alarm) => Some(alarm.into()),
             _ => None,
-        })
+        });
+        (reason, lost.is_none())
     }
 
     fn await_reason(&mut self) -> Option<CommError> {
         let deadline = now() + REASON_PATIENCE;
         while now() < deadline {
-            let (heard, lost) = self.shared.star().receive::<Vec<Verdict>>();
-            for verdict in heard.into_iter().flat_map(|(_, verdicts)| verdicts) {
-                if let Verdict::Fail(alarm) = verdict {
-                    return Some(alarm.into());
-                }
-            }
-            if lost.is_some() {
-                return None;
+            let (reason, more) = self.hear_reason();
+            if reason.is_some() || !more {
+                return reason;
             }
             let sockets: Vec<(OwnedFd, bool)> = self.shared.star().sockets().unwrap_or_default();
             wait_for(&sockets, deadline.saturating_sub(now()));
