@@ -5,3 +5,7 @@ pub mod ended;
 pub mod local;
 pub mod output;
 pub mod report;
+pub mod environment;
+pub mod gpus;
+pub mod hosts;
+pub mod plan;
