@@ -225,7 +225,7 @@ pub fn reference() -> String {
          Flags of the command line come before variables, variables before defaults.\n\n\
          | variable | values | default | what it does |\n|---|---|---|---|\n",
     );
-    for Variable { name, allowed, default, about } in VARIABLES {
+    for Variable { name, allowed, default, about } in VARIABLES.iter().chain(crate::launch::variables::VARIABLES) {
         page += &format!("| `{name}` | {allowed} | {default} | {about} |\n");
     }
     page + "| `NO_COLOR` | anything | not set | No colours, whatever the terminal can do. |\n"

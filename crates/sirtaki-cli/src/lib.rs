@@ -47,6 +47,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, printer: &mut Printer)
 
 fn dispatch(command: Command, printer: &mut Printer) -> Result<()> {
     match command {
+        Command::Run(arguments) => commands::run::run(*arguments, printer),
+        Command::Completions(arguments) => commands::shell::completions(&arguments, printer),
+        Command::Man(arguments) => commands::shell::man(&arguments, printer),
         Command::Doctor(arguments) => commands::doctor::run(&arguments, printer),
         Command::Bench(Bench::Allreduce(arguments)) => commands::bench::run(&arguments, printer),
         Command::BenchWorker(arguments) => commands::bench::work(&arguments),

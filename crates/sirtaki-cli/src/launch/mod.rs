@@ -1,11 +1,21 @@
 //! Starting the processes of a job and never leaving one behind.
+//! From what is wanted to what is done: [`options`] (flags, environment, file) → [`placement`] (hosts, from the user or
+//! from the scheduler's [`allocation`]) → [`plan`] (which rank where) → [`environment`], [`cores`], [`gpus`] (what a rank
+//! gets). All of that is pure; [`dry_run`] shows it.
 
+pub mod allocation;
+pub mod config;
 pub mod cores;
+pub mod dry_run;
 pub mod ended;
-pub mod local;
-pub mod output;
-pub mod report;
 pub mod environment;
 pub mod gpus;
 pub mod hosts;
+pub mod local;
+pub mod nodelist;
+pub mod options;
+pub mod output;
+pub mod outside;
+pub mod placement;
 pub mod plan;
+pub mod variables;
