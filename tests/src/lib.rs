@@ -10,6 +10,7 @@ pub mod data;
 pub mod engines;
 pub mod hosts;
 pub mod job;
+pub mod launch;
 pub mod make;
 pub mod reference;
 pub mod slurm;

@@ -42,6 +42,9 @@ pub enum Command {
     Completions(Completions),
     /// Print a manual page, or write all of them
     Man(Man),
+    /// What `run` starts on every host
+    #[command(hide = true)]
+    Agent,
     /// One rank of a benchmark, started by `bench`
     #[command(hide = true)]
     BenchWorker(Worker),

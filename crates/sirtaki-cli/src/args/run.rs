@@ -11,6 +11,7 @@ use crate::{
     launch::{
         environment::{OWN, Wish},
         hosts::{self, HostSlots},
+        output::Tag,
     },
 };
 
@@ -193,18 +194,6 @@ pub enum Gpus {
     /// Its own.
     Own,
     /// Whatever there is.
-    None,
-}
-
-/// What stands before every line of output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-pub enum Tag {
-    /// The rank.
-    #[default]
-    Rank,
-    /// The host and the rank.
-    Host,
-    /// Nothing.
     None,
 }
 

@@ -1,6 +1,9 @@
 //! `sirtaki run`: a program as several processes that work together.
 
-use anyhow::Result;
+use std::{process::ExitCode, time::Instant};
+
+use anyhow::{Context, Result};
+use sirtaki_comm::secure::{Secret, fresh_id};
 
 use crate::{
     args::run::Run,
@@ -8,20 +11,65 @@ use crate::{
         cores,
         dry_run::{self, Here},
         gpus,
-        options::Options,
+        options::{Detail, Options},
+        output::{self, Output},
         outside::Outside,
         placement::Placement,
+        supervise::{self, Job},
     },
-    printer::Printer,
+    printer::{Printer, Stream},
 };
 
-/// Decides what is wanted and where.
-pub fn run(arguments: Run, printer: &mut Printer) -> Result<()> {
+/// Decides what is wanted and where, and does it.
+pub fn run(arguments: Run, printer: &mut Printer) -> Result<ExitCode> {
     let outside = Outside::real();
     let options = Options::resolve(arguments, &outside)?;
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let placement = Placement::find(&options, &outside, &name)?;
-    show(&options, &placement, &outside, printer)
+    if options.dry_run {
+        return show(&options, &placement, &outside, printer).map(|()| ExitCode::SUCCESS);
+    }
+    execute(options, placement, printer)
+}
+
+fn execute(options: Options, placement: Placement, printer: &mut Printer) -> Result<ExitCode> {
+    let folder = match &options.workdir {
+        Some(folder) => folder.clone(),
+        None => std::env::current_dir().context("the current folder is gone")?,
+    };
+    let job = Job {
+        sirtaki: std::env::current_exe()?.display().to_string(),
+        folder: std::path::absolute(folder)?.display().to_string(),
+        id: fresh_id()?[..4].iter().map(|byte| format!("{byte:02x}")).collect(),
+        secret: Secret::random()?,
+        terminal: terminal(&placement, printer),
+        options,
+        placement,
+    };
+    let shown = output::Options {
+        tag: job.options.tag_output,
+        quiet: job.options.detail == Detail::Quiet,
+        folder: job.options.output.clone(),
+        hosts: hosts_of_ranks(&job.placement),
+    };
+    let mut output = Output::new(printer, &shown, Instant::now())?;
+    let ending = supervise::run(&job, &mut output)?;
+    output.finish();
+    Ok(ExitCode::from(ending.outcome.code()))
+}
+
+/// The size that ranks may think their terminal has: ours, without the room that the tags take.
+fn terminal(placement: &Placement, printer: &Printer) -> Option<(u16, u16)> {
+    if !printer.is_terminal(Stream::Out) || !printer.is_terminal(Stream::Err) {
+        return None;
+    }
+    let (columns, rows) = printer.size();
+    let tag = placement.plan.size().to_string().len() + 4;
+    Some((columns.saturating_sub(tag).max(20).try_into().ok()?, rows.try_into().ok()?))
+}
+
+fn hosts_of_ranks(placement: &Placement) -> Vec<String> {
+    placement.plan.hosts.iter().flat_map(|host| host.ranks.clone().map(|_| host.host.clone())).collect()
 }
 
 /// `--dry-run`.

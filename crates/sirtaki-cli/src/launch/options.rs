@@ -7,10 +7,11 @@ use super::{
     environment::Wish,
     gpus,
     hosts::{self, HostSlots},
+    output::Tag,
     outside::Outside,
 };
 use crate::{
-    args::run::{Cores, Gpus, Run, Tag, Via},
+    args::run::{Cores, Gpus, Run, Via},
     printer::Advice,
 };
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 /// What stands before each line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum Tag {
     /// The rank: `[0] `.
     #[default]
