@@ -3,13 +3,16 @@
 
 use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 
-use clap::{Args, ValueEnum, builder::BoolishValueParser};
+use clap::{
+    Args, ValueEnum,
+    builder::{BoolishValueParser, Resettable::Reset},
+};
 
 use super::at_least_one;
 use crate::{
     env,
     launch::{
-        environment::{OWN, Wish},
+        environment::Wish,
         hosts::{self, HostSlots},
         output::Tag,
     },
@@ -47,7 +50,11 @@ turned off again with `=no`, such as --tls=no. The exit code is that of the firs
 
 /// `sirtaki run`.
 #[derive(Debug, Clone, Default, PartialEq, Args)]
-#[command(after_help = EXAMPLES, next_help_heading = "Where")]
+#[command(
+    after_help = EXAMPLES,
+    next_help_heading = "Where to run",
+    override_usage = "sirtaki run [OPTIONS] -- PROGRAM [ARGUMENTS]..."
+)]
 pub struct Run {
     /// Number of processes [default: all slots of the hosts or of the allocation; 1 on this machine]
     #[arg(short = 'n', long, value_name = "N", value_parser = at_least_one)]
@@ -67,32 +74,38 @@ pub struct Run {
     pub via: Option<Via>,
 
     /// Allow more processes than slots
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "yes", value_parser = BoolishValueParser::new(), hide_possible_values = true, value_name = "BOOL")]
+    #[arg(
+        long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+        default_missing_value = "yes", value_parser = BoolishValueParser::new(), hide_possible_values = true
+    )]
     pub oversubscribe: Option<bool>,
 
     /// Folder to run in, on every host [default: the current one]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = "Processes")]
     pub workdir: Option<PathBuf>,
 
     /// Set a variable for all processes, or pass on the one that is set here; may be repeated
-    #[arg(long, value_name = "NAME[=VALUE]", value_parser = wish)]
+    #[arg(long, value_name = "NAME[=VALUE]", value_parser = wish, help_heading = "Processes")]
     pub env: Vec<Wish>,
 
     /// Divide the cores among the processes of a host: auto or none [default: auto]
-    #[arg(long, value_name = "HOW", hide_possible_values = true)]
+    #[arg(long, value_name = "HOW", hide_possible_values = true, help_heading = "Processes")]
     pub cores: Option<Cores>,
 
     /// Which GPUs a process sees: auto, own or none [default: auto: its own, but scripts (Python, shell) see all and
     /// choose by LOCAL_RANK; none: whatever there is]
-    #[arg(long, value_name = "HOW", hide_possible_values = true)]
+    #[arg(long, value_name = "HOW", hide_possible_values = true, help_heading = "Processes")]
     pub gpus: Option<Gpus>,
 
     /// A file with options, in TOML
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = Reset)]
     pub config: Option<PathBuf>,
 
     /// Print what would be started, and start nothing
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "yes", value_parser = BoolishValueParser::new(), hide_possible_values = true, value_name = "BOOL")]
+    #[arg(
+        long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+        default_missing_value = "yes", value_parser = BoolishValueParser::new(), hide_possible_values = true, help_heading = Reset
+    )]
     pub dry_run: Option<bool>,
 
     /// Write the output of every process to a file in this folder as well
@@ -104,11 +117,17 @@ pub struct Run {
     pub tag_output: Option<Tag>,
 
     /// Say nothing but what the processes say, and errors
-    #[arg(short, long, conflicts_with = "verbose", num_args = 0..=1, require_equals = true, default_missing_value = "yes", value_parser = BoolishValueParser::new(), hide_possible_values = true, value_name = "BOOL", help_heading = "Output")]
+    #[arg(
+        short, long, conflicts_with = "verbose", value_name = "BOOL", num_args = 0..=1, require_equals = true,
+        default_missing_value = "yes", value_parser = BoolishValueParser::new(), hide_possible_values = true, help_heading = "Output"
+    )]
     pub quiet: Option<bool>,
 
     /// Say what is done, and where
-    #[arg(short, long, num_args = 0..=1, require_equals = true, default_missing_value = "yes", value_parser = BoolishValueParser::new(), hide_possible_values = true, value_name = "BOOL", help_heading = "Output")]
+    #[arg(
+        short, long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+        default_missing_value = "yes", value_parser = BoolishValueParser::new(), hide_possible_values = true, help_heading = "Output"
+    )]
     pub verbose: Option<bool>,
 
     /// Seconds between asking processes to end and killing them [default: 10]
@@ -129,7 +148,10 @@ pub struct Run {
     pub interface: Option<String>,
 
     /// Encrypt connections between processes
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "yes", value_parser = BoolishValueParser::new(), hide_possible_values = true, value_name = "BOOL", help_heading = "Network")]
+    #[arg(
+        long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+        default_missing_value = "yes", value_parser = BoolishValueParser::new(), hide_possible_values = true, help_heading = "Network"
+    )]
     pub tls: Option<bool>,
 
     /// Port of the ssh servers [default: what ssh's own configuration says]
@@ -149,7 +171,7 @@ pub struct Run {
     pub remote_sirtaki: Option<String>,
 
     /// The program and its arguments
-    #[arg(trailing_var_arg = true, value_name = "PROGRAM")]
+    #[arg(trailing_var_arg = true, value_name = "PROGRAM", help_heading = Reset)]
     pub program: Vec<String>,
 }
 
@@ -207,9 +229,6 @@ fn wish(text: &str) -> Result<Wish, String> {
     let begins = bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_');
     if !begins || !bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
         return Err("must be NAME or NAME=VALUE".into());
-    }
-    if OWN.contains(&name) {
-        return Err(format!("`{name}` is set by sirtaki itself"));
     }
     if value.is_some_and(|value| value.contains('\0')) {
         return Err("a value cannot contain a zero byte".into());

@@ -1,10 +1,10 @@
 //! What packages install beside the program: completions for shells, and manual pages. Both come from the definition of
 //! the arguments, so they cannot be out of date.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use anyhow::{Context, Result};
-use clap::CommandFactory;
+use clap::{Command, CommandFactory};
 use clap_mangen::Man as Page;
 
 use crate::{
@@ -15,36 +15,59 @@ use crate::{
 /// `sirtaki completions`.
 pub fn completions(arguments: &Completions, printer: &mut Printer) -> Result<()> {
     let mut script = Vec::new();
-    clap_complete::generate(arguments.shell, &mut visible(), "sirtaki", &mut script);
+    clap_complete::generate(arguments.shell, &mut for_people(), "sirtaki", &mut script);
     printer.data(String::from_utf8(script)?.trim_end())?;
     Ok(())
 }
 
 /// `sirtaki man`.
 pub fn man(arguments: &Man, printer: &mut Printer) -> Result<()> {
-    if let Some(folder) = &arguments.all {
-        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        return clap_mangen::generate_to(visible(), folder)
-            .with_context(|| format!("cannot write manual pages to {}", folder.display()));
-    }
-    let mut all = visible();
+    let mut all = without_help_command(for_people());
     all.build();
-    let mut command = &all;
-    for name in &arguments.command {
-        command = command.find_subcommand(name).ok_or_else(|| unknown(&arguments.command))?;
+    match &arguments.all {
+        Some(folder) => {
+            fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+            write(&all, folder)
+        }
+        None => {
+            let mut command = &all;
+            for name in &arguments.command {
+                command = command.find_subcommand(name).ok_or_else(|| unknown(&arguments.command))?;
+            }
+            printer.data(page(command)?.1.trim_end())?;
+            Ok(())
+        }
     }
-    let mut page = Vec::new();
-    Page::new(command.clone()).render(&mut page)?;
-    printer.data(String::from_utf8(page)?.trim_end())?;
-    Ok(())
 }
 
-/// The commands that people use.
-fn visible() -> clap::Command {
-    let mut all = Arguments::command();
-    let names: Vec<_> = all.get_subcommands().filter(|command| !command.is_hide_set()).cloned().collect();
-    all = clap::Command::new("sirtaki");
-    names.into_iter().fold(all, clap::Command::subcommand)
+/// The page of `command` and those of the commands below it.
+fn write(command: &Command, folder: &Path) -> Result<()> {
+    let (name, text) = page(command)?;
+    let path = folder.join(name);
+    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    command.get_subcommands().try_for_each(|command| write(command, folder))
+}
+
+/// File name and text of a page.
+fn page(command: &Command) -> Result<(String, String)> {
+    let page = Page::new(command.clone()).source(concat!("sirtaki ", env!("CARGO_PKG_VERSION")));
+    let mut text = Vec::new();
+    page.render(&mut text)?;
+    Ok((page.get_filename(), String::from_utf8(text)?))
+}
+
+/// The commands without those that only the program itself uses.
+fn for_people() -> Command {
+    let all = Arguments::command();
+    let bare = Command::new("sirtaki").version(env!("CARGO_PKG_VERSION"));
+    let bare = bare.about(all.get_about().cloned().unwrap_or_default());
+    let bare = bare.after_help(all.get_after_help().cloned().unwrap_or_default());
+    bare.subcommands(all.get_subcommands().filter(|command| !command.is_hide_set()).cloned())
+}
+
+/// `help` explains itself; a page about it would be one too many.
+fn without_help_command(command: Command) -> Command {
+    command.disable_help_subcommand(true).mut_subcommands(without_help_command)
 }
 
 fn unknown(command: &[String]) -> Advice {

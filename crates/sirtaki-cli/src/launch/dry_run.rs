@@ -14,6 +14,8 @@ use crate::env;
 
 const WIDTH: usize = 80;
 const LATER: &str = "(decided at start)";
+/// Shown instead of a value of ours, which may be a secret.
+const OURS: &str = "(as it is set here)";
 
 /// What is known of the machine we are on; other hosts are asked when a job starts.
 #[derive(Debug, Clone, Default)]
@@ -96,9 +98,17 @@ fn host_lines(host: &HostPlan, start: Start, options: &Options, here: &Here) -> 
     }
     for rank in ranks.clone() {
         let Share { cores, gpus, .. } = share(options, here, host, rank);
-        let cores = if cores.is_empty() { "any core".into() } else { format!("cores {}", spans(&cores)) };
-        let gpus = gpus.map_or("all GPUs there are".into(), |gpus| format!("GPUs {}", gpus.join(",")));
-        text += &format!("    rank {rank}: {cores}; {gpus}\n");
+        let cores = match cores.len() {
+            0 => "any core".into(),
+            1 => format!("core {}", cores[0]),
+            _ => format!("cores {}", spans(&cores)),
+        };
+        let gpus = match gpus {
+            Some(gpus) => format!("GPU {}", gpus.join(",")),
+            None if here.gpus.is_empty() => "no GPU".into(),
+            None => format!("sees all GPUs ({})", here.gpus.join(",")),
+        };
+        text += &format!("    rank {rank}: {cores}, {gpus}\n");
     }
     text
 }
@@ -119,7 +129,6 @@ fn variables(options: &Options, placement: &Placement, here: &Here) -> Result<Ve
         return Ok(Vec::new());
     };
     let start = placement.starts.first().copied().unwrap_or(Start::Here);
-    let wishes = environment::of_host(here.variables.iter().cloned(), &options.env, true);
     let meeting = Meeting {
         job: LATER.into(),
         store: LATER.into(),
@@ -138,9 +147,9 @@ fn variables(options: &Options, placement: &Placement, here: &Here) -> Result<Ve
         share.interface = Some(Interface { name: LATER.into(), address: LATER.into() });
     }
     let own = here.variables.iter().filter(|(name, _)| start.inherits() || environment::travels(name));
-    let set: Vec<_> = own.chain(&wishes).map(|(name, _)| name.clone()).collect();
-    let mut all = environment::of_rank(&place, &meeting, &share, &|name| set.iter().any(|known| known == name));
-    all.extend(wishes);
+    let set: Vec<_> = own.map(|(name, _)| name).chain(options.env.iter().map(|wish| &wish.name)).collect();
+    let mut all = environment::of_rank(&place, &meeting, &share, &|name| set.iter().any(|known| *known == name));
+    all.extend(options.env.iter().map(|wish| (wish.name.clone(), wish.value.clone().unwrap_or(OURS.into()))));
     Ok(all)
 }
 
@@ -161,9 +170,9 @@ fn wrapped(words: &[impl AsRef<str>], indent: usize, more: &str) -> String {
     format!("{margin}{}\n", lines.join(&format!("{more}\n{margin}")))
 }
 
-/// What only a start decides is said in words, without quotes.
+/// Words in place of a value need no quotes.
 fn quote_value(value: &str) -> String {
-    if value == LATER { value.into() } else { quote(value) }
+    if [LATER, OURS].contains(&value) { value.into() } else { quote(value) }
 }
 
 /// `0-3,8` for 0, 1, 2, 3 and 8.

@@ -9,7 +9,10 @@ const HEX: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccdde
 fn shown(line: &str) -> String {
     let arguments: Arguments = clap::Parser::try_parse_from(format!("sirtaki run {line}").split(' ')).unwrap();
     let Command::Run(run) = arguments.command else { panic!("not `run`") };
-    let outside = Outside { get: &|_| None, read: &|_| Err(std::io::ErrorKind::NotFound.into()) };
+    let outside = Outside {
+        get: &|name| (name == "HOME").then(|| "/home/me".into()),
+        read: &|_| Err(std::io::ErrorKind::NotFound.into()),
+    };
     let options = Options::resolve(*run, &outside).unwrap();
     let placement = Placement::find(&options, &outside, "me").unwrap();
     let variables = [("PATH", "/bin"), ("HOME", "/home/me"), ("SIRTAKI_SECRET", HEX), ("OMP_NUM_THREADS", "3")];
@@ -30,18 +33,19 @@ fn a_job_on_this_machine() {
         text.starts_with("Job          2 ranks on 1 host\nProgram      ./solve two words\nFolder       /home/me\n"),
         "{text}"
     );
-    let hosts = "\nHosts\n  me: ranks 0 to 1, on this machine\n    /opt/sirtaki/bin/sirtaki agent\n    rank 0: cores 0-3; GPUs 0\n    \
-        rank 1: cores 4-7; GPUs 1\n";
+    let hosts = "\nHosts\n  me: ranks 0 to 1, on this machine\n    /opt/sirtaki/bin/sirtaki agent\n    rank 0: cores 0-3, GPU 0\n    \
+        rank 1: cores 4-7, GPU 1\n";
     assert!(text.contains(hosts), "{text}");
     assert!(text.contains("  CUDA_VISIBLE_DEVICES=0\n") && !text.contains("OMP_NUM_THREADS"), "{text}");
 }
 
 #[test]
 fn a_job_on_other_hosts() {
-    let text = shown("-H a:2,b:1 --tls --env MODE=slow -- python train.py");
-    assert!(text.contains("  a: ranks 0 to 1, over ssh\n    ssh -T -o BatchMode=yes"), "{text}");
+    let text = shown("-H a:2,b:1 --tls --env MODE=slow --env HOME -- python train.py");
+    assert!(text.contains("  a: ranks 0 to 1, over ssh\n    ssh -T -oBatchMode=yes"), "{text}");
     assert!(text.contains("  b: rank 2, over ssh\n"), "{text}");
     assert!(text.contains("  SIRTAKI_INTERFACE=(decided at start)\n") && text.contains("  MODE=slow\n"), "{text}");
+    assert!(text.contains("  HOME=(as it is set here)\n"), "{text}");
     assert!(text.ends_with("\nOther hosts also get these variables of ours\n  PATH OMP_NUM_THREADS\n"), "{text}");
 }
 

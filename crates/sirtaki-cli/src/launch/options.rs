@@ -4,7 +4,7 @@ use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use super::{
     config,
-    environment::Wish,
+    environment::{OWN, Wish},
     gpus,
     hosts::{self, HostSlots},
     output::Tag,
@@ -95,11 +95,7 @@ impl Options {
             let hint = "name it at the end, such as `sirtaki run -n 2 -- python train.py`";
             return Err(Advice::new("there is no program to run", hint));
         }
-        if let Some(Wish { name, .. }) = all.env.iter().find(|w| w.value.is_none() && (outside.get)(&w.name).is_none())
-        {
-            let hint = format!("give it a value: --env {name}=VALUE");
-            return Err(Advice::new(format!("--env {name}: that variable is not set here"), hint));
-        }
+        check(&all.env, outside)?;
         let hosts = match (all.hosts, &all.hostfile) {
             (Some(list), _) => Some(list.0),
             (None, Some(path)) => Some(hosts::parse_file(path, &read(path, outside, "--hostfile")?)?),
@@ -177,6 +173,21 @@ impl Run {
             program: if self.program.is_empty() { below.program } else { self.program },
         }
     }
+}
+
+/// Values are not repeated: they may be secrets.
+fn check(wishes: &[Wish], outside: &Outside<'_>) -> Result<(), Advice> {
+    for Wish { name, value } in wishes {
+        if OWN.contains(&name.as_str()) {
+            let hint = "leave it out; `sirtaki run --dry-run` shows what a process gets";
+            return Err(Advice::new(format!("the variable {name} is set by sirtaki itself"), hint));
+        }
+        if value.is_none() && (outside.get)(name).is_none() {
+            let hint = format!("give it a value: --env {name}=VALUE");
+            return Err(Advice::new(format!("--env {name}: that variable is not set here"), hint));
+        }
+    }
+    Ok(())
 }
 
 fn read(path: &std::path::Path, outside: &Outside<'_>, option: &str) -> Result<String, Advice> {

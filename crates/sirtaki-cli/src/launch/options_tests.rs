@@ -63,6 +63,17 @@ fn a_variable_without_a_value_must_be_set_here() {
 }
 
 #[test]
+fn what_is_ours_cannot_be_set_and_is_not_repeated() {
+    for (line, file) in
+        [("--env SIRTAKI_SECRET=hunter2 x", ""), ("--config file x", "env = { SIRTAKI_SECRET = 'hunter2' }")]
+    {
+        let advice = resolve(line, &[], file).unwrap_err();
+        assert_eq!(advice.message, "the variable SIRTAKI_SECRET is set by sirtaki itself");
+        assert!(!advice.hint.contains("hunter2"));
+    }
+}
+
+#[test]
 fn the_program_may_come_with_or_without_dashes_and_keeps_its_own_options() {
     for line in ["-n 2 -- python t.py -n 3 --tls", "-n 2 python t.py -n 3 --tls"] {
         let options = resolve(line, &[], "").unwrap();

@@ -122,7 +122,7 @@ fn ssh(ssh: &Ssh, host: &str, patience: u64) -> Vec<String> {
     let ours =
         ["BatchMode=yes", &format!("ConnectTimeout={patience}"), "ServerAliveInterval=5", "ServerAliveCountMax=3"];
     for option in ssh.options.iter().map(String::as_str).chain(ours) {
-        words.extend(["-o".into(), option.into()]);
+        words.push(format!("-o{option}"));
     }
     words.extend(["--".into(), host.into()]);
     words
