@@ -83,8 +83,7 @@ impl Launch {
     pub fn prints(&self, text: &str, count: usize) -> Vec<String> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let lines: Vec<String> =
-                lock(&self.out).iter().filter(|line| line.contains(text)).cloned().collect();
+            let lines: Vec<String> = lock(&self.out).iter().filter(|line| line.contains(text)).cloned().collect();
             if lines.len() >= count {
                 return lines;
             }
@@ -118,7 +117,7 @@ impl Launch {
                 return;
             }
             if Instant::now() > deadline {
-                left.iter().for_each(|(pid, _)| drop(kill_process(*pid, Signal::KILL)));
+                kill(&left);
                 panic!("still running: {left:?}");
             }
             thread::sleep(Duration::from_millis(10));
@@ -126,7 +125,16 @@ impl Launch {
     }
 
     /// Waits for the end of the launcher, by when nothing else of the run may be left either.
-    pub fn ends(mut self) -> Finished {
+    pub fn ends(self) -> Finished {
+        self.finish(true)
+    }
+
+    /// Waits for the end of the launcher and then for the rest, on hosts that it could not reach any more.
+    pub fn ends_eventually(self) -> Finished {
+        self.finish(false)
+    }
+
+    fn finish(mut self, at_once: bool) -> Finished {
         let deadline = Instant::now() + PATIENCE;
         let status = loop {
             match self.child.try_wait().expect("a child of ours") {
@@ -135,6 +143,9 @@ impl Launch {
             }
             thread::sleep(Duration::from_millis(5));
         };
+        if !at_once {
+            self.vanishes();
+        }
         let left = self.processes();
         assert!(left.is_empty(), "the launcher left something behind: {left:?}");
         self.readers.drain(..).for_each(|reader| reader.join().expect("a reader"));
@@ -148,7 +159,13 @@ impl Drop for Launch {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        self.processes().iter().for_each(|(pid, _)| drop(kill_process(*pid, Signal::KILL)));
+        kill(&self.processes());
+    }
+}
+
+fn kill(processes: &[(Pid, String)]) {
+    for (pid, _) in processes {
+        let _ = kill_process(*pid, Signal::KILL);
     }
 }
 

@@ -144,7 +144,8 @@ fn nothing_survives_the_end_of_an_agent() {
 
 #[test]
 fn what_ranks_leave_behind_ends_with_a_job_that_succeeds() {
-    let done = run(&["-n", "2", "--grace", "0.5"], "(setsid sleep 1000 &); (setsid sleep 1000 >/dev/null 2>&1 &); echo bye");
+    let done =
+        run(&["-n", "2", "--grace", "0.5"], "(setsid sleep 1000 &); (setsid sleep 1000 >/dev/null 2>&1 &); echo bye");
     assert_eq!((done.code, sorted(done.out)), (0, vec!["[0] bye".to_string(), "[1] bye".to_string()]));
 }
 

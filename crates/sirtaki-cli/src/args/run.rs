@@ -158,6 +158,10 @@ pub struct Run {
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..), help_heading = "Network")]
     pub ssh_port: Option<u16>,
 
+    /// Configuration of ssh instead of the user's own, as `ssh -F`
+    #[arg(long, value_name = "FILE", help_heading = "Network")]
+    pub ssh_config: Option<PathBuf>,
+
     /// Key to log in with [default: what ssh's own configuration says]
     #[arg(long, value_name = "FILE", help_heading = "Network")]
     pub ssh_identity: Option<PathBuf>,

@@ -66,6 +66,8 @@ pub struct Options {
 /// How to call ssh; what is not said is left to its own configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ssh {
+    /// A configuration file instead of the user's.
+    pub config: Option<PathBuf>,
     /// Port of the servers.
     pub port: Option<u16>,
     /// A key.
@@ -112,7 +114,12 @@ impl Options {
             hosts,
             via: all.via.unwrap_or_default(),
             oversubscribe: all.oversubscribe.unwrap_or_default(),
-            ssh: Ssh { port: all.ssh_port, identity: all.ssh_identity, options: all.ssh_option },
+            ssh: Ssh {
+                config: all.ssh_config,
+                port: all.ssh_port,
+                identity: all.ssh_identity,
+                options: all.ssh_option,
+            },
             remote_sirtaki: all.remote_sirtaki,
             workdir: all.workdir,
             env: all.env,
@@ -167,6 +174,7 @@ impl Run {
             interface: self.interface.or(below.interface),
             tls: self.tls.or(below.tls),
             ssh_port: self.ssh_port.or(below.ssh_port),
+            ssh_config: self.ssh_config.or(below.ssh_config),
             ssh_identity: self.ssh_identity.or(below.ssh_identity),
             ssh_option: [self.ssh_option, below.ssh_option].concat(),
             remote_sirtaki: self.remote_sirtaki.or(below.remote_sirtaki),

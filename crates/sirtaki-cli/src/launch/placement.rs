@@ -113,6 +113,9 @@ impl Start {
 /// nobody could type, and notices a connection that broke in silence.
 fn ssh(ssh: &Ssh, host: &str, patience: u64) -> Vec<String> {
     let mut words = vec!["ssh".to_owned(), "-T".into()];
+    if let Some(config) = &ssh.config {
+        words.extend(["-F".into(), config.display().to_string()]);
+    }
     if let Some(port) = ssh.port {
         words.extend(["-p".into(), port.to_string()]);
     }

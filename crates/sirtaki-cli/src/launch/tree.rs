@@ -5,8 +5,7 @@
 
 use std::{
     collections::HashMap,
-    fs,
-    io,
+    fs, io,
     time::{Duration, Instant},
 };
 

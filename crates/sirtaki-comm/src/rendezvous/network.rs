@@ -68,12 +68,7 @@ pub fn measure_network(group: &Group, exchange: &mut dyn Exchange, settings: &Se
     choose(group, exchange, settings, true)
 }
 
-fn choose(
-    group: &Group,
-    exchange: &mut dyn Exchange,
-    settings: &Settings,
-    always: bool,
-) -> Result<Network, CommError> {
+fn choose(group: &Group, exchange: &mut dyn Exchange, settings: &Settings, always: bool) -> Result<Network, CommError> {
     let hosts = group.hosts();
     if hosts.len() == 1 {
         return Ok(Network::loopback());

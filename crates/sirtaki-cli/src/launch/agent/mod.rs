@@ -93,8 +93,7 @@ fn hello() -> Hello {
 }
 
 fn listen_to_signals(sender: Sender<Happening>) -> Result<()> {
-    let mut signals =
-        Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2]).context("cannot listen to signals")?;
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2]).context("cannot listen to signals")?;
     thread::spawn(move || {
         for signal in signals.forever() {
             let _ = sender.send(Happening::Signal(signal));

@@ -31,20 +31,11 @@ const KEPT: usize = 10;
 #[derive(Debug)]
 pub(super) enum Heard {
     /// An agent said something.
-    Event {
-        host: usize,
-        event: Event,
-    },
+    Event { host: usize, event: Event },
     /// An agent, or what started it, printed a line that nobody expects.
-    Message {
-        host: usize,
-        line: String,
-    },
+    Message { host: usize, line: String },
     /// An agent is gone, and why.
-    Gone {
-        host: usize,
-        how: String,
-    },
+    Gone { host: usize, how: String },
     /// Somebody sent the launcher a signal.
     Signal(i32),
 }
@@ -106,6 +97,10 @@ impl Links {
             let how = format!("{name} {}{}", ending(&child), with_reason(&problem));
             let _ = to.send(Heard::Gone { host, how });
         });
+        if remote {
+            // From the first greeting on, the agent expects more of them.
+            self.order(host, &Order::Greeting);
+        }
         Ok(())
     }
 

@@ -104,13 +104,16 @@ fn gather<T>(
                 said[host - hosts.start] = wanted(event).or(said[host - hosts.start].take());
             }
             Some(Heard::Event { .. } | Heard::Message { .. }) => {}
-            Some(Heard::Gone { host, how }) => return Err(unreachable(&name(host), &how, job.placement.starts[host]).into()),
+            Some(Heard::Gone { host, how }) => {
+                return Err(unreachable(&name(host), &how, job.placement.starts[host]).into());
+            }
             Some(Heard::Signal(signal)) => {
                 let message = format!("interrupted by {} before the job had started", signal_name(signal));
                 return Err(Advice::new(message, "nothing was started").into());
             }
             None => {
-                let message = format!("host {} did not answer for {} s", name(missing), job.options.start_timeout.as_secs_f64());
+                let message =
+                    format!("host {} did not answer for {} s", name(missing), job.options.start_timeout.as_secs_f64());
                 return Err(Advice::new(message, "is it up? --start-timeout allows more time").into());
             }
         }

@@ -25,10 +25,10 @@ fn of_rank(job: &Job, found: &Found, host: usize, place: &Place) -> RankStart {
     let hello = &found.hellos[host];
     let (rank, size) = (place.local_rank, place.local_size);
     let cores = if job.options.divide_cores { cores::share(&hello.cores, rank, size) } else { Vec::new() };
-    let interface = found.checked[host].network.as_ref().map(|(address, name, _)| Interface {
-        name: name.clone(),
-        address: address.to_string(),
-    });
+    let interface = found.checked[host]
+        .network
+        .as_ref()
+        .map(|(address, name, _)| Interface { name: name.clone(), address: address.to_string() });
     let share = Share {
         host: job.hosts()[host].host.clone(),
         gpus: job.options.divide_gpus.then(|| gpus::share(&hello.gpus, rank, size)).flatten(),
