@@ -3,3 +3,4 @@
 pub mod cores;
 pub mod ended;
 pub mod local;
+pub mod output;
