@@ -4,3 +4,4 @@ pub mod cores;
 pub mod ended;
 pub mod local;
 pub mod output;
+pub mod report;
