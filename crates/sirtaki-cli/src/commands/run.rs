@@ -15,7 +15,8 @@ use crate::{
         output::{self, Output},
         outside::Outside,
         placement::Placement,
-        supervise::{self, Job},
+        report::{self, Failure},
+        supervise::{self, Ending, Job, Outcome},
     },
     printer::{Printer, Stream},
 };
@@ -55,7 +56,42 @@ fn execute(options: Options, placement: Placement, printer: &mut Printer) -> Res
     let mut output = Output::new(printer, &shown, Instant::now())?;
     let ending = supervise::run(&job, &mut output)?;
     output.finish();
+    let last_lines = match &ending.outcome {
+        Outcome::Failed { rank, .. } => output.last_lines(*rank),
+        _ => Vec::new(),
+    };
+    drop(output);
+    if let Some(text) = closing_words(&job, &ending, last_lines, printer) {
+        printer.message(&text);
+    }
     Ok(ExitCode::from(ending.outcome.code()))
+}
+
+/// What there is to say at the end of a job.
+fn closing_words(job: &Job, ending: &Ending, last_lines: Vec<String>, printer: &Printer) -> Option<String> {
+    let plan = &job.placement.plan;
+    let (rank, how) = match &ending.outcome {
+        Outcome::Success if job.options.detail == Detail::Verbose => {
+            return Some(report::success(plan.size(), plan.hosts.len(), ending.lasted));
+        }
+        Outcome::Success => return None,
+        Outcome::Interrupted(signal) => return Some(report::interrupted(*signal, ending.lasted)),
+        Outcome::Failed { rank, how } => (*rank, how.clone()),
+    };
+    let doing = ending.doing.iter().enumerate().filter(|(other, _)| *other != rank);
+    let failure = Failure {
+        rank,
+        host: hosts_of_ranks(&job.placement).swap_remove(rank),
+        pid: ending.pids[rank],
+        how,
+        ran_for: ending.failed_after.unwrap_or(ending.lasted),
+        last_lines,
+        others: doing.filter_map(|(rank, what)| Some((rank, what.clone()?))).collect(),
+        folder: job.options.output.clone(),
+        ranks: plan.size(),
+        hosts: plan.hosts.len(),
+    };
+    Some(failure.report(|style, text| printer.paint_message(style, text)))
 }
 
 /// The size that ranks may think their terminal has: ours, without the room that the tags take.

@@ -78,6 +78,8 @@ pub struct Ending {
     pub outcome: Outcome,
     /// How long the ranks ran.
     pub lasted: Duration,
+    /// How long they had run when the first one failed.
+    pub failed_after: Option<Duration>,
     /// Every rank's process, where it was started.
     pub pids: Vec<Option<u32>>,
     /// What every rank was doing when the first one failed, where that is known.
@@ -126,6 +128,7 @@ struct Supervisor<'a, 'b> {
     output: &'a mut Output<'b>,
     course: Course,
     ending: Ending,
+    started: Instant,
 }
 
 impl<'a, 'b> Supervisor<'a, 'b> {
@@ -134,14 +137,14 @@ impl<'a, 'b> Supervisor<'a, 'b> {
         let ending = Ending {
             outcome: Outcome::Success,
             lasted: Duration::ZERO,
+            failed_after: None,
             pids: vec![None; size],
             doing: vec![None; size],
         };
-        Self { job, links, output, course: Course::new(size, job.options.grace), ending }
+        Self { job, links, output, course: Course::new(size, job.options.grace), ending, started: Instant::now() }
     }
 
     fn run(mut self) -> Ending {
-        let start = Instant::now();
         while !self.course.is_over() {
             let times = [self.course.alarm(), self.output.next_refresh()];
             let next = times.into_iter().flatten().min().unwrap_or_else(|| Instant::now() + LONG);
@@ -162,7 +165,7 @@ impl<'a, 'b> Supervisor<'a, 'b> {
             self.act(actions);
         }
         self.ending.outcome = self.course.outcome().clone();
-        self.ending.lasted = start.elapsed();
+        self.ending.lasted = self.started.elapsed();
         self.ending
     }
 
@@ -189,6 +192,9 @@ impl<'a, 'b> Supervisor<'a, 'b> {
     fn ended(&mut self, rank: usize, how: &Ended) {
         // The others learn it from the store, which is on the first host.
         self.links.order(0, &Order::Note { rank, how: how.to_string() });
+        if !how.is_success() {
+            self.ending.failed_after.get_or_insert(self.started.elapsed());
+        }
         let actions = self.course.ended(rank, how, Instant::now());
         self.act(actions);
     }
