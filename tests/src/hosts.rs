@@ -2,10 +2,12 @@
 
 use std::{ffi::OsStr, fs, net::Ipv4Addr, path::Path, process::Command};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 /// How the names of all namespaces begin; the process that made them and the test follow.
 const MARK: &str = "sirtaki-test-";
 
-/// Namespaces that vanish on drop.
+/// Namespaces that vanish on drop, with all processes in them.
 pub struct Hosts {
     prefix: String,
     count: usize,
@@ -96,7 +98,13 @@ impl Drop for Hosts {
     }
 }
 
+/// Kills what still runs in a namespace, such as a client that waits for a server that is gone, and removes it.
 fn delete(name: &str) {
+    let output = Command::new("ip").args(["netns", "pids", name]).output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    for pid in text.lines().filter_map(|line| Pid::from_raw(line.trim().parse().ok()?)) {
+        let _ = kill_process(pid, Signal::KILL);
+    }
     let _ = Command::new("ip").args(["netns", "delete", name]).output();
 }
 

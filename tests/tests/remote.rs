@@ -1,6 +1,8 @@
 //! What the launcher relies on when it starts an agent over `ssh` or `srun`: clean pipes, and a standard input that ends
 //! whatever breaks. Real OpenSSH servers and a real Slurm.
 
+#![allow(clippy::unwrap_used, reason = "an assertion that fails has to panic")]
+
 use std::{
     io::{Read, Write},
     process::{Child, Command, Stdio},
@@ -29,11 +31,18 @@ fn is_a_clean_pipe(cat: &mut Command) {
     assert!(received == bytes, "{} bytes came back of {}", received.len(), bytes.len());
 }
 
-/// A command that runs as long as its standard input is open, on a host. Its name is seen nowhere else.
+/// Starts a command whose `cat -u` on a host runs as long as its standard input is open.
 fn waits(mut command: Command, host: &Container) -> Child {
     let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     host.wait_for("cat -u", true);
     child
+}
+
+/// Kills a client, and waits until what it had started on a host is gone.
+fn kill(mut client: Child, host: &Container) {
+    client.kill().unwrap();
+    client.wait().unwrap();
+    host.wait_for("cat -u", false);
 }
 
 /// Exit code of a child that is expected to end by itself.
@@ -64,10 +73,7 @@ fn ssh_runs_commands_on_loopback() {
 #[test]
 fn whatever_breaks_an_ssh_connection_ends_the_input_of_what_it_started() {
     let sshd = Sshd::loopback(1);
-    let mut client = waits(ssh(&sshd, &["h0", "cat -u"]), sshd.host(0));
-    client.kill().unwrap();
-    client.wait().unwrap();
-    sshd.host(0).wait_for("cat -u", false);
+    kill(waits(ssh(&sshd, &["h0", "cat -u"]), sshd.host(0)), sshd.host(0));
 
     let client = waits(ssh(&sshd, &["h0", "cat -u"]), sshd.host(0));
     sshd.break_connections(0);
@@ -99,35 +105,40 @@ fn ssh_reaches_hosts_and_notices_a_cut_cable_if_it_asks() {
 fn srun_runs_tasks_on_nodes() {
     let slurm = Slurm::start("tasks", 3);
     let script = "echo $SLURM_PROCID $SLURM_NODEID $(hostname)";
-    let text = output(slurm.command("srun").args(["-N2", "-n4", "sh", "-c", script]));
+    let text = output(slurm.command("srun").args(["-N2", "--ntasks-per-node=2", "sh", "-c", script]));
     let mut lines: Vec<&str> = text.lines().collect();
     lines.sort_unstable();
     assert_eq!(lines, ["0 0 n0", "1 0 n0", "2 1 n1", "3 1 n1"]);
     assert_eq!(slurm.command("srun").args(["-n1", "sh", "-c", "exit 7"]).status().unwrap().code(), Some(7));
 }
 
-/// `srun` for one agent: one task on one node of an allocation, beside others.
-const AGENT: &[&str] = &["srun", "-N1", "-n1", "-w", "n1", "--overlap"];
-
 #[test]
 fn steps_of_an_allocation_are_clean_pipes_whose_input_ends() {
     let slurm = Slurm::start("pipes", 2);
-    let salloc = |arguments: &[&str]| {
+    let salloc = |program: &str| {
         let mut command = slurm.command("salloc");
-        command.args(["-Q", "-N2", "--exclusive"]).args(AGENT).args(arguments);
+        command.args(["-Q", "-N2", "--exclusive", "srun", "-N1", "-n1", "-w", "n1", "--overlap", "sh", "-c", program]);
         command
     };
-    is_a_clean_pipe(&mut salloc(&["cat"]));
+    is_a_clean_pipe(&mut salloc("exec cat"));
 
-    let mut client = waits(salloc(&["cat", "-u"]), slurm.node(1));
+    let mut client = waits(salloc("exec cat -u"), slurm.node(1));
     drop(client.stdin.take());
     assert_eq!(code(client), Some(0));
     slurm.node(1).wait_for("cat -u", false);
 
-    let client = waits(salloc(&["cat", "-u"]), slurm.node(1));
+    let client = waits(salloc("exec cat -u"), slurm.node(1));
     slurm.node(1).kill("slurmstepd");
     slurm.node(1).wait_for("cat -u", false);
-    drop(client);
+    kill(client, slurm.node(1));
+}
+
+#[test]
+fn a_step_ends_with_its_srun() {
+    let slurm = Slurm::start("ends", 1);
+    let mut srun = slurm.command("srun");
+    srun.args(["-N1", "-n1", "sh", "-c", "exec cat -u"]);
+    kill(waits(srun, slurm.node(0)), slurm.node(0));
 }
 
 #[test]

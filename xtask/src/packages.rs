@@ -1,6 +1,12 @@
 //! What the tests need beside Rust: found, installed where that is allowed, or named.
 
-use anyhow::{Result, bail};
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+};
+
+use anyhow::{Context, Result, bail};
 
 use crate::shell::{Call, Shell, cargo, has};
 
@@ -11,10 +17,19 @@ struct Package {
     needed_for: &'static str,
 }
 
+const SSH: &str = "tests of starting over ssh";
+const SLURM: &str = "tests of starting in a Slurm cluster";
+
 const PACKAGES: &[Package] = &[
     Package { name: "openmpi-bin", program: "mpirun.openmpi", needed_for: "tests of the MPI back end" },
     Package { name: "mpich", program: "mpirun.mpich", needed_for: "tests of the MPI back end" },
     Package { name: "iproute2", program: "ip", needed_for: "tests with network namespaces" },
+    Package { name: "openssh-server", program: "sshd", needed_for: SSH },
+    Package { name: "openssh-client", program: "ssh", needed_for: SSH },
+    Package { name: "munge", program: "munged", needed_for: SLURM },
+    Package { name: "slurmctld", program: "slurmctld", needed_for: SLURM },
+    Package { name: "slurmd", program: "slurmd", needed_for: SLURM },
+    Package { name: "slurm-client", program: "srun", needed_for: SLURM },
     Package { name: "g++", program: "g++", needed_for: "fuzzing" },
     Package { name: "groff-base", program: "groff", needed_for: "tests of the manual pages" },
 ];
@@ -27,6 +42,9 @@ pub(crate) fn check(shell: &Shell) -> Result<()> {
     if missing.is_empty() {
         let names: Vec<_> = PACKAGES.iter().map(|package| package.name).collect();
         println!("  found: {}", names.join(", "));
+        if !is_root(shell) {
+            bail!("the tests need root: they make network namespaces and run OpenSSH servers and a Slurm cluster");
+        }
         return Ok(());
     }
     for Package { name, program, needed_for } in &missing {
@@ -34,11 +52,26 @@ pub(crate) fn check(shell: &Shell) -> Result<()> {
     }
     let names: Vec<&str> = missing.iter().map(|package| package.name).collect();
     if has("apt-get") && is_root(shell) {
-        shell.run(Call::new("apt-get").args(["update", "-q"]))?;
-        let install = ["install", "-q", "-y", "--no-install-recommends"];
-        return shell.run(Call::new("apt-get").args(install).args(names).env("DEBIAN_FRONTEND", "noninteractive"));
+        return install(shell, &names);
     }
     bail!("please install {0}: on Debian or Ubuntu, `sudo apt-get install {0}`", names.join(" "))
+}
+
+/// Installs packages without starting their daemons: the tests start their own.
+fn install(shell: &Shell, names: &[&str]) -> Result<()> {
+    shell.run(Call::new("apt-get").args(["update", "-q"]))?;
+    let policy = Path::new("/usr/sbin/policy-rc.d");
+    let ours = !policy.exists();
+    if ours {
+        fs::write(policy, "#!/bin/sh\nexit 101\n").context("cannot forbid daemons to start")?;
+        fs::set_permissions(policy, Permissions::from_mode(0o755))?;
+    }
+    let install = Call::new("apt-get").args(["install", "-q", "-y", "--no-install-recommends"]).args(names.to_vec());
+    let result = shell.run(install.env("DEBIAN_FRONTEND", "noninteractive"));
+    if ours {
+        fs::remove_file(policy).context("cannot allow daemons to start again")?;
+    }
+    result
 }
 
 fn is_root(shell: &Shell) -> bool {
