@@ -2,13 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails has to panic")]
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::time::Duration;
 
 use sirtaki_comm::{DType, ReduceOp, Reduction};
-use sirtaki_engine::{Compression, EngineError, Operation, Request, Settings, Tensor, Warn, fuse::Limits};
+use sirtaki_engine::{Compression, EngineError, Operation, Request, Settings, Tensor, fuse::Limits};
 use sirtaki_tests::{
     engines::{each, submit, sum, vector},
     make,
@@ -286,23 +283,4 @@ fn the_straggler_is_in_the_report() {
         assert_eq!(late.tensor, "t");
         assert!(reports[0].to_string().contains("rank 1 "), "{}", reports[0]);
     }
-}
-
-#[test]
-fn tuning_ends_with_a_choice_and_changes_no_result() {
-    let said = Arc::new(Mutex::new(Vec::new()));
-    let heard = said.clone();
-    let warn: Warn = Arc::new(move |text: &str| heard.lock().unwrap().push(text.to_string()));
-    let settings = Settings { tune: true, warn, ..Settings::default() };
-    each(&make::arena, 2, &settings, |engine| {
-        for step in 0..120 {
-            let tickets: Vec<_> =
-                (0..6).map(|index| sum(engine, &format!("t{index}"), vec![step as f32; index * 40_000])).collect();
-            for (index, ticket) in tickets.into_iter().enumerate() {
-                assert_eq!(vector::<f32>(ticket.wait_one()), vec![2.0 * step as f32; index * 40_000]);
-            }
-        }
-    });
-    let said = said.lock().unwrap();
-    assert!(said.len() == 1 && said[0].starts_with("fusion: up to "), "{said:?}");
 }
