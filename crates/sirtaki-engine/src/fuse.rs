@@ -10,6 +10,11 @@ use crate::{
     request::{Operation, Request},
 };
 
+/// Tensors of this many bytes are fused for all-reduces alone, which work in the buffer; everything else is copied once
+/// more by the communicator. Between two ranks that shared memory, 161 broadcasts took 152 ms with all below 1 MiB fused
+/// and 98 ms with none; the 109 of them below 64 KiB took 1.7 and 3.5 ms.
+const MOVED_LARGE: usize = 64 << 10;
+
 /// Every tensor in a buffer starts at a multiple of this.
 pub const ALIGN: usize = 64;
 
@@ -18,7 +23,7 @@ pub const ALIGN: usize = 64;
 pub struct Limits {
     /// Bytes of a fused batch at most.
     pub fused: usize,
-    /// Tensors of this many bytes are not fused.
+    /// Tensors of this many bytes are not fused; where nothing is reduced in the buffer, already those of 64 KiB.
     pub large: usize,
 }
 
@@ -45,7 +50,11 @@ pub fn fusable(request: &Request, rows: &[usize], limits: Limits) -> bool {
         request.operation,
         Operation::AllReduce(_) | Operation::Broadcast { .. } | Operation::AllGather | Operation::ReduceScatter(_)
     );
-    kind && bytes(request, rows).max(request.bytes()) < limits.large && room(request, rows) <= limits.fused
+    let large = match request.operation {
+        Operation::AllReduce(_) => limits.large,
+        _ => limits.large.min(MOVED_LARGE),
+    };
+    kind && bytes(request, rows).max(request.bytes()) < large && room(request, rows) <= limits.fused
 }
 
 /// Whether two tensors may share a batch. What is not computed with may have any type.
