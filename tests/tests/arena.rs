@@ -19,6 +19,23 @@ fn forced(algorithm: Algorithm) -> impl Fn(usize) -> Vec<Box<dyn Communicator>> 
 sirtaki_tests::conformance!(over_rings, forced(Algorithm::Ring), [3]);
 sirtaki_tests::conformance!(by_halving, forced(Algorithm::Halving), [5]);
 
+fn in_small_pieces(size: usize) -> Vec<Box<dyn Communicator>> {
+    let mut ranks = make::arena(size);
+    ranks.iter_mut().for_each(|comm| comm.set_piece(Some(1000)));
+    ranks
+}
+
+sirtaki_tests::conformance!(in_pieces, in_small_pieces, [3]);
+
+#[test]
+fn pieces_of_different_sizes_are_noticed() {
+    let texts = Team::new(&make::arena, 2).each(|comm| {
+        comm.set_piece((comm.group().rank() == 1).then_some(4096));
+        comm.all_reduce((&mut vec![0_f32; 100_000]).into(), Reduction::SUM).unwrap_err().to_string()
+    });
+    assert!(texts.iter().all(|text| text.contains("pieces")), "{texts:?}");
+}
+
 #[test]
 fn buffers_in_shared_memory_are_reduced_in_place() {
     for size in [2, 3, 4] {

@@ -2,13 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails has to panic")]
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::time::Duration;
 
 use sirtaki_comm::{DType, ReduceOp, Reduction};
-use sirtaki_engine::{Compression, EngineError, Operation, Request, Settings, Tensor, Warn, fuse::Limits};
+use sirtaki_engine::{Compression, EngineError, Operation, Request, Settings, Tensor, fuse::Limits};
 use sirtaki_tests::{
     engines::{each, submit, sum, vector},
     make,
@@ -103,7 +100,7 @@ fn every_operation_gives_what_it_should() {
 fn compressed_tensors_travel_as_halves() {
     for compression in [Compression::F16, Compression::BF16] {
         each(&make::arena, 2, &settings(), |engine| {
-            for (name, count) in [("small", 5), ("large", 5_000_000)] {
+            for (name, count) in [("small", 5), ("large", 5_000_000), ("none", 0)] {
                 let request = Request::new(name, Operation::AllReduce(Reduction::AVERAGE), DType::F32, &[count]);
                 let data = vec![engine.group().rank() as f32 + 0.5; count];
                 let ticket = engine.submit(request.compressed(compression), Tensor::from_vec(data));
@@ -220,6 +217,44 @@ fn adasum_follows_its_definition() {
     });
 }
 
+/// As one process computes it: pairs of neighbours first.
+fn adasum(vectors: &[Vec<f64>]) -> Vec<f64> {
+    let (left, right) = match vectors {
+        [vector] => return vector.clone(),
+        _ => vectors.split_at(vectors.len() / 2),
+    };
+    let (a, b) = (adasum(left), adasum(right));
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f64>();
+    let factor = |vector: &[f64]| 1.0 - dot(&a, &b) / (2.0 * dot(vector, vector));
+    a.iter().zip(&b).map(|(x, y)| factor(&a) * x + factor(&b) * y).collect()
+}
+
+#[test]
+fn adasum_equals_that_of_one_process_and_is_the_same_everywhere() {
+    for (size, length) in [(1, 5), (2, 1), (2, 1001), (4, 3), (4, 5000), (8, 777)] {
+        let input = |rank: usize| -> Vec<f64> {
+            (0..length).map(|at| ((rank * 37 + at * 11) % 23) as f64 - 7.5 + rank as f64).collect()
+        };
+        let expected = adasum(&(0..size).map(input).collect::<Vec<_>>());
+        for make in [make::arena, make::tcp] {
+            let results = each(&make, size, &settings(), |engine| {
+                let rank = engine.group().rank();
+                let narrow = input(rank).iter().map(|&x| x as f32).collect();
+                let narrow = vector::<f32>(submit(engine, "f", Operation::Adasum, narrow).wait_one());
+                let empty = submit(engine, "e", Operation::Adasum, Vec::<f32>::new()).wait_one();
+                assert!(vector::<f32>(empty).is_empty());
+                (vector::<f64>(submit(engine, "d", Operation::Adasum, input(rank)).wait_one()), narrow)
+            });
+            assert!(results.iter().all(|result| *result == results[0]), "the same bits everywhere");
+            let largest = expected.iter().fold(1.0, |largest: f64, x| largest.max(x.abs()));
+            for ((wide, narrow), expected) in results[0].0.iter().zip(&results[0].1).zip(&expected) {
+                assert!((wide - expected).abs() < 1e-12 * largest, "{wide} is not {expected}");
+                assert!((f64::from(*narrow) - expected).abs() < 1e-5 * largest, "{narrow} is not {expected}");
+            }
+        }
+    }
+}
+
 #[test]
 fn several_threads_may_hand_in_tensors() {
     each(&make::arena, 2, &settings(), |engine| {
@@ -286,23 +321,4 @@ fn the_straggler_is_in_the_report() {
         assert_eq!(late.tensor, "t");
         assert!(reports[0].to_string().contains("rank 1 "), "{}", reports[0]);
     }
-}
-
-#[test]
-fn tuning_ends_with_a_choice_and_changes_no_result() {
-    let said = Arc::new(Mutex::new(Vec::new()));
-    let heard = said.clone();
-    let warn: Warn = Arc::new(move |text: &str| heard.lock().unwrap().push(text.to_string()));
-    let settings = Settings { tune: true, warn, ..Settings::default() };
-    each(&make::arena, 2, &settings, |engine| {
-        for step in 0..120 {
-            let tickets: Vec<_> =
-                (0..6).map(|index| sum(engine, &format!("t{index}"), vec![step as f32; index * 40_000])).collect();
-            for (index, ticket) in tickets.into_iter().enumerate() {
-                assert_eq!(vector::<f32>(ticket.wait_one()), vec![2.0 * step as f32; index * 40_000]);
-            }
-        }
-    });
-    let said = said.lock().unwrap();
-    assert!(said.len() == 1 && said[0].starts_with("fusion: up to "), "{said:?}");
 }

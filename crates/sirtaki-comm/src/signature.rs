@@ -48,7 +48,7 @@ pub struct Signature {
     algorithm: u8,
     root: u32,
     count: u64,
-    /// Covers what is too long to carry: counts per rank and scale factors.
+    /// Covers what is too long to carry: counts per rank, scale factors, sizes of pieces.
     digest: u64,
 }
 
@@ -90,6 +90,13 @@ impl Signature {
     #[must_use]
     pub fn algorithm(mut self, code: u8) -> Self {
         self.algorithm = code;
+        self
+    }
+
+    /// The same, in pieces of this many bytes, where that was chosen: it must be chosen everywhere.
+    #[must_use]
+    pub fn piece(mut self, bytes: Option<usize>) -> Self {
+        bytes.iter().for_each(|&bytes| self.mix(bytes as u64));
         self
     }
 
@@ -149,7 +156,7 @@ impl Signature {
         } else if low.1.algorithm != high.1.algorithm {
             " by different algorithms"
         } else {
-            " with different counts per rank or scale factors"
+            " with different counts per rank, scale factors or pieces"
         };
         let differences =
             format!("{} called {one}, {} called {other}{detail}", group.describe(low.0), group.describe(high.0));

@@ -15,8 +15,9 @@ use crate::{
     cycle::Cycle,
     fuse::{Limits, fuse},
     late::Lateness,
-    message::{Entry, Id, Spoken, Verdict, Word},
+    message::{Entry, Id, Knobs, Spoken, Verdict, Word},
     request::{Operation, Request},
+    tune::{Choice, Workload},
 };
 
 /// Names known at a time; beyond, all are forgotten and given new numbers.
@@ -62,6 +63,10 @@ impl Slot {
 pub struct Table {
     pub(crate) size: usize,
     limits: Limits,
+    /// What was chosen for a step like this.
+    choices: HashMap<Workload, Choice>,
+    /// The step that was adopted last.
+    workload: Workload,
     epoch: u32,
     names: HashMap<String, Id>,
     pub(crate) slots: Vec<Slot>,
@@ -89,6 +94,8 @@ impl Table {
         Table {
             size,
             limits,
+            choices: HashMap::new(),
+            workload: Workload::default(),
             epoch: 0,
             names: HashMap::new(),
             slots: Vec::new(),
@@ -105,9 +112,14 @@ impl Table {
         }
     }
 
-    /// Changes how tensors are fused from the next decision on.
-    pub fn set_limits(&mut self, limits: Limits) {
-        self.limits = limits;
+    /// Chooses for an order that does this much, from the next time on at which one is adopted.
+    pub fn choose(&mut self, workload: Workload, choice: Choice) {
+        self.choices.insert(workload, choice);
+    }
+
+    /// What the order does that was adopted last.
+    pub fn workload(&self) -> Workload {
+        self.workload
     }
 
     /// Whether an order that repeats is adopted; on unless set otherwise.
@@ -320,10 +332,15 @@ impl Table {
             let request = self.slots[entry.id as usize].agreed.iter().flatten().next()?;
             Some((entry.clone(), &**request))
         });
-        let schedule = fuse(entries, self.limits);
+        let entries: Vec<(Entry, &Request)> = entries.collect();
+        let bytes = entries.iter().fold(0_u64, |sum, (_, request)| sum.saturating_add(request.bytes() as u64));
+        self.workload = Workload { tensors: entries.len(), bytes };
+        let standard = Choice { limits: self.limits, knobs: Knobs::default() };
+        let Choice { limits, knobs } = self.choices.get(&self.workload).copied().unwrap_or(standard);
+        let schedule = fuse(entries, limits);
         self.start_over();
         self.following = true;
-        self.said.push(Verdict::Adopt(self.epoch, schedule));
+        self.said.push(Verdict::Adopt(self.epoch, schedule, knobs));
     }
 
     /// Whether anybody waits for anything.

@@ -64,8 +64,9 @@ impl Engine {
             activity: Activity::default(),
             stopper: world.stopper(),
             ended: AtomicBool::new(false),
+            tuned: Mutex::default(),
         });
-        let owner = Owner::new(shared.clone(), Runner::new(world), comm.clone())?;
+        let owner = Owner::new(shared.clone(), Runner::new(world, comm.algorithm), comm.clone())?;
         let mut engine = Engine { shared: shared.clone(), threads: Vec::new() };
         engine.spawn("sirtaki-engine", move || owner.run())?;
         engine.spawn("sirtaki-watch", move || watch::run(&shared))?;
@@ -137,7 +138,7 @@ impl Engine {
         self.shared.recorder.address()
     }
 
-    /// Who came late, and what this rank did last.
+    /// Who came late, what this rank did last, and what tuning found.
     pub fn report(&self) -> crate::report::Report {
         crate::report::make(&self.shared)
     }

@@ -6,7 +6,7 @@ use sirtaki_comm::{CommError, Rank};
 
 use crate::{
     EngineError,
-    message::Batch,
+    message::{Batch, Knobs},
     owner::{Job, Owner},
     recorder::Phase,
     request::{Operation, Request},
@@ -111,7 +111,9 @@ impl Owner {
     /// A sub-group with a communicator, links and an engine of its own.
     fn make_set(&mut self, batch: &Batch, members: &[Rank], job: Option<Job>) {
         let inside = members.contains(&self.shared.group.rank());
-        let made = self.runner.comm.split(inside.then_some(1)).map_err(EngineError::from).and_then(|comm| {
+        // What was found for all ranks need not be good for some of them.
+        let split = self.runner.tune(Knobs::default()).and_then(|()| self.runner.comm.split(inside.then_some(1)));
+        let made = split.map_err(EngineError::from).and_then(|comm| {
             let start = |comm| crate::Engine::start(comm, &self.comm_settings, self.shared.settings.clone());
             comm.map(start).transpose()
         });

@@ -10,12 +10,13 @@
 //! - [`request`], [`message`]: what ranks ask for and what they say about it.
 //! - [`agree`]: the table on rank 0 where all wishes meet, with [`check`], [`fuse`], [`cycle`] and [`late`].
 //! - [`order`]: one rank's side, which also knows an adopted order by heart.
-//! - [`tune`]: sizes for fusion, by measuring steps.
+//! - [`tune`]: what to fuse and how to carry it out, by measuring steps.
 //!
 //! The rest, around one thread that owns the communicator:
 //! - `inbox`, [`memory`], [`ticket`]: from callers to that thread and back.
 //! - [`control`]: the links between ranks.
 //! - `owner`, `execute`, `run`, [`adasum`], `fail`: the thread, what it does, and how it ends.
+//! - `tuning`, `saved`: measuring steps, and what came of it in earlier jobs.
 //! - [`recorder`], [`stall`], `watch`, `process`, [`report`]: what can be seen from outside.
 
 pub mod adasum;
@@ -40,11 +41,13 @@ pub mod recorder;
 pub mod report;
 pub mod request;
 mod run;
+mod saved;
 mod settings;
 mod shared;
 pub mod stall;
 pub mod ticket;
 pub mod tune;
+mod tuning;
 mod watch;
 
 pub use engine::Engine;

@@ -62,10 +62,10 @@ impl Tensor {
         self.bytes == 0
     }
 
-    /// The elements as bytes.
+    /// The elements as bytes, aligned for their type even if there are none.
     pub fn bytes(&self) -> &[u8] {
         if self.bytes == 0 {
-            return &[];
+            return bytemuck::cast_slice::<u64, u8>(&[]);
         }
         // SAFETY: the memory is valid while the owner lives, and this borrow keeps others from writing it.
         unsafe { std::slice::from_raw_parts(self.start, self.bytes) }
@@ -74,7 +74,7 @@ impl Tensor {
     /// The elements as bytes, to change.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         if self.bytes == 0 {
-            return &mut [];
+            return bytemuck::cast_slice_mut::<u64, u8>(&mut []);
         }
         // SAFETY: as above; this handle is the only one.
         unsafe { std::slice::from_raw_parts_mut(self.start, self.bytes) }

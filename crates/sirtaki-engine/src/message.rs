@@ -5,7 +5,7 @@
 //! of an older epoch are void.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use sirtaki_comm::{Alarm, Rank};
+use sirtaki_comm::{Alarm, Rank, collective::Algorithm};
 
 use crate::request::Request;
 
@@ -28,6 +28,15 @@ pub struct Entry {
 pub struct Batch {
     /// In the order in which they lie in the buffer.
     pub entries: Vec<Entry>,
+}
+
+/// How collectives are carried out while an order is repeated; `None` leaves it to the communicator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Knobs {
+    /// The all-reduce algorithm.
+    pub algorithm: Option<Algorithm>,
+    /// Bytes that a large all-reduce works on at a time.
+    pub piece: Option<u32>,
 }
 
 /// What a rank says.
@@ -65,8 +74,8 @@ pub enum Verdict {
     Refuse(Vec<String>, String),
     /// Everybody has joined; this rank was the last.
     Joined(Rank),
-    /// From now on these batches are repeated, in this epoch, without further words.
-    Adopt(u32, Vec<Batch>),
+    /// From now on these batches are repeated, in this epoch, without further words, and carried out like this.
+    Adopt(u32, Vec<Batch>, Knobs),
     /// Somebody does not follow the repeated order of this epoch any further.
     Deviate(u32),
     /// Forget all numbers and announce again what is wanted, in this epoch.

@@ -20,7 +20,7 @@ use sirtaki_comm::{Alarm, Rank};
 
 use crate::{
     follow::Following,
-    message::{Batch, Id, Spoken, Verdict, Word},
+    message::{Batch, Id, Knobs, Spoken, Verdict, Word},
     request::{Operation, Request},
 };
 
@@ -36,6 +36,8 @@ pub enum Step {
         /// Whether I want to go on with it afterwards.
         stay: bool,
     },
+    /// An order was adopted; collectives are carried out like this from here on.
+    Adopted(Knobs),
     /// The adopted order is over, after this many cycles of it.
     Released(u64),
     /// These names failed; where one was asked for several times, the first time.
@@ -195,12 +197,12 @@ impl Member {
                 self.todo.extend(batches);
                 None
             }
-            Verdict::Adopt(epoch, schedule) => {
+            Verdict::Adopt(epoch, schedule, knobs) => {
                 self.epoch = epoch;
                 self.words.clear();
                 let bundle = |id| Some(self.known.get(&id)?.common.bundle.as_ref()?.name.as_str());
                 self.follow(Following::new(schedule, bundle));
-                None
+                Some(Step::Adopted(knobs))
             }
             Verdict::Deviate(epoch) => {
                 if epoch == self.epoch

@@ -23,7 +23,7 @@ use crate::{
     run::Runner,
     shared::{Shared, now},
     ticket::{Output, Promise},
-    tune::Tuner,
+    tuning::Tuning,
 };
 
 /// How long the thread looks for new work before it sleeps.
@@ -56,10 +56,8 @@ pub(crate) struct Owner {
     pub(crate) left: Option<Rank>,
     /// Who has said goodbye; their links may close.
     pub(crate) goodbyes: Vec<Rank>,
-    /// Searches for better limits, on rank 0 while it is not done.
-    tuner: Option<Tuner>,
-    /// The cycle of the adopted order in progress, and when it began.
-    cycle: (u64, Duration),
+    /// On rank 0, if it tunes.
+    pub(crate) tuning: Option<Tuning>,
     /// When something happened last, while an adopted order is being followed.
     stirred: Duration,
 }
@@ -71,8 +69,12 @@ impl Owner {
         comm_settings: sirtaki_comm::Settings,
     ) -> Result<Self, CommError> {
         let sockets = shared.star().sockets()?;
-        let tunes = shared.settings.tune && shared.table.is_some();
-        let tuner = tunes.then(|| Tuner::new(shared.settings.limits));
+        let tunes = shared.settings.tune && shared.group.size() > 1;
+        let tuning = shared.table().filter(|_| tunes).map(|mut table| {
+            let tuning = Tuning::new(&*runner.comm, &comm_settings, &shared.settings);
+            tuning.choices().for_each(|(workload, choice)| table.choose(workload, choice));
+            tuning
+        });
         Ok(Self {
             shared,
             comm_settings,
@@ -86,8 +88,7 @@ impl Owner {
             failure: None,
             left: None,
             goodbyes: Vec::new(),
-            tuner,
-            cycle: (0, Duration::ZERO),
+            tuning,
             stirred: Duration::ZERO,
         })
     }
@@ -225,6 +226,7 @@ impl Owner {
         match step {
             Step::Run(batch) => self.execute(&batch),
             Step::Vote { through, stay } => self.vote(through, stay),
+            Step::Adopted(knobs) => self.adopted(knobs),
             Step::Released(cycles) => {
                 if let Some(mut table) = self.shared.table() {
                     table.released(cycles, now());
@@ -283,27 +285,6 @@ impl Owner {
             }
             Err(error) => self.fail(error),
         }
-    }
-
-    /// Measures full cycles of the adopted order. Other limits come into use when everybody agrees anew.
-    fn tune(&mut self) {
-        let (Some(tuner), Some(cycles)) = (&mut self.tuner, self.member.cycles()) else { return };
-        let (before, began) = self.cycle;
-        if cycles != before {
-            self.cycle = (cycles, now());
-        }
-        if cycles != before + 1 {
-            return;
-        }
-        let Some(limits) = tuner.step(self.cycle.1 - began) else { return };
-        if let Some(mut table) = self.shared.table() {
-            table.set_limits(limits);
-        }
-        if tuner.is_done() {
-            (self.shared.settings.warn)(&tuner.describe());
-            self.tuner = None;
-        }
-        self.member.deviate();
     }
 
     /// Nothing to do: looks around for a moment, then sleeps.

@@ -8,6 +8,7 @@ use crate::{
     late::Lateness,
     recorder::{Phase, Record},
     shared::Shared,
+    tune::Tuned,
 };
 
 /// What an engine knows about the course of things.
@@ -21,13 +22,16 @@ pub struct Report {
     pub followed: Lateness,
     /// What this rank did last, oldest first.
     pub records: Vec<Record>,
+    /// What tuning has found so far; empty but on rank 0.
+    pub tuned: Vec<Tuned>,
 }
 
 pub(crate) fn make(shared: &Shared) -> Report {
     let agreed = shared.table().map(|table| table.lateness.clone()).unwrap_or_default();
     let all: Vec<Option<Vec<Record>>> = shared.records.iter().map(|record| Some(record.as_ref()?.read())).collect();
     let followed = meetings(&all);
-    Report { group: shared.group.clone(), agreed, followed, records: shared.recorder.read() }
+    let (group, records, tuned) = (shared.group.clone(), shared.recorder.read(), shared.tuned().clone());
+    Report { group, agreed, followed, records, tuned }
 }
 
 /// Lateness from flight records: who came when to each meeting that all of them still have.
@@ -72,7 +76,7 @@ impl fmt::Display for Report {
                 }
             }
         }
-        Ok(())
+        self.tuned.iter().try_for_each(|tuned| writeln!(f, "{tuned}"))
     }
 }
 
@@ -92,8 +96,8 @@ mod tests {
         assert_eq!(lateness.meetings, 2);
         assert_eq!((lateness.ranks[2].last, lateness.ranks[2].total), (1, Duration::from_nanos(15)));
         assert_eq!(lateness.ranks[2].tensor, "t");
-        let report =
-            Report { group: Group::local(0, 3), agreed: Lateness::default(), followed: lateness, records: Vec::new() };
+        let (group, agreed) = (Group::local(0, 3), Lateness::default());
+        let report = Report { group, agreed, followed: lateness, records: Vec::new(), tuned: Vec::new() };
         let text = report.to_string();
         assert!(text.contains("2 meetings followed") && text.contains("at most 15.0ns at \"t\""), "{text}");
     }

@@ -1,6 +1,6 @@
 //! What a job can choose about its engine. Plain values; whoever starts the engine reads flags and environment.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use crate::fuse::Limits;
 
@@ -14,8 +14,13 @@ pub struct Settings {
     pub limits: Limits,
     /// Whether an order that repeats is adopted, so that it needs no more agreement. Rank 0's value counts.
     pub adopt: bool,
-    /// Whether rank 0 tries other limits in the first adopted steps and keeps the fastest; off unless set.
+    /// Whether rank 0 tries other limits, algorithms and sizes of pieces in the first steps that repeat, and keeps what
+    /// is clearly faster; see [`crate::tune`]. Sums of more than two floating-point numbers may be rounded differently
+    /// by each; where the communicator's settings name an algorithm, only limits are tried. Rank 0's value counts.
     pub tune: bool,
+    /// A file in which rank 0 keeps what tuning has found, and looks before it searches. One that it cannot read is
+    /// left as it is.
+    pub tuned: Option<PathBuf>,
     /// After how long a waiting tensor is explained; `None` never.
     pub warn_after: Option<Duration>,
     /// After how long a waiting tensor is an error on all ranks; `None` never.
@@ -32,6 +37,7 @@ impl Default for Settings {
             limits: Limits { fused: 16 << 20, large: 1 << 20 },
             adopt: true,
             tune: false,
+            tuned: None,
             warn_after: Some(Duration::from_secs(10)),
             shutdown_after: None,
             patience: Duration::from_millis(500),
@@ -46,6 +52,7 @@ impl fmt::Debug for Settings {
             .field("limits", &self.limits)
             .field("adopt", &self.adopt)
             .field("tune", &self.tune)
+            .field("tuned", &self.tuned)
             .field("warn_after", &self.warn_after)
             .field("shutdown_after", &self.shutdown_after)
             .field("patience", &self.patience)

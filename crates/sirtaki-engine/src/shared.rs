@@ -10,7 +10,7 @@ use std::{
 
 use sirtaki_comm::{Group, Stopper};
 
-use crate::{Settings, agree::Table, control::Star, inbox::Inbox, recorder::Recorder};
+use crate::{Settings, agree::Table, control::Star, inbox::Inbox, recorder::Recorder, tune::Tuned};
 
 /// The shared parts. Locks are held for moments and never during a collective; where both are needed, the table's
 /// comes first.
@@ -31,6 +31,8 @@ pub(crate) struct Shared {
     pub(crate) stopper: Stopper,
     /// The owner thread has ended.
     pub(crate) ended: AtomicBool,
+    /// What tuning has found so far; on rank 0.
+    pub(crate) tuned: Mutex<Vec<Tuned>>,
 }
 
 /// What the owner thread is doing, for the watcher.
@@ -61,6 +63,22 @@ impl Activity {
 impl Shared {
     pub(crate) fn star(&self) -> MutexGuard<'_, Star> {
         self.star.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What tuning has found so far.
+    pub(crate) fn tuned(&self) -> MutexGuard<'_, Vec<Tuned>> {
+        self.tuned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tuning has found this; says so the first time.
+    pub(crate) fn tuned_to(&self, tuned: Tuned) {
+        let text = tuned.to_string();
+        let mut all = self.tuned();
+        if all.iter().all(|other| other.workload != tuned.workload) {
+            all.push(tuned);
+            drop(all);
+            (self.settings.warn)(&text);
+        }
     }
 
     pub(crate) fn table(&self) -> Option<MutexGuard<'_, Table>> {

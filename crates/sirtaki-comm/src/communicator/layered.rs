@@ -10,7 +10,7 @@
 use super::{Arena, Communicator, Solo, call};
 use crate::{
     Buffer, CommError, Group, Plan, Rank, Reduction, Settings, Slice, SliceMut, Stopper,
-    collective::{Algorithm, direct},
+    collective::{Algorithm, Alternatives, direct},
     kernel,
     rendezvous::split_with,
     signature::{Kind, Signature},
@@ -138,6 +138,16 @@ impl Communicator for Layered {
         }
         self.forced = algorithm;
         Ok(())
+    }
+
+    fn set_piece(&mut self, bytes: Option<usize>) {
+        self.local.set_piece(bytes);
+        self.cross.iter_mut().for_each(|cross| cross.set_piece(bytes));
+        self.world.set_piece(bytes);
+    }
+
+    fn alternatives(&self) -> Alternatives {
+        self.world.alternatives()
     }
 
     fn all_reduce(&mut self, data: SliceMut<'_>, reduction: Reduction) -> Result<(), CommError> {

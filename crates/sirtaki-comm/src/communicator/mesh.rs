@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::{
     CommError, Communicator, Group, Plan, Rank, Reduction, Slice, SliceMut, Stopper,
     collective::{
-        Algorithm, Topology, all_gather, all_reduce, all_to_all, barrier, broadcast, choose, direct, gather, reduce,
-        reduce_scatter,
+        Algorithm, Alternatives, Topology, all_gather, all_reduce, all_to_all, barrier, broadcast, choose, direct,
+        gather, reduce, reduce_scatter,
     },
     kernel,
     link::Link,
@@ -17,6 +17,11 @@ use crate::{
 
 use super::{call, check};
 
+/// Pieces of a ring: at least what is worth a message, at most what is no longer a piece, in whole cache lines.
+const SMALLEST_PIECE: usize = 4 << 10;
+const LARGEST_PIECE: usize = 64 << 20;
+const LINE: usize = 64;
+
 /// Makes my links to the members of a group, all of whom call it with an exchange among them.
 pub type Connector =
     Arc<dyn Fn(&Group, &mut dyn Exchange) -> Result<Vec<Option<Box<dyn Link>>>, CommError> + Send + Sync>;
@@ -25,6 +30,7 @@ pub type Connector =
 pub struct MeshCommunicator {
     mesh: Mesh,
     algorithm: Option<Algorithm>,
+    piece: Option<usize>,
     connector: Connector,
     /// The call of the user while it is carried out by several calls of our own: what ranks compare is this one.
     outer: Option<Signature>,
@@ -33,7 +39,7 @@ pub struct MeshCommunicator {
 impl MeshCommunicator {
     /// Collectives over `mesh`, all-reduce by `algorithm` if one is given, with `connector` for groups split off.
     pub fn new(mesh: Mesh, algorithm: Option<Algorithm>, connector: Connector) -> Result<Self, CommError> {
-        Ok(Self { mesh, algorithm: available(algorithm)?, connector, outer: None })
+        Ok(Self { mesh, algorithm: available(algorithm)?, piece: None, connector, outer: None })
     }
 
     fn begin(&mut self, signature: Signature) -> Result<Call, CommError> {
@@ -105,6 +111,17 @@ impl Communicator for MeshCommunicator {
         Ok(())
     }
 
+    fn set_piece(&mut self, bytes: Option<usize>) {
+        self.piece = bytes.map(|bytes| bytes.clamp(SMALLEST_PIECE, LARGEST_PIECE).next_multiple_of(LINE));
+    }
+
+    fn alternatives(&self) -> Alternatives {
+        if self.group().size() == 1 {
+            return Alternatives::default();
+        }
+        Alternatives { algorithms: vec![Algorithm::Halving, Algorithm::Direct], pieces: vec![64 << 10, 1 << 20] }
+    }
+
     fn abort(&mut self, error: &CommError) {
         self.mesh.abort(error);
     }
@@ -112,17 +129,19 @@ impl Communicator for MeshCommunicator {
     fn all_reduce(&mut self, mut data: SliceMut<'_>, reduction: Reduction) -> Result<(), CommError> {
         let plan = self.plan(&data, reduction);
         let algorithm = self.choice(&plan, data.bytes().len());
-        let signature = call::all_reduce(&data, reduction).algorithm(algorithm as u8);
-        let run = match algorithm {
-            Algorithm::Ring => all_reduce::ring,
-            Algorithm::Halving => all_reduce::halving,
-            Algorithm::Tree => all_reduce::tree,
-            Algorithm::Direct => return self.collect(signature, data, reduction),
-            Algorithm::Doubling | Algorithm::Flat | Algorithm::Layered => all_reduce::doubling,
-        };
+        let signature = call::all_reduce(&data, reduction).algorithm(algorithm as u8).piece(self.piece);
+        if algorithm == Algorithm::Direct {
+            return self.collect(signature, data, reduction);
+        }
         let call = self.begin(signature)?;
         kernel::scale(plan.dtype, data.bytes_mut(), plan.before);
-        run(&mut self.mesh, &call, &plan, data.bytes_mut())?;
+        let (mesh, piece, bytes) = (&mut self.mesh, self.piece.unwrap_or(all_reduce::PIECE), data.bytes_mut());
+        match algorithm {
+            Algorithm::Ring => all_reduce::ring(mesh, &call, &plan, bytes, piece),
+            Algorithm::Halving => all_reduce::halving(mesh, &call, &plan, bytes),
+            Algorithm::Tree => all_reduce::tree(mesh, &call, &plan, bytes),
+            _ => all_reduce::doubling(mesh, &call, &plan, bytes),
+        }?;
         kernel::scale(plan.dtype, data.bytes_mut(), plan.after);
         Ok(())
     }

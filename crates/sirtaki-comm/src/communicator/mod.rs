@@ -24,7 +24,7 @@ pub use solo::Solo;
 
 use crate::{
     Buffer, CommError, DType, Group, Rank, Reduction, Slice, SliceMut, Stopper,
-    collective::Algorithm,
+    collective::{Algorithm, Alternatives},
     signature::{Kind, Signature},
 };
 
@@ -92,6 +92,15 @@ pub trait Communicator: Send {
     /// Carries out all-reduces by this algorithm from now on, whatever their size; `None` lets size and topology decide.
     /// All ranks call it. [`CommError::Invalid`] when this back end does not have it.
     fn force(&mut self, algorithm: Option<Algorithm>) -> Result<(), CommError>;
+
+    /// Works through large all-reduces in pieces of about this many bytes from now on; `None` is the back end's own
+    /// choice. All ranks call it. Means nothing to a back end without pieces.
+    fn set_piece(&mut self, _bytes: Option<usize>) {}
+
+    /// What is worth measuring instead of the back end's own choices.
+    fn alternatives(&self) -> Alternatives {
+        Alternatives::default()
+    }
 
     /// Zeroed memory in which collectives are fastest: where ranks share a host, they work on it in place, without
     /// copying. All ranks call it with the same length.

@@ -155,7 +155,7 @@ impl World {
         match step {
             Step::Run(_) | Step::Vote { .. } => rank.inside = Some(step),
             Step::Released(cycles) if index == 0 => self.table.released(cycles, now),
-            Step::Released(_) => {}
+            Step::Released(_) | Step::Adopted(_) => {}
             Step::Refused(names, text) => {
                 names.into_iter().for_each(|name| rank.end(&name, &text));
             }
@@ -202,7 +202,7 @@ impl World {
         let rank = &mut self.ranks[index];
         let requests: Vec<Arc<Request>> =
             batch.entries.iter().map(|entry| rank.member.request(entry.id).expect("it was defined").clone()).collect();
-        let bytes: usize = requests.iter().map(|request| room(request)).sum();
+        let bytes: usize = requests.iter().map(|request| room(request, &[])).sum();
         assert!(requests.len() == 1 || bytes <= LIMITS.fused, "{bytes} bytes in one batch");
         for request in &requests {
             let wanted = rank.open.contains_key(&request.name);

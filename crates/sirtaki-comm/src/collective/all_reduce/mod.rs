@@ -11,5 +11,5 @@ mod tree;
 
 pub use doubling::doubling;
 pub use halving::halving;
-pub use ring::ring;
+pub use ring::{PIECE, ring};
 pub use tree::tree;

@@ -14,13 +14,18 @@
 //! that a line is dear to write when another core has only read it since. A scheme in which every rank copies its data
 //! in and the others merely read it does that with every line, and was as slow.
 
-use super::{enter::Visit, layout::PIECES, piece};
+use super::{enter::Visit, layout::PIECES, piece, room::Room};
 use crate::{CommError, Plan, Rank, kernel};
 
 /// Windows that go through one stage together, so that a rank that waits for a core finds several to do.
 const BATCH: usize = PIECES / 2;
 /// Blocks are whole cache lines.
-const LINE: usize = 64;
+pub(super) const LINE: usize = 64;
+
+/// Bytes of a block at most; as many as its place has.
+pub(super) fn largest_block(room: &Room) -> usize {
+    room.layout.region / PIECES
+}
 
 /// How a message of some length is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,10 +64,15 @@ impl Cut {
     }
 }
 
-/// Reduces `data` over all ranks.
-pub(super) fn all_reduce(visit: &mut Visit<'_>, data: &mut [u8], plan: &Plan) -> Result<(), CommError> {
-    let group = &visit.room.group;
-    let cut = Cut::new(data.len(), group.size(), visit.room.layout.region / PIECES);
+/// Reduces `data` over all ranks, in blocks of at most `block` bytes if that is given.
+pub(super) fn all_reduce(
+    visit: &mut Visit<'_>,
+    data: &mut [u8],
+    plan: &Plan,
+    block: Option<usize>,
+) -> Result<(), CommError> {
+    let largest = largest_block(visit.room);
+    let cut = Cut::new(data.len(), visit.room.group.size(), block.map_or(largest, |block| block.min(largest)));
     for batch in 0..cut.batches() {
         if batch >= 2 {
             // The places were used two batches ago; everybody must have copied out.
@@ -136,7 +146,7 @@ fn copy_out(visit: &Visit<'_>, cut: &Cut, data: &mut [u8], window: usize) -> Res
 /// # Safety
 /// As for [`piece::write`].
 unsafe fn place<'a>(visit: &Visit<'a>, cut: &Cut, window: usize, block: Rank) -> &'a mut [u8] {
-    let size = visit.room.layout.region / PIECES;
+    let size = largest_block(visit.room);
     // SAFETY: passed on to the caller.
     unsafe { piece::write(visit.room, block, (window % PIECES) * size, cut.block) }
 }

@@ -45,6 +45,8 @@ pub struct Arena {
     base: u32,
     failure: Option<CommError>,
     forced: Option<Algorithm>,
+    /// Bytes of a block of the chain, where that was chosen.
+    block: Option<usize>,
     streams: MeshCommunicator,
     buffers: Vec<Weak<SharedMemory>>,
     buffers_made: u64,
@@ -92,6 +94,7 @@ impl Arena {
             base: 0,
             failure: None,
             forced: None,
+            block: None,
             streams,
             buffers: Vec::new(),
             buffers_made: 0,

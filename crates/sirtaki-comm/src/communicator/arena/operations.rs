@@ -3,7 +3,7 @@
 use super::{Arena, chain, enter::Visit, layout::NOTE, parts, post::INLINE, shared, small, windows};
 use crate::{
     Buffer, CommError, Communicator, Group, Plan, Rank, Reduction, Slice, SliceMut, Stopper,
-    collective::Algorithm,
+    collective::{Algorithm, Alternatives},
     communicator::call,
     kernel,
     rendezvous::split_with,
@@ -27,6 +27,7 @@ impl Arena {
             return self.reduce_noted(call, data, plan);
         }
         let place = self.shared(data);
+        let (call, block) = (call.piece(self.block), self.block);
         let mut inline = [0; INLINE];
         if let Some((memory, offset)) = &place {
             inline[..8].copy_from_slice(&memory.id.to_ne_bytes());
@@ -37,7 +38,7 @@ impl Arena {
                 shared::all_reduce(visit, &memory, (offset, data.len()), plan)
             }
             _ if plan.wide => windows::reduce_widely(visit, data, plan, None),
-            _ => chain::all_reduce(visit, data, plan),
+            _ => chain::all_reduce(visit, data, plan, block),
         })
     }
 }
@@ -79,6 +80,16 @@ impl Communicator for Arena {
         }
         self.forced = algorithm;
         Ok(())
+    }
+
+    fn set_piece(&mut self, bytes: Option<usize>) {
+        let largest = chain::largest_block(&self.room);
+        self.block = bytes.map(|bytes| bytes.next_multiple_of(chain::LINE).clamp(chain::LINE, largest));
+    }
+
+    fn alternatives(&self) -> Alternatives {
+        let largest = chain::largest_block(&self.room);
+        Alternatives { algorithms: Vec::new(), pieces: vec![largest / 2, largest / 4] }
     }
 
     #[inline]
