@@ -10,5 +10,6 @@ pub mod engines;
 pub mod hosts;
 pub mod job;
 pub mod make;
+pub mod memory;
 pub mod reference;
 pub mod team;
