@@ -33,12 +33,23 @@ pub struct Plan {
     pub interface: Option<&'static str>,
     /// After how many seconds an engine gives up on a tensor that waits.
     pub shutdown: Option<f64>,
+    /// Where the odd rank gets into a memory cgroup; without, it limits its own address space.
+    pub cramped: Option<PathBuf>,
 }
 
 impl Plan {
     /// The scenario with a long timeout, over shared memory where possible.
     pub fn new(scenario: &'static str) -> Self {
-        Self { scenario, odd: None, timeout: 60.0, shared_memory: true, tls: false, interface: None, shutdown: None }
+        Self {
+            scenario,
+            odd: None,
+            timeout: 60.0,
+            shared_memory: true,
+            tls: false,
+            interface: None,
+            shutdown: None,
+            cramped: None,
+        }
     }
 }
 
@@ -80,6 +91,7 @@ impl Job {
                 .env("TEST_TLS", u8::from(plan.tls).to_string());
             plan.odd.map(|odd| command.env("TEST_ODD", odd.to_string()));
             plan.shutdown.map(|seconds| command.env("TEST_SHUTDOWN", seconds.to_string()));
+            plan.cramped.as_ref().map(|door| command.env("TEST_CRAMPED", door));
             plan.interface.map(|interface| command.env("TEST_INTERFACE", interface));
             Process::start(command)
         };

@@ -12,6 +12,7 @@ pub mod hosts;
 pub mod job;
 pub mod launch;
 pub mod make;
+pub mod memory;
 pub mod reference;
 pub mod slurm;
 pub mod sshd;

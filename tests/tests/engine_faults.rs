@@ -4,7 +4,10 @@ use std::{path::Path, time::Instant};
 
 use rustix::process::Signal;
 use sirtaki_engine::recorder::{Phase, Recorder};
-use sirtaki_tests::job::{Job, Plan, named_segments, parse_error};
+use sirtaki_tests::{
+    job::{Job, Plan, named_segments, parse_error},
+    memory::Cramped,
+};
 
 const SIZE: usize = 4;
 
@@ -30,55 +33,88 @@ fn survivors_blame(job: &Job, culprit: usize) -> String {
     reasons[0].clone()
 }
 
-#[test]
-fn a_killed_rank_is_named_at_once() {
-    for scenario in ["loop", "varied", "silence"] {
-        for culprit in [0, 2] {
-            for plan in transports(&Plan { odd: Some(culprit), ..Plan::new(scenario) }) {
-                let mut job = Job::local(program(), SIZE, &plan);
-                job.all_say("ready");
-                job.signal(culprit, Signal::KILL);
-                let killed = Instant::now();
-                let reason = survivors_blame(&job, culprit);
-                assert!(reason.contains("is gone"), "{reason}");
-                let seconds = killed.elapsed().as_secs_f64();
-                assert!(seconds < 2.0, "{scenario}: it took {seconds:.1} s to notice");
-                job.ended(&[]);
-            }
-        }
+/// Runs `scenario` until `harm` is done to `culprit`, and checks what the others say of it, and when.
+fn harm(plan: &Plan, culprit: usize, harm: impl Fn(&Job), words: &str) {
+    for plan in transports(plan) {
+        let mut job = Job::local(program(), SIZE, &plan);
+        job.all_say("ready");
+        harm(&job);
+        let began = Instant::now();
+        let reason = survivors_blame(&job, culprit);
+        assert!(reason.contains(words), "{}: {reason}", plan.scenario);
+        let seconds = began.elapsed().as_secs_f64();
+        // A silent rank is noticed after the timeout, a dead one at once.
+        let noticed = if words.contains("no progress") { plan.timeout } else { 0.0 };
+        assert!(seconds < noticed + 2.0, "{}: it took {seconds:.1} s to report", plan.scenario);
+        job.ended(if noticed > 0.0 { std::slice::from_ref(&culprit) } else { &[] });
     }
     assert!(named_segments().is_empty());
 }
 
 #[test]
+fn a_killed_rank_is_named_at_once() {
+    for scenario in ["loop", "varied", "leave", "silence"] {
+        for culprit in [0, 2] {
+            let plan = Plan { odd: Some(culprit), ..Plan::new(scenario) };
+            harm(&plan, culprit, |job| job.signal(culprit, Signal::KILL), "is gone: it was killed by SIGKILL");
+        }
+    }
+}
+
+#[test]
 fn a_stopped_rank_is_named_after_the_timeout() {
     for scenario in ["loop", "varied"] {
-        for plan in transports(&Plan { timeout: 1.0, ..Plan::new(scenario) }) {
-            for culprit in [0, 2] {
-                let mut job = Job::local(program(), SIZE, &plan);
-                job.all_say("ready");
-                job.signal(culprit, Signal::STOP);
-                let stopped = Instant::now();
-                let reason = survivors_blame(&job, culprit);
-                assert!(reason.contains("made no progress"), "{reason}");
-                let seconds = stopped.elapsed().as_secs_f64();
-                assert!(seconds < 1.0 + 3.0, "{scenario}: it took {seconds:.1} s to report");
-                job.ended(&[culprit]);
-            }
+        for culprit in [0, 2] {
+            let plan = Plan { timeout: 2.0, ..Plan::new(scenario) };
+            harm(&plan, culprit, |job| job.signal(culprit, Signal::STOP), "made no progress");
         }
     }
 }
 
 #[test]
 fn a_rank_that_fails_by_itself_is_named() {
-    for scenario in ["exception", "abort"] {
+    for (scenario, words) in [("exception", "it exited with code 101"), ("abort", "it was killed by SIGABRT")] {
         for culprit in [0, 2] {
-            let mut job = Job::local(program(), SIZE, &Plan { odd: Some(culprit), ..Plan::new(scenario) });
-            job.all_say("ready");
-            let failed = Instant::now();
+            let plan = Plan { odd: Some(culprit), ..Plan::new(scenario) };
+            harm(&plan, culprit, |_| (), words);
+        }
+    }
+}
+
+#[test]
+fn a_rank_without_memory_is_named() {
+    for culprit in [0, 2] {
+        let cramped = Cramped::new();
+        let (means, words) = match &cramped {
+            Some(_) => ("a memory cgroup", "it was killed by SIGKILL"),
+            None => ("a limit of its address space", "it was killed by SIGABRT"),
+        };
+        eprintln!("rank {culprit} runs out of memory through {means}");
+        let door = cramped.as_ref().map(Cramped::door);
+        let plan = Plan { odd: Some(culprit), cramped: door, ..Plan::new("memory") };
+        harm(&plan, culprit, |_| (), words);
+    }
+}
+
+#[test]
+fn a_killed_rank_fails_its_sets_too() {
+    // The set has ranks 1 to 3, so rank 1 is the one that chooses the reason there.
+    for culprit in [1, 2] {
+        for plan in transports(&Plan::new("set")) {
+            let mut job = Job::local(program(), SIZE, &plan);
+            job.all_say("set");
+            job.signal(culprit, Signal::KILL);
+            let killed = Instant::now();
+            let inside = (1..SIZE).filter(|&rank| rank != culprit);
+            let lines: Vec<String> = inside.map(|rank| job.says(rank, "inner")).collect();
+            let reasons: Vec<Option<(&str, &str)>> =
+                lines.iter().map(|line| line.split_once(" was not done: ")).collect();
+            let reason = reasons[0].expect("a tensor is named").1;
+            assert!(reasons.iter().all(|other| other.is_some_and(|(_, text)| text == reason)), "{lines:#?}");
+            assert!(reason.contains(&format!("rank {culprit} (host ")), "{reason}");
             survivors_blame(&job, culprit);
-            let seconds = failed.elapsed().as_secs_f64();
-            assert!(seconds < 2.0, "{scenario}: it took {seconds:.1} s to report");
+            let seconds = killed.elapsed().as_secs_f64();
+            assert!(seconds < 2.0, "it took {seconds:.1} s to report");
             job.ended(&[]);
         }
     }

@@ -136,7 +136,6 @@ impl Table {
     pub fn hear(&mut self, rank: Rank, spoken: Spoken, now: Duration) {
         match spoken.word {
             Word::Goodbye => self.said.push(Verdict::Left(rank)),
-            Word::Fail(alarm) => self.said.push(Verdict::Fail(alarm)),
             _ if rank >= self.size || spoken.epoch < self.epoch => {}
             _ if spoken.epoch > self.epoch => self.early.push((rank, spoken)),
             Word::Deviate => {

@@ -1,18 +1,16 @@
 //! The links that carry words and verdicts: a star around rank 0, over TCP whatever carries the data.
 
 use std::{
-    collections::VecDeque,
-    io::IoSlice,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     os::fd::OwnedFd,
     sync::mpsc,
     time::{Duration, Instant},
 };
 
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
 use sirtaki_comm::{
-    CommError, Communicator, Group, Rank, Settings,
-    link::{Bell, Link, LinkError, link_over},
+    Alarm, CommError, Communicator, Group, Rank, Settings,
+    link::link_over,
     rendezvous::{Exchange, choose_network, split_with},
     secure::{
         Access, Gate, fresh_id,
@@ -20,30 +18,21 @@ use sirtaki_comm::{
     },
 };
 
-use crate::message::{MESSAGE_LIMIT, decode, encode};
+use crate::{
+    blame::Sign,
+    message::{decode, encode},
+    shared::now,
+    wire::{Ended, Kind, Wire, fail_frame, frame},
+};
 
-/// Bytes read at a time.
-const PIECE: usize = 64 << 10;
 /// How long rank 0's address may answer "nobody listens here".
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(2);
 
-/// One link with what is half sent and half received.
-struct Wire {
-    link: Box<dyn Link>,
-    incoming: Vec<u8>,
-    outgoing: VecDeque<u8>,
-}
-
-/// This rank's links: to everybody on rank 0, to rank 0 elsewhere.
+/// This rank's links: to everybody on rank 0, to rank 0 elsewhere. How a link ended is seen in [`Star::sign`].
 pub struct Star {
     wires: Vec<Option<Wire>>,
-}
-
-/// A link that is gone, and how.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Lost {
-    pub(crate) rank: Rank,
-    pub(crate) how: String,
+    /// Failures and ends that nobody has looked at yet.
+    unseen: usize,
 }
 
 impl Star {
@@ -53,132 +42,109 @@ impl Star {
         made.ok_or_else(|| CommError::Invalid { problem: "a star needs a group".into() })
     }
 
-    /// Puts a message on its way.
-    pub(crate) fn send(&mut self, to: Rank, message: &impl Serialize) -> Result<(), Lost> {
-        self.put(to, &frame(message))
+    /// Does something with every link that works, and counts what it brought to light.
+    fn each(&mut self, mut work: impl FnMut(Rank, &mut Wire)) {
+        for (rank, wire) in self.wires.iter_mut().enumerate() {
+            let Some(wire) = wire.as_mut().filter(|wire| wire.ended.is_none()) else { continue };
+            let before = wire.has_fail();
+            work(rank, wire);
+            self.unseen += usize::from(wire.has_fail() != before) + usize::from(wire.ended.is_some());
+        }
     }
 
-    /// Puts a message on its way to all others, also when one of them is gone.
-    pub(crate) fn send_all(&mut self, message: &impl Serialize) -> Result<(), Lost> {
-        let bytes = frame(message);
-        (0..self.wires.len()).map(|rank| self.put(rank, &bytes)).fold(Ok(()), Result::and)
+    /// Puts words on their way: to rank 0, or from it to everybody.
+    pub(crate) fn say(&mut self, words: &impl Serialize) {
+        let bytes = frame(Kind::Words, &encode(words));
+        self.each(|_, wire| wire.put(&bytes, now()));
     }
 
-    fn put(&mut self, to: Rank, bytes: &[u8]) -> Result<(), Lost> {
-        let Some(Some(wire)) = self.wires.get_mut(to) else { return Ok(()) };
-        wire.outgoing.extend(bytes);
-        wire.flush().map_err(|how| Lost { rank: to, how })
+    /// Says why it is over: to rank 0, or from it to everybody.
+    pub(crate) fn fail(&mut self, alarm: &Alarm) {
+        let bytes = fail_frame(alarm);
+        self.each(|_, wire| wire.put(&bytes, now()));
+    }
+
+    /// Says that this rank leaves in good order.
+    pub(crate) fn leave(&mut self) {
+        let bytes = frame(Kind::Goodbye, &[]);
+        self.each(|_, wire| wire.put(&bytes, now()));
+    }
+
+    /// Shows these ranks that this one is there. What is still on its way shows it too.
+    pub(crate) fn show_life(&mut self, to: impl Fn(Rank) -> bool) {
+        let bytes = frame(Kind::Alive, &[]);
+        self.each(|rank, wire| match wire.is_clear() {
+            true if to(rank) => wire.put(&bytes, now()),
+            _ => drop(wire.flush(now())),
+        });
     }
 
     /// Sends on what did not fit before; says whether everything is sent.
-    pub(crate) fn flush(&mut self) -> Result<bool, Lost> {
-        let mut outcome = Ok(true);
-        for (rank, wire) in self.wires.iter_mut().enumerate() {
-            if let Some(wire) = wire.as_mut().filter(|wire| !wire.outgoing.is_empty()) {
-                let flushed = wire.flush().map(|()| wire.outgoing.is_empty()).map_err(|how| Lost { rank, how });
-                outcome = outcome.and_then(|clear| flushed.map(|now_clear| clear && now_clear));
-            }
-        }
-        outcome
+    pub(crate) fn flush(&mut self) -> bool {
+        let mut clear = true;
+        self.each(|_, wire| clear &= wire.flush(now()));
+        clear
     }
 
-    /// Messages that have arrived whole, and who is gone.
-    pub(crate) fn receive<T: serde::de::DeserializeOwned>(&mut self) -> (Vec<(Rank, T)>, Option<Lost>) {
+    /// Takes in what has arrived; says whether there are words among it.
+    pub(crate) fn fill(&mut self) -> bool {
+        self.each(|_, wire| wire.fill(now()));
+        self.wires.iter().flatten().any(Wire::has_words)
+    }
+
+    /// The words that have arrived.
+    pub(crate) fn receive<T: DeserializeOwned>(&mut self) -> Vec<(Rank, T)> {
+        self.fill();
         let mut messages = Vec::new();
-        let mut lost = None;
-        for (rank, wire) in self.wires.iter_mut().enumerate() {
-            let Some(wire) = wire else { continue };
-            let outcome = wire.fill();
-            // What somebody said before it went counts.
-            let parsed = wire.drain(|bytes| match decode(bytes) {
-                Some(message) => {
-                    messages.push((rank, message));
-                    true
+        for (rank, wire) in self.wires.iter_mut().enumerate().filter_map(|(rank, wire)| Some((rank, wire.as_mut()?))) {
+            let mut clear = true;
+            for bytes in wire.words() {
+                match decode(&bytes) {
+                    Some(message) => messages.push((rank, message)),
+                    None => clear = false,
                 }
-                None => false,
-            });
-            if let Err(how) = outcome.and(parsed) {
-                lost = lost.or(Some(Lost { rank, how }));
+            }
+            if !clear {
+                wire.garbage();
+                self.unseen += 1;
             }
         }
-        (messages, lost)
+        messages
     }
 
-    /// Closes the link to a rank.
-    pub(crate) fn drop_link(&mut self, rank: Rank) {
-        if let Some(wire) = self.wires.get_mut(rank) {
-            *wire = None;
+    /// Whether a failure or the end of a link has come since [`Star::take_fails`].
+    pub(crate) fn has_news(&self) -> bool {
+        self.unseen > 0
+    }
+
+    /// The failures others told of since the last time.
+    pub(crate) fn take_fails(&mut self) -> Vec<Alarm> {
+        self.unseen = 0;
+        self.wires.iter_mut().flatten().filter_map(Wire::take_fail).collect()
+    }
+
+    /// What the link to `rank` shows of it.
+    pub(crate) fn sign(&self, rank: Rank) -> Sign {
+        let Some(wire) = self.wires.get(rank).and_then(Option::as_ref) else { return Sign::Quiet(Duration::ZERO) };
+        let quiet = now().saturating_sub(wire.heard);
+        match &wire.ended {
+            _ if wire.left => Sign::Left,
+            None => Sign::Quiet(quiet),
+            Some(Ended::Closed(how)) => Sign::Closed(how.clone()),
+            Some(Ended::Unreachable(how)) => Sign::Unreachable(how.clone(), quiet),
         }
+    }
+
+    /// Links that work.
+    pub(crate) fn count(&self) -> usize {
+        self.wires.iter().flatten().filter(|wire| wire.descriptor().is_some()).count()
     }
 
     /// Handles to sleep on, by rank, and whether there is something to write.
     pub(crate) fn sockets(&self) -> Result<Vec<(OwnedFd, bool)>, CommError> {
-        let wires = self.wires.iter().flatten();
-        wires
-            .filter_map(|wire| match wire.link.bell() {
-                Bell::Descriptor(descriptor) => Some((descriptor.try_clone_to_owned(), !wire.outgoing.is_empty())),
-                _ => None,
-            })
-            .map(|(handle, writes)| match handle {
-                Ok(handle) => Ok((handle, writes)),
-                Err(error) => Err(CommError::io("cannot watch a control link", error)),
-            })
-            .collect()
-    }
-}
-
-fn frame(message: &impl Serialize) -> Vec<u8> {
-    let body = encode(message);
-    let mut bytes = (body.len() as u32).to_le_bytes().to_vec();
-    bytes.extend(body);
-    bytes
-}
-
-impl Wire {
-    fn new(link: Box<dyn Link>) -> Self {
-        Self { link, incoming: Vec::new(), outgoing: VecDeque::new() }
-    }
-
-    fn flush(&mut self) -> Result<(), String> {
-        while !self.outgoing.is_empty() {
-            let (front, back) = self.outgoing.as_slices();
-            match self.link.push(&[IoSlice::new(front), IoSlice::new(back)]) {
-                Ok(0) => break,
-                Ok(count) => drop(self.outgoing.drain(..count)),
-                Err(error) => return Err(error.to_string()),
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads what there is; `Err` says that nothing more will come.
-    fn fill(&mut self) -> Result<(), String> {
-        loop {
-            let incoming = &mut self.incoming;
-            match self.link.pull(PIECE, &mut |piece| incoming.extend_from_slice(piece)) {
-                Ok(PIECE) => {}
-                Ok(_) => return Ok(()),
-                Err(LinkError::Closed(how)) => return Err(how),
-                Err(error) => return Err(error.to_string()),
-            }
-        }
-    }
-
-    fn drain(&mut self, mut take: impl FnMut(&[u8]) -> bool) -> Result<(), String> {
-        let mut at = 0;
-        while let Some(head) = self.incoming.get(at..at + 4) {
-            let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
-            if length > MESSAGE_LIMIT {
-                return Err(format!("it sent a message of {length} bytes, which cannot be right"));
-            }
-            let Some(body) = self.incoming.get(at + 4..at + 4 + length) else { break };
-            if !take(body) {
-                return Err("it sent a message that cannot be read; is it of another version?".into());
-            }
-            at += 4 + length;
-        }
-        self.incoming.drain(..at);
-        Ok(())
+        let copy = |wire: &Wire| Some(wire.descriptor()?.try_clone_to_owned().map(|handle| (handle, !wire.is_clear())));
+        let handles: Result<_, _> = self.wires.iter().flatten().filter_map(copy).collect();
+        handles.map_err(|error| CommError::io("cannot watch a control link", error))
     }
 }
 
@@ -204,10 +170,10 @@ fn join(group: &Group, exchange: &mut dyn Exchange, settings: &Settings) -> Resu
                 return Err(absent(group, missing, &gate, settings.start_timeout));
             };
             if let Some(place) = wires.get_mut(claim.rank as usize).filter(|_| claim.rank != 0) {
-                *place = Some(Wire::new(link_over(stream, settings)?));
+                *place = Some(Wire::new(link_over(stream, settings)?, now()));
             }
         }
-        return Ok(Star { wires });
+        return Ok(Star { wires, unseen: 0 });
     }
     let said = exchange.all(&[])?;
     let (address, id): (SocketAddr, [u8; 16]) = decode(&said[0]).ok_or_else(|| CommError::Refused {
@@ -217,8 +183,8 @@ fn join(group: &Group, exchange: &mut dyn Exchange, settings: &Settings) -> Resu
     let claim = Claim { purpose: Purpose::Link, rank: group.rank() as u32, group: id };
     let patience = Instant::now() + REFUSAL_PATIENCE;
     let stream = access.call_patiently(address, &claim, patience, deadline)?;
-    wires[0] = Some(Wire::new(link_over(stream, settings)?));
-    Ok(Star { wires })
+    wires[0] = Some(Wire::new(link_over(stream, settings)?, now()));
+    Ok(Star { wires, unseen: 0 })
 }
 
 fn absent(group: &Group, rank: Rank, gate: &Gate, waited: Duration) -> CommError {

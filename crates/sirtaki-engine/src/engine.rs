@@ -1,7 +1,7 @@
 //! The engine as its users see it.
 
 use std::{
-    sync::{Arc, Mutex, atomic::AtomicBool},
+    sync::{Arc, Mutex, OnceLock, atomic::AtomicBool},
     thread::{self, JoinHandle},
 };
 
@@ -11,6 +11,7 @@ use crate::{
     EngineError, Settings,
     agree::Table,
     control::Star,
+    ending,
     inbox::{Command, Inbox},
     memory::Tensor,
     owner::Owner,
@@ -46,6 +47,7 @@ impl Engine {
         let group = world.group().clone();
         let star = Star::connect(&mut *world, comm)?;
         let recorder = Recorder::create()?;
+        let processes = ending::watch(&group);
         let records = watch::exchange_records(&mut *world, &recorder)?;
         let table = (group.rank() == 0).then(|| {
             let mut table = Table::new(group.size(), settings.limits);
@@ -59,10 +61,13 @@ impl Engine {
             star: Mutex::new(star),
             recorder,
             records,
+            processes,
             settings,
             silence: comm.timeout,
             activity: Activity::default(),
             stopper: world.stopper(),
+            complaints: Mutex::default(),
+            watcher: OnceLock::new(),
             ended: AtomicBool::new(false),
             tuned: Mutex::default(),
         });

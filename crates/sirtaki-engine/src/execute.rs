@@ -23,11 +23,11 @@ impl Owner {
         let mut jobs = Vec::with_capacity(batch.entries.len());
         for entry in &batch.entries {
             let Some(request) = self.member.request(entry.id).cloned() else {
-                return self.fail(CommError::Invalid { problem: format!("tensor number {} is unknown", entry.id) });
+                return self.trouble(&CommError::Invalid { problem: format!("tensor number {} is unknown", entry.id) });
             };
             let job = self.take_job(&request.name);
             if job.is_none() && !self.joined {
-                return self.fail(CommError::Invalid { problem: format!("\"{}\" runs unasked", request.name) });
+                return self.trouble(&CommError::Invalid { problem: format!("\"{}\" runs unasked", request.name) });
             }
             requests.push(request);
             jobs.push(job);
@@ -97,13 +97,9 @@ impl Owner {
                 }
             }
             Err(error) => {
-                self.fail(error);
-                let Some(reason) = self.failure.clone() else { return };
-                for (part, request) in parts.into_iter().zip(requests) {
-                    if let Some((promise, _)) = part {
-                        promise.fail(EngineError::Failed { tensor: request.name.clone(), reason: reason.clone() });
-                    }
-                }
+                let parts = parts.into_iter().zip(requests);
+                self.doomed.extend(parts.filter_map(|(part, request)| Some((request.clone(), part?.0))));
+                self.trouble(&error);
             }
         }
     }
@@ -122,14 +118,11 @@ impl Owner {
             (Ok(engine), Some(job)) => job.promise.keep(job.part, Output::Set(engine.map(Box::new))),
             (Ok(_), None) => {}
             (Err(error), job) => {
-                if let Some(job) = job {
-                    job.promise.fail(error.clone());
-                }
-                let reason = match error {
+                self.doomed.extend(job.map(|job| (job.request, job.promise)));
+                self.trouble(&match error {
                     EngineError::Comm(reason) => reason,
                     other => CommError::Stopped { reason: other.to_string() },
-                };
-                self.fail(reason);
+                });
             }
         }
     }

@@ -21,8 +21,10 @@ pub(crate) enum Command {
     Submit(Vec<(Request, Tensor)>, Arc<Promise>),
     /// The watcher had the table say this while the owner was busy.
     Heard(Verdict),
-    /// It is over.
-    Fail(Alarm),
+    /// Words have arrived and were taken off their socket.
+    Listen,
+    /// It is over, and this is why.
+    Over(Alarm),
     /// Nobody will ask for anything any more.
     Close,
 }

@@ -14,16 +14,19 @@
 //!
 //! The rest, around one thread that owns the communicator:
 //! - `inbox`, [`memory`], [`ticket`]: from callers to that thread and back.
-//! - [`control`]: the links between ranks.
-//! - `owner`, `execute`, `run`, [`adasum`], `fail`: the thread, what it does, and how it ends.
+//! - [`control`], `wire`: the links between ranks.
+//! - `owner`, `execute`, `run`, [`adasum`]: the thread and what it does.
+//! - [`blame`], `fail`, `ending`: how it ends.
 //! - `tuning`, `saved`: measuring steps, and what came of it in earlier jobs.
 //! - [`recorder`], [`stall`], `watch`, `process`, [`report`]: what can be seen from outside.
 
 pub mod adasum;
 pub mod agree;
+pub mod blame;
 pub mod check;
 pub mod control;
 pub mod cycle;
+mod ending;
 mod engine;
 mod error;
 mod execute;
@@ -49,10 +52,11 @@ pub mod ticket;
 pub mod tune;
 mod tuning;
 mod watch;
+mod wire;
 
 pub use engine::Engine;
 pub use error::EngineError;
 pub use memory::Tensor;
 pub use request::{Compression, Operation, Request};
-pub use settings::{Settings, Warn};
+pub use settings::{Ending, Settings, Warn};
 pub use ticket::{Outcome, Output, Ticket};

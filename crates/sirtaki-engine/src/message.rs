@@ -52,8 +52,6 @@ pub enum Word {
     Deviate,
     /// It leaves in good order.
     Goodbye,
-    /// It failed, and everybody should know why.
-    Fail(Alarm),
 }
 
 /// A word and the epoch it belongs to.

@@ -16,7 +16,7 @@ use crate::{
     EngineError,
     inbox::Command,
     memory::Tensor,
-    message::{Spoken, Verdict, Word},
+    message::{Spoken, Verdict},
     order::{Member, Step},
     recorder::Phase,
     request::{Operation, Request},
@@ -50,12 +50,14 @@ pub(crate) struct Owner {
     pub(crate) closing: bool,
     /// Nothing more to do.
     pub(crate) finished: bool,
+    /// Something went wrong, and the reason will come.
+    pub(crate) troubled: bool,
+    /// Requests whose collective did not succeed.
+    pub(crate) doomed: Vec<(Arc<Request>, Arc<Promise>)>,
     /// Why everything fails from now on.
     pub(crate) failure: Option<CommError>,
     /// Who has left in good order, as far as this rank has got in doing what was decided.
     pub(crate) left: Option<Rank>,
-    /// Who has said goodbye; their links may close.
-    pub(crate) goodbyes: Vec<Rank>,
     /// On rank 0, if it tunes.
     pub(crate) tuning: Option<Tuning>,
     /// When something happened last, while an adopted order is being followed.
@@ -85,9 +87,10 @@ impl Owner {
             joined: false,
             closing: false,
             finished: false,
+            troubled: false,
+            doomed: Vec::new(),
             failure: None,
             left: None,
-            goodbyes: Vec::new(),
             tuning,
             stirred: Duration::ZERO,
         })
@@ -97,7 +100,7 @@ impl Owner {
     pub(crate) fn run(mut self) {
         while !self.finished {
             self.take_commands();
-            if self.failure.is_some() {
+            if self.troubled || self.failure.is_some() {
                 self.rest_in_failure();
                 continue;
             }
@@ -121,7 +124,8 @@ impl Owner {
             match command {
                 Command::Submit(requests, promise) => self.submit(requests, &promise),
                 Command::Heard(verdict) => self.member.hear(verdict),
-                Command::Fail(alarm) => self.fail(alarm.into()),
+                Command::Listen => {}
+                Command::Over(reason) => self.over(reason),
                 Command::Close => {
                     self.closing = true;
                     self.member.deviate();
@@ -132,7 +136,7 @@ impl Owner {
 
     fn submit(&mut self, requests: Vec<(Request, Tensor)>, promise: &Arc<Promise>) {
         if let (None, Some(rank)) = (&self.failure, self.left) {
-            self.fail(self.departed(rank));
+            self.miss(rank);
         }
         let time = now();
         self.stirred = time;
@@ -170,10 +174,7 @@ impl Owner {
                 let verdicts = table.decide();
                 self.proclaim(verdicts);
             }
-            None => {
-                let sent = shared.star().send(0, &words);
-                sent.unwrap_or_else(|lost| self.lost(lost));
-            }
+            None => shared.star().say(&words),
         }
     }
 
@@ -182,42 +183,26 @@ impl Owner {
         if verdicts.is_empty() {
             return;
         }
-        let sent = self.shared.star().send_all(&verdicts);
+        self.shared.star().say(&verdicts);
         verdicts.into_iter().for_each(|verdict| self.member.hear(verdict));
-        sent.unwrap_or_else(|lost| self.lost(lost));
     }
 
     fn listen(&mut self) {
         let shared = self.shared.clone();
-        let lost = match shared.table() {
+        match shared.table() {
             Some(mut table) => {
-                let (heard, lost) = shared.star().receive::<Vec<Spoken>>();
+                let heard = shared.star().receive::<Vec<Spoken>>();
                 let time = now();
-                for (rank, spoken) in
-                    heard.into_iter().flat_map(|(rank, all)| all.into_iter().map(move |one| (rank, one)))
-                {
-                    if spoken.word == Word::Goodbye {
-                        self.goodbyes.push(rank);
-                    }
-                    table.hear(rank, spoken, time);
+                for (rank, words) in heard {
+                    words.into_iter().for_each(|spoken| table.hear(rank, spoken, time));
                 }
                 let verdicts = table.decide();
                 self.proclaim(verdicts);
-                lost
             }
             None => {
-                let (heard, lost) = shared.star().receive::<Vec<Verdict>>();
-                for verdict in heard.into_iter().flat_map(|(_, verdicts)| verdicts) {
-                    if let Verdict::Left(rank) = verdict {
-                        self.goodbyes.push(rank);
-                    }
-                    self.member.hear(verdict);
-                }
-                lost
+                let heard = shared.star().receive::<Vec<Verdict>>();
+                heard.into_iter().flat_map(|(_, verdicts)| verdicts).for_each(|verdict| self.member.hear(verdict));
             }
-        };
-        if let Some(lost) = lost {
-            self.lost(lost);
         }
     }
 
@@ -250,7 +235,7 @@ impl Owner {
                 }
             }
             Step::Left(rank) => self.someone_left(rank),
-            Step::Fail(alarm) => self.fail(alarm.into()),
+            Step::Fail(alarm) => self.trouble(&alarm.into()),
         }
     }
 
@@ -283,7 +268,7 @@ impl Owner {
                 self.member.voted(numbers[0], numbers[1] != 0);
                 self.tune();
             }
-            Err(error) => self.fail(error),
+            Err(error) => self.trouble(&error),
         }
     }
 
@@ -300,14 +285,7 @@ impl Owner {
         let patience = self.shared.settings.patience;
         // In an adopted order somebody has to notice that it does not go on.
         let limit = self.member.oldest().filter(|_| self.member.is_following()).map(|_| patience);
-        let clear = {
-            let mut star = self.shared.star();
-            star.flush()
-        };
-        match clear {
-            Ok(clear) => self.sockets.iter_mut().for_each(|(_, writes)| *writes = !clear),
-            Err(lost) => return self.lost(lost),
-        }
+        self.watch_links();
         self.shared.inbox.sleep(&self.sockets, limit);
         if limit.is_some() && now() - self.stirred >= patience {
             self.member.deviate();
@@ -315,17 +293,26 @@ impl Owner {
     }
 
     fn rest_in_failure(&mut self) {
-        if self.closing {
+        if self.closing && self.failure.is_some() {
             self.finished = true;
         } else {
             self.shared.inbox.sleep(&[], None);
         }
     }
 
-    /// Stops watching links that are gone.
-    pub(crate) fn watch_links(&mut self) {
-        if let Ok(sockets) = self.shared.star().sockets() {
+    /// Sends on what did not fit before, and sees to it that sleep ends when a link has something, but not for links
+    /// that are gone.
+    fn watch_links(&mut self) {
+        let mut star = self.shared.star();
+        let clear = star.flush();
+        if star.count() != self.sockets.len()
+            && let Ok(sockets) = star.sockets()
+        {
             self.sockets = sockets;
+        }
+        self.sockets.iter_mut().for_each(|(_, writes)| *writes = !clear);
+        if star.has_news() {
+            self.shared.alert();
         }
     }
 }

@@ -2,10 +2,16 @@
 
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
+use sirtaki_comm::Rank;
+
 use crate::fuse::Limits;
 
 /// Takes a warning for people.
 pub type Warn = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// Says how a rank of the job ended, in words that follow "it", such as "was killed by SIGKILL"; nothing while nobody
+/// knows. It is asked several times within a moment and has to answer at once.
+pub type Ending = Arc<dyn Fn(Rank) -> Option<String> + Send + Sync>;
 
 /// The choices, with defaults that suit most jobs.
 #[derive(Clone)]
@@ -29,6 +35,8 @@ pub struct Settings {
     pub patience: Duration,
     /// Where rank 0's warnings and the outcome of tuning go; nowhere unless set.
     pub warn: Warn,
+    /// Who knows how ranks ended; nobody unless set.
+    pub ending: Ending,
 }
 
 impl Default for Settings {
@@ -42,6 +50,7 @@ impl Default for Settings {
             shutdown_after: None,
             patience: Duration::from_millis(500),
             warn: Arc::new(|_| ()),
+            ending: Arc::new(|_| None),
         }
     }
 }

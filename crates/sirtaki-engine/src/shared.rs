@@ -2,15 +2,16 @@
 
 use std::{
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
+    thread::{self, Thread},
     time::Duration,
 };
 
-use sirtaki_comm::{Group, Stopper};
+use sirtaki_comm::{Alarm, Group, Rank, Stopper};
 
-use crate::{Settings, agree::Table, control::Star, inbox::Inbox, recorder::Recorder, tune::Tuned};
+use crate::{Settings, agree::Table, control::Star, ending::Watched, inbox::Inbox, recorder::Recorder, tune::Tuned};
 
 /// The shared parts. Locks are held for moments and never during a collective; where both are needed, the table's
 /// comes first.
@@ -23,12 +24,18 @@ pub(crate) struct Shared {
     pub(crate) recorder: Recorder,
     /// The records of all ranks on this host, by rank.
     pub(crate) records: Vec<Option<Recorder>>,
+    /// The processes of all other ranks on this host, by rank.
+    pub(crate) processes: Vec<Option<Watched>>,
     pub(crate) settings: Settings,
     /// How long a rank may be silent.
     pub(crate) silence: Duration,
     pub(crate) activity: Activity,
     /// Ends the owner's collective from outside.
     pub(crate) stopper: Stopper,
+    /// What went wrong here and the watcher has not seen yet.
+    pub(crate) complaints: Mutex<Vec<Alarm>>,
+    /// The watcher's thread.
+    pub(crate) watcher: OnceLock<Thread>,
     /// The owner thread has ended.
     pub(crate) ended: AtomicBool,
     /// What tuning has found so far; on rank 0.
@@ -79,6 +86,33 @@ impl Shared {
             drop(all);
             (self.settings.warn)(&text);
         }
+    }
+
+    /// Tells the watcher that something went wrong.
+    pub(crate) fn complain(&self, alarm: Alarm) {
+        self.complaints.lock().unwrap_or_else(PoisonError::into_inner).push(alarm);
+        self.alert();
+    }
+
+    /// Has the watcher look now.
+    pub(crate) fn alert(&self) {
+        if let Some(watcher) = self.watcher.get() {
+            watcher.unpark();
+        }
+    }
+
+    /// Sends out what was said, for at most this long.
+    pub(crate) fn flush(&self, limit: Duration) {
+        let deadline = now() + limit;
+        while !self.star().flush() && now() < deadline {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Whether a rank is on this host.
+    pub(crate) fn is_here(&self, rank: Rank) -> bool {
+        let members = self.group.members();
+        members[rank].host_id == members[self.group.rank()].host_id
     }
 
     pub(crate) fn table(&self) -> Option<MutexGuard<'_, Table>> {

@@ -116,7 +116,7 @@ impl Owner {
     /// An order was adopted: from here on all ranks carry out collectives like this.
     pub(crate) fn adopted(&mut self, knobs: Knobs) {
         if let Err(error) = self.runner.tune(knobs) {
-            return self.fail(error);
+            return self.trouble(&error);
         }
         let shared = self.shared.clone();
         let (Some(tuning), Some(table)) = (&mut self.tuning, shared.table()) else { return };

@@ -1,12 +1,20 @@
-//! The second thread: sees what the owner cannot see because it is busy or waiting.
+//! The second thread: sees what the owner cannot see because it is busy or waiting, and finds out why things end.
 
-use std::{sync::atomic::Ordering, thread, time::Duration};
+use std::{
+    mem,
+    sync::{PoisonError, atomic::Ordering},
+    thread,
+    time::Duration,
+};
 
-use sirtaki_comm::{Alarm, CommError, Communicator, Group, Rank};
+use sirtaki_comm::{Alarm, CommError, Communicator, Rank};
 
 use crate::{
+    Settings,
+    blame::{Act, Blame, Ending, Sign, View},
+    ending::Watched,
     inbox::Command,
-    message::{Spoken, Verdict, Word},
+    message::{Spoken, Word},
     process,
     recorder::{Phase, Record, Recorder},
     shared::{Activity, Shared, now},
@@ -15,9 +23,12 @@ use crate::{
 
 /// How often it looks.
 const TICK: Duration = Duration::from_millis(100);
-
-/// How often other hosts are greeted.
-const GREETING: Duration = Duration::from_millis(500);
+/// How often it looks while something is wrong.
+const SHORT_TICK: Duration = Duration::from_millis(20);
+/// Signs of life between hosts in the time a rank may be silent.
+const SIGNS: u32 = 8;
+/// How long links may take to carry the reason.
+const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Everybody's flight record on this host, by rank. All ranks call it.
 pub(crate) fn exchange_records(
@@ -41,93 +52,158 @@ pub(crate) fn exchange_records(
     Ok(records)
 }
 
+/// The thread's state.
+struct Watcher<'a> {
+    shared: &'a Shared,
+    blame: Blame,
+    /// The epoch in which others were called to a vote.
+    called: Option<u32>,
+    /// When it warned last.
+    warned: Duration,
+    /// When other hosts were last shown that this rank is there.
+    shown: Duration,
+}
+
 /// Looks until the owner has ended.
 pub(crate) fn run(shared: &Shared) {
-    let mut told = None;
-    let mut warned = Duration::ZERO;
-    let mut greeted = Duration::ZERO;
+    let _ = shared.watcher.set(thread::current());
+    let blame = Blame::new(shared.group.clone(), shared.silence);
+    let mut watcher = Watcher { shared, blame, called: None, warned: Duration::ZERO, shown: Duration::ZERO };
     while !shared.ended.load(Ordering::Acquire) {
         shared.recorder.beat(now().as_nanos() as u64);
-        call_others(shared, &mut told);
-        notice_silence(shared);
-        greet_other_hosts(shared, &mut greeted);
-        if shared.table.is_some() {
-            explain(shared, &mut warned);
+        watcher.show_life();
+        watcher.call_others();
+        watcher.explain();
+        watcher.judge();
+        thread::park_timeout(if watcher.blame.is_open() { SHORT_TICK } else { TICK });
+    }
+}
+
+impl Watcher<'_> {
+    /// Ranks of other hosts do not see this rank's beat in shared memory.
+    fn show_life(&mut self) {
+        let now = now();
+        if now.saturating_sub(self.shown) >= self.shared.silence / SIGNS {
+            self.shown = now;
+            self.shared.star().show_life(|rank| !self.shared.is_here(rank));
         }
-        thread::park_timeout(TICK);
+    }
+
+    /// Finds out whether it is over, and why.
+    fn judge(&mut self) {
+        let (shared, time) = (self.shared, now());
+        let (fails, words) = {
+            let mut star = shared.star();
+            let words = star.fill();
+            (star.take_fails(), words)
+        };
+        if words {
+            shared.inbox.send(Command::Listen);
+        }
+        for alarm in fails {
+            match shared.group.rank() {
+                0 => self.blame.complain(alarm, time),
+                _ => self.blame.hear(alarm),
+            }
+        }
+        for alarm in mem::take(&mut *shared.complaints.lock().unwrap_or_else(PoisonError::into_inner)) {
+            self.blame.complain(alarm, time);
+        }
+        let waiting =
+            shared.activity.waiting.load(Ordering::Acquire) || shared.table().is_some_and(|table| table.is_waited_at());
+        let view = View { now: time, waiting, sign: &|rank| sign(shared, rank), ending: &|rank| ending(shared, rank) };
+        match self.blame.look(&view) {
+            Act::Wait => {}
+            Act::Tell(alarm) => shared.star().fail(&alarm),
+            Act::Over(reason) => self.end(reason),
+        }
+    }
+
+    fn end(&self, reason: Alarm) {
+        let shared = self.shared;
+        if shared.group.rank() == 0 {
+            // Before anything here ends, and with it perhaps the process.
+            shared.star().fail(&reason);
+            shared.flush(PATIENCE);
+        }
+        shared.stopper.stop(CommError::from(reason.clone()).to_string());
+        shared.inbox.send(Command::Over(reason));
+    }
+
+    /// Rank 0 warns of what waits for long, and ends everything after the shutdown time.
+    fn explain(&mut self) {
+        let (shared, now) = (self.shared, now());
+        if shared.table.is_none() || self.blame.is_open() || self.blame.is_over() {
+            return;
+        }
+        let Settings { shutdown_after, warn_after, warn, .. } = &shared.settings;
+        if let Some(limit) = shutdown_after
+            && let Some(reason) = sentence(shared, now, *limit)
+        {
+            return self.blame.complain(Alarm::Stopped { reason }, now);
+        }
+        if let Some(limit) = warn_after
+            && now.saturating_sub(self.warned) >= *limit
+            && let Some(text) = sentence(shared, now, *limit)
+        {
+            self.warned = now;
+            warn(&text);
+        }
+    }
+
+    /// A rank that waits long in a vote calls for agreement again, so that the missing ones come to the vote: they may
+    /// be late because they want something else, or need longer than a collective may take.
+    fn call_others(&mut self) {
+        let shared = self.shared;
+        let waiting = Activity::lasting(&shared.activity.voting_since, now());
+        let epoch = shared.activity.epoch.load(Ordering::Relaxed);
+        if waiting < shared.settings.patience || self.called == Some(epoch) {
+            return;
+        }
+        self.called = Some(epoch);
+        let spoken = Spoken { epoch, word: Word::Deviate };
+        match shared.table() {
+            None => shared.star().say(&vec![spoken]),
+            Some(mut table) => {
+                table.hear(0, spoken, now());
+                let verdicts = table.decide();
+                shared.star().say(&verdicts);
+                verdicts.into_iter().for_each(|verdict| shared.inbox.send(Command::Heard(verdict)));
+            }
+        }
     }
 }
 
-/// A process whose watcher does not beat is stopped or gone; with something to wait for, that is an error. Only ranks
-/// of this host are seen.
-fn notice_silence(shared: &Shared) {
-    if !shared.activity.waiting.load(Ordering::Acquire) {
-        return;
-    }
-    let (now, group) = (now(), &shared.group);
-    let silent = |record: &Recorder| match record.last_beat() {
-        0 => false,
-        beat => now.saturating_sub(Duration::from_nanos(beat)) > shared.silence,
-    };
-    let records = shared.records.iter().enumerate();
-    if let Some((rank, _)) =
-        records.filter_map(|(rank, record)| Some((rank, record.as_ref()?))).find(|(_, r)| silent(r))
-    {
-        shared.inbox.send(Command::Fail(silence(group, rank, shared.silence)));
+/// What is seen of a rank: its beat on this host, signs of life over the link from others, and the link's end.
+fn sign(shared: &Shared, rank: Rank) -> Sign {
+    match shared.star().sign(rank) {
+        Sign::Quiet(_) if shared.is_here(rank) => {
+            let beat = shared.records[rank].as_ref().map_or(0, Recorder::last_beat);
+            // One whose record cannot be read is left to the collectives.
+            let quiet = if beat == 0 { Duration::ZERO } else { now().saturating_sub(Duration::from_nanos(beat)) };
+            Sign::Quiet(quiet)
+        }
+        sign => sign,
     }
 }
 
-/// While somebody waits, other hosts are sent a few bytes now and then. One that is cut off or switched off does not
-/// acknowledge them, and the link breaks; without, nobody would ever notice.
-fn greet_other_hosts(shared: &Shared, greeted: &mut Duration) {
-    let now = now();
-    if shared.group.hosts().len() == 1 || now.saturating_sub(*greeted) < GREETING {
-        return;
-    }
-    *greeted = now;
-    let waiting = shared.activity.waiting.load(Ordering::Acquire);
-    let table_waits = shared.table().map(|table| table.is_waited_at());
-    // An error shows in the owner's next look at the link.
-    let _ = match table_waits {
-        None if waiting => shared.star().send(0, &Vec::<Spoken>::new()),
-        Some(waited_at) if waiting || waited_at => shared.star().send_all(&Vec::<Verdict>::new()),
-        _ => Ok(()),
-    };
-}
-
-/// The reason for giving up a rank that is there but does nothing.
-pub(crate) fn silence(group: &Group, rank: Rank, waited: Duration) -> Alarm {
-    let (rank, who) = (group.world_rank(rank), group.describe(rank));
-    Alarm::Timeout { rank, who, operation: "its part of the work".into(), waited }
-}
-
-/// Warns of what waits for long, and ends everything after the shutdown time.
-fn explain(shared: &Shared, warned: &mut Duration) {
-    let (now, settings) = (now(), &shared.settings);
-    if let Some(limit) = settings.shutdown_after
-        && let Some(text) = sentence(shared, now, limit)
-    {
-        shared.inbox.send(Command::Fail(Alarm::Stopped { reason: text.clone() }));
-        shared.stopper.stop(text);
-        return;
-    }
-    if let Some(limit) = settings.warn_after
-        && now.saturating_sub(*warned) >= limit
-        && let Some(text) = sentence(shared, now, limit)
-    {
-        *warned = now;
-        (settings.warn)(&text);
+/// How a rank ended. Where ranks find the reason each for itself, only what all of them can know counts.
+fn ending(shared: &Shared, rank: Rank) -> Ending {
+    let ours_to_say = shared.group.rank() == 0 || shared.group.hosts().len() == 1;
+    let kernel = shared.processes[rank].as_ref().filter(|_| ours_to_say).map(Watched::ending);
+    match kernel {
+        Some(Ending::Known(ending)) => Ending::Known(ending),
+        other => match (shared.settings.ending)(shared.group.world_rank(rank)) {
+            Some(ending) => Ending::Known(ending),
+            None => other.unwrap_or(Ending::Unknown),
+        },
     }
 }
 
 /// What has waited for `limit`, in words.
 fn sentence(shared: &Shared, now: Duration, limit: Duration) -> Option<String> {
     let group = &shared.group;
-    let here = &group.members()[group.rank()].host_id;
-    let states = |rank: usize| {
-        let member = &group.members()[rank];
-        (member.host_id == *here).then(|| process::state(member.pid))
-    };
+    let states = |rank: usize| shared.is_here(rank).then(|| process::state(group.members()[rank].pid));
     if let Some(stall) = shared.table().and_then(|table| table.stalled(now, limit)) {
         return Some(stall.explain(group, now, &states));
     }
@@ -142,25 +218,4 @@ fn sentence(shared: &Shared, now: Duration, limit: Duration) -> Option<String> {
     let place = |record: &Recorder| last(record).map(|Record { phase, sequence, .. }| Whereabouts { phase, sequence });
     let places: Vec<_> = shared.records.iter().map(|record| record.as_ref().and_then(place)).collect();
     Some(explain_collective(group, (sequence, &tensor), lasting, &places, &states))
-}
-
-/// A rank that waits long in a vote calls for agreement again, so that the missing ones come to the vote: they may be
-/// late because they want something else, or need longer than a collective may take.
-fn call_others(shared: &Shared, told: &mut Option<u32>) {
-    let waiting = Activity::lasting(&shared.activity.voting_since, now());
-    let epoch = shared.activity.epoch.load(Ordering::Relaxed);
-    if waiting < shared.settings.patience || *told == Some(epoch) {
-        return;
-    }
-    *told = Some(epoch);
-    let spoken = Spoken { epoch, word: Word::Deviate };
-    match shared.table() {
-        None => drop(shared.star().send(0, &vec![spoken])),
-        Some(mut table) => {
-            table.hear(0, spoken, now());
-            let verdicts = table.decide();
-            let _ = shared.star().send_all(&verdicts);
-            verdicts.into_iter().for_each(|verdict| shared.inbox.send(Command::Heard(verdict)));
-        }
-    }
 }

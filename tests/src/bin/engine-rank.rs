@@ -1,8 +1,9 @@
 //! One rank of a test job with an engine: joins through a file store, does what its scenario says, and reports on
 //! standard output.
 //!
-//! `record PID DESCRIPTOR` at the start, `ready` after some steps, `done TEXT` at the end, `warning TEXT` where the engine warns, `error SECONDS TEXT` when a
-//! request fails, where SECONDS is how long it waited.
+//! `record PID DESCRIPTOR` at the start, `ready` after some steps, `set` once a process set is made, `done TEXT` at the
+//! end, `warning TEXT` where the engine warns, `inner TEXT` when a request of the set fails, `error SECONDS TEXT` when
+//! another one does, where SECONDS is how long it waited.
 
 use std::{
     error::Error,
@@ -37,6 +38,35 @@ fn step(engine: &Engine) -> Result<(), EngineError> {
     tickets.into_iter().try_for_each(|ticket| ticket.wait().map(drop))
 }
 
+/// Uses more and more memory until the kernel has none for this process any more.
+fn exhaust_memory() -> ! {
+    let cgroup = std::env::var("TEST_CRAMPED").map(|door| std::fs::write(door, "0"));
+    if !matches!(cgroup, Ok(Ok(()))) {
+        let limit = rustix::process::Rlimit { current: Some(1), maximum: Some(1) };
+        let _ = rustix::process::setrlimit(rustix::process::Resource::As, limit);
+    }
+    let mut all: Vec<Vec<u8>> = Vec::new();
+    loop {
+        all.push(vec![1; 1 << 20]);
+        std::hint::black_box(&mut all);
+    }
+}
+
+/// The same tensors over and over, in this engine and at the same time in one for ranks 1 to 3.
+fn work_in_a_set(engine: &Engine) -> Result<(), EngineError> {
+    let set = engine.process_set("most", &[1, 2, 3])?;
+    say("set");
+    std::thread::scope(|scope| {
+        if let Some(set) = &set {
+            scope.spawn(move || {
+                let Err(error) = (0..).try_for_each(|_: u64| step(set)) else { return };
+                say(&format!("inner {error}"));
+            });
+        }
+        (0..).try_for_each(|_: u64| step(engine))
+    })
+}
+
 /// The scenarios. `odd` is the rank that does something else.
 fn act(engine: &Engine, scenario: &str, odd: usize) -> Result<String, EngineError> {
     for _ in 0..5 {
@@ -49,6 +79,13 @@ fn act(engine: &Engine, scenario: &str, odd: usize) -> Result<String, EngineErro
         "loop" => loop {
             step(engine)?;
         },
+        // An order that is adopted and left, again and again.
+        "leave" => {
+            for number in 0_u64.. {
+                (0..number % 4).try_for_each(|_| step(engine))?;
+                submit(engine, &format!("tensor {number}")).wait()?;
+            }
+        }
         // Every tensor has to be agreed on.
         "varied" => {
             for number in 0_u64.. {
@@ -64,7 +101,9 @@ fn act(engine: &Engine, scenario: &str, odd: usize) -> Result<String, EngineErro
         "silence" | "busy" | "instead" => drop(submit(engine, "missing").wait()?),
         "exception" if different => panic!("this rank fails on purpose"),
         "abort" if different => std::process::abort(),
-        "exception" | "abort" => loop {
+        "memory" if different => exhaust_memory(),
+        "set" => work_in_a_set(engine)?,
+        "exception" | "abort" | "memory" => loop {
             step(engine)?;
         },
         "idle" => std::thread::sleep(Duration::from_secs(3600)),

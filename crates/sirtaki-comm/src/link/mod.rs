@@ -39,6 +39,9 @@ pub enum LinkError {
     /// The peer closed the connection or its process is gone.
     #[error("{0}")]
     Closed(String),
+    /// The peer's host does not answer. The peer may be well.
+    #[error("{0}")]
+    Unreachable(String),
     /// The system reported an error.
     #[error(transparent)]
     Io(#[from] io::Error),

@@ -110,8 +110,8 @@ pub(super) fn check(socket: &TcpStream) -> Result<(), LinkError> {
 fn broken(error: Errno) -> LinkError {
     match error {
         Errno::CONNRESET | Errno::PIPE => LinkError::Closed("its end of the connection is gone".into()),
-        Errno::TIMEDOUT => LinkError::Closed("its host does not answer any more".into()),
-        Errno::HOSTUNREACH | Errno::NETUNREACH => LinkError::Closed("its host cannot be reached any more".into()),
+        Errno::TIMEDOUT => LinkError::Unreachable("its host does not answer any more".into()),
+        Errno::HOSTUNREACH | Errno::NETUNREACH => LinkError::Unreachable("its host cannot be reached any more".into()),
         other => LinkError::Io(other.into()),
     }
 }

@@ -8,8 +8,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails has to panic")]
 
+mod failures;
 mod world;
 
+use failures::Harm;
 use proptest::{prelude::*, test_runner::Config};
 use sirtaki_comm::{DType, Reduction};
 use sirtaki_engine::request::{Bundle, Operation, Request};
@@ -152,6 +154,33 @@ proptest! {
         for rank in &world.ranks {
             prop_assert_eq!(rank.last_joined, last, "everybody knows the last one");
             prop_assert_eq!(&rank.batches, &world.ranks[0].batches);
+        }
+    }
+
+    /// A rank dies or is cut off at any point: everything that was asked for ends exactly once, everybody who is not
+    /// cut off from rank 0 gives the same reason, and so does everybody who is.
+    #[test]
+    fn all_fail_for_the_same_reason(
+        seed in any::<u64>(), size in 2_usize..5, rank in 0_usize..5, after in 0_usize..300, dies in any::<bool>()
+    ) {
+        let (mut dice, rank) = (Dice(seed), rank % size);
+        let scripts = scripts(&mut dice, size, false);
+        let mut world = World::new(scripts);
+        let harm = if dies { Harm::Dies } else { Harm::CutOff };
+        world.run_with(|below| dice.roll(below), Some((after, rank, harm)));
+        let mut reasons = [const { None }; 2];
+        for (index, other) in world.ranks.iter().enumerate().filter(|&(index, _)| !dies || index != rank) {
+            prop_assert!(other.open.is_empty(), "rank {} still waits", index);
+            prop_assert_eq!(other.endings.len(), other.asked, "every request ends exactly once");
+            let Some(reason) = other.failing.reason() else { continue };
+            let failed = other.endings.iter().filter(|(_, how)| how != "done");
+            prop_assert!(failed.into_iter().all(|(_, how)| *how == reason), "rank {} gives {} and others", index, reason);
+            let side = usize::from(world.connected(0, index));
+            let common: &String = reasons[side].get_or_insert(reason.clone());
+            prop_assert_eq!(common, &reason, "rank {}", index);
+            let blamed = if side == 0 || (rank == 0 && index != 0) { 0 } else { rank };
+            let named = reason.contains(&format!("rank {blamed} "));
+            prop_assert!(named || (rank == 0 && index == 0), "rank {} of {} blames: {}", index, rank, reason);
         }
     }
 

@@ -14,6 +14,8 @@ use sirtaki_engine::{
     request::{Operation, Request},
 };
 
+use super::failures::{Failing, Harm};
+
 const LIMITS: Limits = Limits { fused: 1024, large: 512 };
 
 /// What a rank's program does next.
@@ -29,6 +31,8 @@ pub(crate) struct Rank {
     pub(crate) script: VecDeque<Act>,
     /// Requests that are not done, by name, and how many of them.
     pub(crate) open: HashMap<String, usize>,
+    /// Requests so far.
+    pub(crate) asked: usize,
     /// How each request ended, in order.
     pub(crate) endings: Vec<(String, String)>,
     pub(crate) batches: Vec<Batch>,
@@ -37,10 +41,14 @@ pub(crate) struct Rank {
     pub(crate) verdicts: VecDeque<Verdict>,
     pub(crate) last_joined: Option<usize>,
     pub(crate) joined: bool,
+    /// Its part in failing.
+    pub(crate) failing: Failing,
+    /// A collective failed; it waits for the reason.
+    pub(crate) broken: bool,
 }
 
 impl Rank {
-    fn end(&mut self, name: &str, how: &str) {
+    pub(crate) fn end(&mut self, name: &str, how: &str) {
         let open = self.open.get_mut(name).expect("only what was wanted ends");
         *open -= 1;
         if *open == 0 {
@@ -56,15 +64,18 @@ pub(crate) struct World {
     pub(crate) now: Duration,
     pub(crate) votes: usize,
     pub(crate) frames: usize,
+    /// Who was harmed, how and when.
+    pub(crate) harmed: Option<(usize, Harm, Duration)>,
 }
 
 impl World {
     pub(crate) fn new(scripts: Vec<Vec<Act>>) -> Self {
         let size = scripts.len();
-        let rank = |script: Vec<Act>| Rank {
+        let rank = |(index, script): (usize, Vec<Act>)| Rank {
             member: Member::new(),
             script: script.into(),
             open: HashMap::new(),
+            asked: 0,
             endings: Vec::new(),
             batches: Vec::new(),
             inside: None,
@@ -72,36 +83,43 @@ impl World {
             verdicts: VecDeque::new(),
             last_joined: None,
             joined: false,
+            failing: Failing::new(index, size),
+            broken: false,
         };
-        let ranks = scripts.into_iter().map(rank).collect();
-        World { ranks, table: Table::new(size, LIMITS), now: Duration::ZERO, votes: 0, frames: 0 }
+        let ranks = scripts.into_iter().enumerate().map(rank).collect();
+        World { ranks, table: Table::new(size, LIMITS), now: Duration::ZERO, votes: 0, frames: 0, harmed: None }
     }
 
     /// Everything that can happen now, as (kind, rank).
     fn possible(&self) -> Vec<(u8, usize)> {
         let mut possible = Vec::new();
-        for (index, rank) in self.ranks.iter().enumerate() {
+        for (index, rank) in self.ranks.iter().enumerate().filter(|(_, rank)| !rank.failing.gone) {
             match rank.script.front() {
                 Some(Act::Submit(_)) => possible.push((0, index)),
                 Some(Act::Wait(name)) if !rank.open.contains_key(name) => possible.push((0, index)),
                 _ => {}
             }
             // Rank 0 keeps the table, so nothing is heard while it is in a collective.
-            if !rank.words.is_empty() && self.ranks[0].inside.is_none() {
+            let heard = self.works(0) && self.connected(0, index);
+            if heard && !rank.words.is_empty() && self.ranks[0].inside.is_none() {
                 possible.push((1, index));
             }
-            if rank.inside.is_none() && !rank.verdicts.is_empty() {
+            let listens = self.works(index) && rank.inside.is_none();
+            if listens && !rank.verdicts.is_empty() && self.connected(0, index) {
                 possible.push((2, index));
             }
-            if rank.inside.is_none() {
+            if listens {
                 possible.push((3, index));
+            }
+            if self.harmed.is_some() {
+                possible.extend([(4, index), (5, index), (6, index)]);
             }
         }
         possible
     }
 
     /// Does one thing; says whether anything changed.
-    fn happen(&mut self, (kind, index): (u8, usize)) -> bool {
+    fn happen(&mut self, (kind, index): (u8, usize), choice: usize) -> bool {
         match kind {
             0 => self.act(index),
             1 => {
@@ -116,7 +134,14 @@ impl World {
                 rank.member.hear(verdict);
                 true
             }
-            _ => self.step(index),
+            3 => self.step(index),
+            4 => self.watch(index),
+            5 => self.exit(index),
+            _ if self.can_break(index) => {
+                self.break_collective(index, choice);
+                true
+            }
+            _ => false,
         }
     }
 
@@ -132,6 +157,11 @@ impl World {
         if let Some(Act::Submit(requests)) = rank.script.pop_front() {
             for request in requests {
                 *rank.open.entry(request.name.clone()).or_default() += 1;
+                rank.asked += 1;
+                if let Some(reason) = rank.failing.reason() {
+                    rank.end(&request.name, &reason);
+                    continue;
+                }
                 rank.joined |= request.operation == Operation::Join;
                 rank.member.submit(Arc::new(request), now);
             }
@@ -170,7 +200,7 @@ impl World {
         if index == 0 {
             self.decide();
         }
-        if self.ranks.iter().all(|rank| rank.inside.is_some()) {
+        if self.can_meet() {
             self.meet();
         }
         true
@@ -219,14 +249,14 @@ impl World {
     }
 
     fn is_done(&self) -> bool {
-        self.ranks.iter().all(|rank| rank.script.is_empty() && rank.open.is_empty())
+        self.ranks.iter().filter(|rank| !rank.failing.gone).all(|rank| rank.script.is_empty() && rank.open.is_empty())
     }
 
     /// Half a second passes in which nobody could do anything: the watchers of waiting ranks speak up.
     fn be_impatient(&mut self) -> bool {
         self.now += Duration::from_millis(500);
         let mut spoke = false;
-        for index in 0..self.ranks.len() {
+        for index in (0..self.ranks.len()).filter(|&index| self.works(index)).collect::<Vec<_>>() {
             let rank = &mut self.ranks[index];
             let voting = matches!(rank.inside, Some(Step::Vote { .. }));
             if voting || (rank.member.is_following() && !rank.open.is_empty()) {
@@ -248,19 +278,29 @@ impl World {
     }
 
     /// Runs to the end, choosing by `choices`.
-    pub(crate) fn run(&mut self, mut choices: impl FnMut(usize) -> usize) {
-        let mut steps = 0;
+    pub(crate) fn run(&mut self, choices: impl FnMut(usize) -> usize) {
+        self.run_with(choices, None);
+    }
+
+    /// The same, with harm done to a rank after some steps.
+    pub(crate) fn run_with(&mut self, mut choices: impl FnMut(usize) -> usize, harm: Option<(usize, usize, Harm)>) {
+        let (mut steps, mut patience) = (0, 0);
         while !self.is_done() {
+            if let Some((_, rank, harm)) = harm.filter(|&(when, ..)| when == steps) {
+                self.harm(rank, harm);
+            }
             steps += 1;
             assert!(steps < 1_000_000, "no end");
             let mut possible = self.possible();
             let mut changed = false;
             while !changed && !possible.is_empty() {
                 let chosen = possible.swap_remove(choices(possible.len()));
-                changed = self.happen(chosen);
+                changed = self.happen(chosen, choices(1 << 16));
             }
-            if !changed {
-                assert!(self.be_impatient(), "deadlock: {}", self.describe());
+            // Failing takes some time limits; without harm somebody always speaks up at the first.
+            patience = if changed { 0 } else { patience + 1 };
+            if !changed && !self.be_impatient() {
+                assert!(self.harmed.is_some() && patience < 20, "deadlock: {}", self.describe());
             }
         }
     }
