@@ -1,0 +1,42 @@
+//! Samples: where they come from, who reads which, and reading them ahead of time.
+//!
+//! ```text
+//! files ──► reader ──► Samples ─┐
+//!                               ├─► Loader ──► Batch, Batch, …
+//!       (seed, epoch) ──► Plan ─┘
+//! ```
+//!
+//! - Readers: [`mnist`], [`cifar`], [`folder`] give [`Samples`]; [`idx`], [`npy`], [`npz`] give an [`Array`], of which two
+//!   make [`Memory`].
+//! - [`Plan`]: which samples a batch holds, a pure function of its number. [`Partition`] gives every sample once per
+//!   epoch over all workers, [`FixedShards`] does so in pieces that do not depend on the number of workers, [`Draws`]
+//!   draws at random.
+//! - [`Loader`]: threads that make batches ahead, in the order of the plan.
+//!
+//! Files come from anywhere and are read as if somebody had made them to do harm: sizes are compared with the file's
+//! length before memory is taken, labels with the number of classes, and whatever is wrong becomes an error that names
+//! the file and the field.
+
+mod array;
+pub mod cifar;
+mod draws;
+pub mod folder;
+pub mod idx;
+mod loader;
+mod memory;
+pub mod mnist;
+pub mod npy;
+pub mod npz;
+mod partition;
+mod samples;
+mod shards;
+mod source;
+
+pub use array::{Array, Values};
+pub use draws::Draws;
+pub use loader::{Ahead, Batch, Loader};
+pub use memory::Memory;
+pub use partition::{Partition, Position};
+pub use samples::{Normalise, Plan, Samples, Split, Worker};
+pub use shards::FixedShards;
+pub use source::Source;

@@ -1,0 +1,125 @@
+use std::io::{Cursor, Write};
+
+use flate2::{Compression, Crc, write::DeflateEncoder};
+use proptest::prelude::*;
+
+use super::{super::Values, *};
+use crate::data::npy::tests::encode;
+
+/// A zip file as Python writes it: sizes in front of an entry may be left open, those of the directory hold.
+fn zip(entries: &[(&str, &[u8])], packed: bool) -> Vec<u8> {
+    let (mut file, mut directory) = (Vec::new(), Vec::new());
+    for (name, content) in entries {
+        let mut crc = Crc::new();
+        crc.update(content);
+        let stored = if packed {
+            let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
+            encoder.write_all(content).unwrap();
+            encoder.finish().unwrap()
+        } else {
+            content.to_vec()
+        };
+        let start = file.len() as u32;
+        let method: u16 = if packed { 8 } else { 0 };
+        file.extend(b"PK\x03\x04\x2d\0\0\0");
+        file.extend(method.to_le_bytes());
+        file.extend([0; 4]);
+        file.extend([255; 12]);
+        file.extend((name.len() as u16).to_le_bytes());
+        file.extend(20_u16.to_le_bytes());
+        file.extend(name.as_bytes());
+        file.extend([0; 20]);
+        file.extend(&stored);
+        directory.extend(b"PK\x01\x02\x2d\x03\x2d\0\0\0");
+        directory.extend(method.to_le_bytes());
+        directory.extend([0; 4]);
+        directory.extend(crc.sum().to_le_bytes());
+        directory.extend((stored.len() as u32).to_le_bytes());
+        directory.extend((content.len() as u32).to_le_bytes());
+        directory.extend((name.len() as u16).to_le_bytes());
+        directory.extend([0; 12]);
+        directory.extend(start.to_le_bytes());
+        directory.extend(name.as_bytes());
+    }
+    let (start, count) = (file.len() as u32, entries.len() as u16);
+    file.extend(&directory);
+    file.extend(b"PK\x05\x06\0\0\0\0");
+    file.extend([count.to_le_bytes(), count.to_le_bytes()].concat());
+    file.extend((directory.len() as u32).to_le_bytes());
+    file.extend(start.to_le_bytes());
+    file.extend([0; 2]);
+    file
+}
+
+fn example(packed: bool) -> Vec<u8> {
+    let values: Vec<u8> = (0..40_000_i32).flat_map(i32::to_le_bytes).collect();
+    zip(&[("x.npy", &encode("<i4", "(100, 400)", &values)), ("y.npy", &encode("|u1", "(3,)", &[1, 2, 3]))], packed)
+}
+
+fn open(bytes: Vec<u8>) -> Result<Npz<Cursor<Vec<u8>>>> {
+    Npz::new(Path::new("a.npz"), Cursor::new(bytes))
+}
+
+#[test]
+fn arrays_are_read_by_name() {
+    for packed in [false, true] {
+        let mut npz = open(example(packed)).unwrap();
+        assert_eq!(npz.names().collect::<Vec<_>>(), ["x", "y"]);
+        assert_eq!(npz.read("y").unwrap().into_parts(), (vec![3], Values::U8(vec![1, 2, 3])));
+        let (shape, values) = npz.read("x").unwrap().into_parts();
+        assert_eq!((shape, values), (vec![100, 400], Values::I32((0..40_000).collect())));
+        let error = npz.read("z").unwrap_err();
+        assert_eq!(error.to_string(), "`a.npz`: z: there is no such array");
+        assert_eq!(error.hint(), Some("there are: x, y"));
+    }
+}
+
+#[test]
+fn changed_values_are_noticed() {
+    for packed in [false, true] {
+        let mut bytes = example(packed);
+        bytes[5000] ^= 1;
+        let error = open(bytes).unwrap().read("x").unwrap_err();
+        assert!(error.to_string().starts_with("`a.npz"), "{error}");
+    }
+    let mut bytes = example(false);
+    bytes[5000] ^= 1;
+    assert_eq!(open(bytes).unwrap().read("x").unwrap_err().to_string(), "`a.npz`: entry `x`: its sum is wrong");
+}
+
+#[test]
+fn foreign_and_impossible_files_are_refused() {
+    assert!(open(vec![]).unwrap_err().to_string().contains("not a .npz file"));
+    assert!(open(vec![7; 5000]).unwrap_err().to_string().contains("not a .npz file"));
+    let good = example(true);
+    assert!(open(good[..good.len() - 30].to_vec()).unwrap_err().to_string().contains("not a .npz file"));
+    let mut long = good.clone();
+    let end = long.len() - 22;
+    long[end + 12..end + 16].copy_from_slice(&0x7fff_ffff_u32.to_le_bytes());
+    assert!(open(long).unwrap_err().to_string().contains("beyond the end of the file"));
+    let mut bomb = good.clone();
+    let place = good.windows(4).rposition(|bytes| bytes == b"PK\x01\x02").unwrap();
+    bomb[place + 24..place + 28].copy_from_slice(&u32::MAX.to_le_bytes());
+    assert!(open(bomb).unwrap_err().to_string().contains("cannot come out of"));
+    let mut encrypted = good;
+    encrypted[place + 8] |= 1;
+    assert!(open(encrypted).unwrap_err().to_string().contains("encrypted"));
+}
+
+proptest! {
+    #[test]
+    fn any_change_is_survived(place in 0_usize..600, value: u8, cut in 0_usize..600, packed: bool) {
+        let mut bytes = zip(&[("x.npy", &encode("<f4", "(4,)", &[3; 16])), ("y.npy", b"nothing")], packed);
+        let end = bytes.len().saturating_sub(cut / 8);
+        if let Some(byte) = bytes.get_mut(place) {
+            *byte = value;
+        }
+        bytes.truncate(end);
+        if let Ok(mut npz) = open(bytes) {
+            let names: Vec<String> = npz.names().map(str::to_owned).collect();
+            for name in names {
+                let _ = npz.read(&name);
+            }
+        }
+    }
+}

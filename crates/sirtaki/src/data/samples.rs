@@ -1,0 +1,111 @@
+//! What the parts of this module share: something to read samples from, and a plan of which to read.
+
+use crate::{Error, Result};
+
+/// Something that has numbered samples: values of one shape, and a class each.
+///
+/// Read by several threads at a time.
+pub trait Samples: Send + Sync {
+    /// How many there are.
+    fn count(&self) -> usize;
+
+    /// The dimensions of one sample: channels, height and width for images.
+    fn shape(&self) -> &[usize];
+
+    /// How many classes there are; every label is below.
+    fn classes(&self) -> usize;
+
+    /// Writes the values of sample `index` to `values`, which has the size of one sample, and returns its label.
+    fn read(&self, index: usize, values: &mut [f32]) -> Result<u32>;
+}
+
+/// Which samples batches hold: a pure function of the batch's number, so that threads can make batches in any order and
+/// a run can go on anywhere.
+pub trait Plan: Send + Sync {
+    /// How many batches there are.
+    fn batches(&self) -> usize;
+
+    /// Writes the numbers of the samples of a batch to `indices`, which is emptied first. A batch may be empty.
+    fn indices(&self, batch: usize, indices: &mut Vec<u32>);
+}
+
+/// One of the workers that share the samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Worker {
+    /// Which one, from 0.
+    pub rank: usize,
+    /// How many there are.
+    pub world: usize,
+}
+
+impl Worker {
+    pub(crate) fn check(self) -> Result<()> {
+        if self.rank < self.world {
+            return Ok(());
+        }
+        let problem = format!("there is no worker {} of {}", self.rank, self.world);
+        Err(Error::setting(problem, "workers are numbered from 0"))
+    }
+}
+
+/// Samples to train with and samples to test with.
+#[derive(Debug, Clone)]
+pub struct Split<S> {
+    /// To train with.
+    pub train: S,
+    /// To test with.
+    pub test: S,
+}
+
+/// Makes values of each channel have about mean 0 and deviation 1: `(value - mean) / deviation`. Bytes are taken as 0
+/// to 1 before.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Normalise {
+    channels: Vec<(f32, f32)>,
+}
+
+impl Normalise {
+    /// Bytes become 0 to 1, other values stay as they are.
+    pub fn none() -> Self {
+        Self { channels: Vec::new() }
+    }
+
+    /// With this mean and deviation for each channel, or with one pair for all.
+    pub fn by(channels: &[(f32, f32)]) -> Result<Self> {
+        for (number, (mean, deviation)) in channels.iter().enumerate() {
+            if !mean.is_finite() || !deviation.is_normal() || *deviation < 0.0 {
+                let problem = format!("channel {number} cannot be normalised by mean {mean} and deviation {deviation}");
+                return Err(Error::setting(problem, "the mean must be a number and the deviation a positive one"));
+            }
+        }
+        Ok(Self { channels: channels.to_vec() })
+    }
+
+    /// Fails if the first dimension of `shape` is not the number of channels given.
+    pub(crate) fn check(&self, shape: &[usize]) -> Result<()> {
+        let channels = shape.first().copied().unwrap_or(1);
+        if self.channels.len() <= 1 || self.channels.len() == channels {
+            return Ok(());
+        }
+        let problem = format!("mean and deviation are given for {} channels of {channels}", self.channels.len());
+        Err(Error::setting(problem, "give one pair, or one for each channel, the first dimension of a sample"))
+    }
+
+    /// Into how many parts a sample falls that are treated differently.
+    pub(crate) fn parts(&self) -> usize {
+        self.channels.len().max(1)
+    }
+
+    /// What becomes of a value of a part.
+    pub(crate) fn apply(&self, part: usize, value: f32) -> f32 {
+        match self.channels.get(part) {
+            Some((mean, deviation)) => (value - mean) / deviation,
+            None => value,
+        }
+    }
+
+    /// What becomes of each byte of a part: a table, because a look is cheaper than a division.
+    pub(crate) fn table(&self, part: usize) -> [f32; 256] {
+        std::array::from_fn(|byte| self.apply(part, byte as f32 / 255.0))
+    }
+}

@@ -1,0 +1,91 @@
+//! The crate's one error type. What is wrong with a file names the file, the field and what to do.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// Why data could not be read, a checkpoint not be written, or a setting not be used.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// A file is there but does not hold what it should.
+    #[error("`{}`: {problem}", path.display())]
+    File {
+        /// The file or folder.
+        path: PathBuf,
+        /// What is wrong, with the field.
+        problem: String,
+        /// What to do about it.
+        hint: String,
+    },
+    /// The operating system said no.
+    #[error("cannot {action} `{}`: {source}", path.display())]
+    Io {
+        /// What was being done, as in "cannot read".
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's answer.
+        source: Arc<io::Error>,
+    },
+    /// Values that cannot be used, or not together.
+    #[error("{problem}")]
+    Setting {
+        /// What is wrong with them.
+        problem: String,
+        /// What to do about it.
+        hint: String,
+    },
+    /// The code that reads samples panicked.
+    #[error("reading batch {batch} panicked: {message}")]
+    Panic {
+        /// The batch's number.
+        batch: usize,
+        /// What the panic said.
+        message: String,
+    },
+}
+
+/// A result with this crate's [`Error`].
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// An [`Error::File`].
+    pub fn file(path: &Path, problem: impl Into<String>, hint: impl Into<String>) -> Self {
+        Error::File { path: path.to_owned(), problem: problem.into(), hint: hint.into() }
+    }
+
+    /// An [`Error::Setting`].
+    pub fn setting(problem: impl Into<String>, hint: impl Into<String>) -> Self {
+        Error::Setting { problem: problem.into(), hint: hint.into() }
+    }
+
+    /// For `map_err` after a call to the operating system.
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Error::Io { action, path, source: Arc::new(source) }
+    }
+
+    /// The same about a file: a setting that comes from what the file holds.
+    pub(crate) fn in_file(self, file: &Path) -> Self {
+        match self {
+            Error::Setting { problem, hint } => Error::File { path: file.to_owned(), problem, hint },
+            other => other,
+        }
+    }
+
+    /// What the user can do about it, where we know.
+    pub fn hint(&self) -> Option<&str> {
+        match self {
+            Error::File { hint, .. } | Error::Setting { hint, .. } => Some(hint),
+            Error::Io { source, .. } => match source.kind() {
+                io::ErrorKind::NotFound => Some("check the path"),
+                io::ErrorKind::PermissionDenied => Some("check who owns it and who may read and write it"),
+                io::ErrorKind::StorageFull => Some("make room on that disk, or use another one"),
+                _ => None,
+            },
+            Error::Panic { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! Any bytes are records of CIFAR or none; every image has a label that is a class.
+#![no_main]
+
+use std::path::Path;
+
+use libfuzzer_sys::fuzz_target;
+use sirtaki::data::{
+    Source,
+    cifar::{Kind, parse},
+};
+
+fuzz_target!(|bytes: &[u8]| {
+    for kind in [Kind::Cifar10, Kind::Cifar100] {
+        let (mut pixels, mut labels) = (Vec::new(), Vec::new());
+        let Ok(source) = Source::of_bytes(Path::new("fuzz"), bytes) else { return };
+        if parse(source, kind, &mut pixels, &mut labels).is_ok() {
+            assert_eq!(pixels.len(), labels.len() * 3072);
+            assert!(labels.iter().all(|&label| usize::from(label) < kind.classes()));
+        }
+    }
+});
