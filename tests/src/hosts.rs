@@ -1,6 +1,9 @@
 //! Hosts made of network namespaces: each has an address in two networks, which meet in a namespace with two bridges.
 
-use std::process::Command;
+use std::{
+    process::Command,
+    sync::atomic::{AtomicU32, Ordering},
+};
 
 /// Namespaces that vanish on drop.
 pub struct Hosts {
@@ -18,10 +21,12 @@ fn run(program: &str, arguments: &str) {
 }
 
 impl Hosts {
-    /// `count` hosts whose names begin with `prefix` (at most six letters). Interface `fast` has the addresses
+    /// `count` hosts whose names begin with `prefix`. Interface `fast` has the addresses
     /// 10.77.1.x, interface `slow` 10.77.2.x.
     pub fn new(prefix: &str, count: usize) -> Hosts {
-        let hosts = Hosts { prefix: format!("{prefix}{}", std::process::id() % 100_000), count };
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let hosts = Hosts { prefix: format!("{prefix}{}n{number}", std::process::id()), count };
         let switch = hosts.switch();
         ip(&format!("netns add {switch}"));
         for network in ["fast", "slow"] {
