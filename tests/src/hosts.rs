@@ -1,6 +1,13 @@
 //! Hosts made of network namespaces: each has an address in two networks, which meet in a namespace with two bridges.
 
-use std::{ffi::OsStr, fs, net::Ipv4Addr, path::Path, process::Command};
+use std::{
+    ffi::OsStr,
+    fs,
+    net::Ipv4Addr,
+    path::Path,
+    process::Command,
+    sync::atomic::{AtomicU32, Ordering},
+};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -26,8 +33,10 @@ impl Hosts {
     /// `count` hosts; `prefix` tells those of one test from those of another. Interface `fast` has the addresses
     /// 10.77.1.x, interface `slow` 10.77.2.x.
     pub fn new(prefix: &str, count: usize) -> Hosts {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
         sweep();
-        let hosts = Hosts { prefix: format!("{MARK}{}-{prefix}-", std::process::id()), count };
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let hosts = Hosts { prefix: format!("{MARK}{}-{prefix}{number}-", std::process::id()), count };
         let switch = hosts.switch();
         ip(&format!("netns add {switch}"));
         for network in ["fast", "slow"] {

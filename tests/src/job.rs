@@ -63,7 +63,7 @@ pub struct Process {
 pub struct Job {
     ranks: Vec<Process>,
     /// Where they meet.
-    _store: TempDir,
+    store: TempDir,
 }
 
 impl Job {
@@ -95,7 +95,7 @@ impl Job {
             plan.interface.map(|interface| command.env("TEST_INTERFACE", interface));
             Process::start(command)
         };
-        Job { ranks: hosts.iter().enumerate().map(rank).collect(), _store: store }
+        Job { ranks: hosts.iter().enumerate().map(rank).collect(), store }
     }
 
     /// `count` ranks on this host.
@@ -125,6 +125,12 @@ impl Job {
     /// Sends a signal to `rank`.
     pub fn signal(&self, rank: usize, signal: Signal) {
         kill_process(self.ranks[rank].pid(), signal).expect("the process is there");
+    }
+
+    /// Lets all ranks know how `rank` ended, once they ask.
+    pub fn tell_ending(&self, rank: usize, ending: &str) {
+        let file = self.store.path().join(format!("ending {rank}"));
+        std::fs::write(file, ending).expect("the store's folder is there");
     }
 
     /// CPU time of `rank` so far, in clock ticks.

@@ -4,6 +4,7 @@
 
 use std::{path::Path, thread, time::Duration, time::Instant};
 
+use rustix::process::Signal;
 use sirtaki_tests::{
     hosts::Hosts,
     job::{Job, Plan, parse_error},
@@ -53,6 +54,22 @@ fn cut(scenario: &'static str, host: usize, shared_memory: bool) {
     let seconds = began.elapsed().as_secs_f64();
     assert!(seconds < TIMEOUT + 3.0, "{scenario}: it took {seconds:.1} s to report");
     job.ended(odd.as_slice());
+}
+
+#[test]
+fn whoever_knows_how_a_rank_ended_is_asked() {
+    for culprit in [0, 3] {
+        let hosts = Hosts::new("eng", 3);
+        let mut job = start(&hosts, &Plan { interface: Some("fast"), ..Plan::new("loop") });
+        job.all_say("ready");
+        job.tell_ending(culprit, "was killed by an angry test");
+        job.signal(culprit, Signal::KILL);
+        let others: Vec<usize> = (0..6).filter(|&rank| rank != culprit).collect();
+        let reason = common_reason(&job, &others);
+        assert!(reason.starts_with(&format!("rank {culprit} (host ")), "{reason}");
+        assert!(reason.ends_with("is gone: it was killed by an angry test"), "{reason}");
+        job.ended(&[]);
+    }
 }
 
 #[test]

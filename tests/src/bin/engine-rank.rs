@@ -124,7 +124,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     settings.warn_after = Some(Duration::from_secs(1));
     settings.shutdown_after =
         variable("TEST_SHUTDOWN").ok().and_then(|text| text.parse().ok()).map(Duration::from_secs_f64);
-    let store = Arc::new(FileStore::new(variable("TEST_STORE")?, "job")?);
+    let folder = variable("TEST_STORE")?;
+    let store = Arc::new(FileStore::new(&folder, "job")?);
+    settings.ending = Arc::new(move |rank| std::fs::read_to_string(format!("{folder}/ending {rank}")).ok());
     let world = connect(store, rank, size, links.clone())?;
     let engine = Engine::start(world, &links, settings)?;
     let (pid, descriptor) = engine.record_address();
