@@ -11,6 +11,7 @@ use crate::{
     message::{Spoken, Verdict, Word},
     owner::Owner,
     recorder::Phase,
+    request::ByName,
     shared::now,
     watch::silence,
 };
@@ -57,10 +58,10 @@ impl Owner {
         let error = self.common_reason(error);
         self.runner.comm.abort(&error);
         let time = now().as_nanos() as u64;
-        for (name, jobs) in self.jobs.drain() {
-            self.shared.recorder.note(Phase::Failed, 0, time, 0, &name);
+        for (ByName(request), jobs) in self.jobs.drain() {
+            self.shared.recorder.note(Phase::Failed, 0, time, 0, &request.name);
             for job in jobs {
-                job.promise.fail(EngineError::Failed { tensor: name.clone(), reason: error.clone() });
+                job.promise.fail(EngineError::Failed { tensor: request.name.clone(), reason: error.clone() });
             }
         }
         self.failure = Some(error);
@@ -138,9 +139,9 @@ impl Owner {
     /// Leaves in good order.
     pub(crate) fn say_goodbye(&mut self) {
         let error = CommError::Stopped { reason: "the engine was closed on this rank".into() };
-        for (name, jobs) in self.jobs.drain() {
+        for (ByName(request), jobs) in self.jobs.drain() {
             for job in jobs {
-                job.promise.fail(EngineError::Failed { tensor: name.clone(), reason: error.clone() });
+                job.promise.fail(EngineError::Failed { tensor: request.name.clone(), reason: error.clone() });
             }
         }
         let rank = self.shared.group.rank();
