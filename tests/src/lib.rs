@@ -11,4 +11,5 @@ pub mod hosts;
 pub mod job;
 pub mod make;
 pub mod reference;
+pub mod scale;
 pub mod team;
