@@ -50,6 +50,8 @@ pub struct Row {
     pub bytes: usize,
     /// Per library.
     pub columns: Vec<Column>,
+    /// Libraries that are not installed here.
+    pub absent: Vec<String>,
 }
 
 /// One setting with all its sizes.
@@ -80,39 +82,19 @@ pub fn run(
             starter.limit("copy", ranks)?,
         ];
         peers.extend(starter.gloo(&place)?);
-        tables.push(measure(plan, Setting::Shared(ranks), &mut peers, show)?);
+        tables.push(measure(plan, Setting::Shared(ranks), &mut peers, &[], show)?);
     }
     if plan.tcp {
         let mut peers = vec![starter.sirtaki("tcp", &Place::here(2))?];
         peers.extend(starter.gloo(&Place::here(2))?);
-        tables.push(measure(plan, Setting::Loopback, &mut peers, show)?);
+        tables.push(measure(plan, Setting::Loopback, &mut peers, &[], show)?);
         drop(peers);
         let hosts = Hosts::new("ben", 2);
         let namespaces = (0..2).map(|host| Some(hosts.name(host))).collect();
         let place = Place { namespaces, interface: "fast".into() };
         let mut peers = vec![starter.sirtaki("tcp", &place)?];
         peers.extend(starter.gloo(&place)?);
-        tables.push(measure(plan, Setting::Namespaces, &mut peers, show)?);
-    }
-    Ok(tables)
-}
-
-/// The engine beside one plain all-reduce of the same bytes and beside Gloo: a step of ResNet-50's tensors in an order
-/// that differs from rank to rank, and one tensor of four bytes.
-pub fn engine(
-    plan: &Plan,
-    starter: &mut Starter,
-    say: &dyn Fn(&str),
-    show: &dyn Fn(&Setting, &Row),
-) -> Result<Vec<Table>, BenchError> {
-    let mut tables = Vec::new();
-    for &ranks in &plan.ranks {
-        say(&format!("starting {ranks} ranks of every library"));
-        let place = Place::here(ranks);
-        let mut peers = vec![starter.sirtaki("engine", &place)?, starter.sirtaki("arena", &place)?];
-        peers.extend(starter.gloo_steps("works", &place)?);
-        peers.extend(starter.gloo_steps("buckets", &place)?);
-        tables.push(measure(plan, Setting::Engine(ranks), &mut peers, show)?);
+        tables.push(measure(plan, Setting::Namespaces, &mut peers, &[], show)?);
     }
     Ok(tables)
 }
@@ -122,10 +104,12 @@ fn iterations(bytes: usize) -> usize {
     ((2 << 20) / bytes.max(1)).clamp(1, 100)
 }
 
-fn measure(
+/// Asks `peers`, the first of which is sirtaki's, in turn. `absent` are those that were asked for and are not there.
+pub(crate) fn measure(
     plan: &Plan,
     setting: Setting,
     peers: &mut [Peer],
+    absent: &[String],
     show: &dyn Fn(&Setting, &Row),
 ) -> Result<Table, BenchError> {
     let mut rows = Vec::new();
@@ -138,7 +122,7 @@ fn measure(
                 times[index].push(median(&peers[index].measure(bytes, iterations(bytes))?));
             }
         }
-        let row = Row { bytes, columns: columns(&setting, bytes, peers, &times) };
+        let row = Row { bytes, columns: columns(&setting, bytes, peers, &times), absent: absent.to_vec() };
         show(&setting, &row);
         rows.push(row);
     }

@@ -7,12 +7,13 @@
 //! - [`protocol`]: the lines on the socket.
 //! - [`serve`]: the peer's side of it, and sirtaki's own peer.
 //! - [`peer`]: the measuring side.
-//! - [`comm`], [`goals`], [`report`], [`plot`]: the comparison, what it should show, and how it is shown.
+//! - [`comm`], [`engine`], [`goals`], [`report`], [`plot`]: the comparisons, what they should show, and how it is shown.
 //! - [`start`], [`python`]: how every library is started.
 //! - [`limit`]: what the machine itself can do with the same bytes.
 //! - [`resnet`], [`steps`]: the tensors of a training step, and the engine reducing them.
 
 pub mod comm;
+pub mod engine;
 pub mod goals;
 pub mod limit;
 pub mod peer;

@@ -126,8 +126,11 @@ mod tests {
     #[test]
     fn every_library_has_a_line_and_a_name() {
         let column = |name: &str, micros| Column { name: name.into(), micros, ratio: 1.0, goal: None };
-        let row =
-            |bytes| Row { bytes, columns: vec![column("sirtaki", bytes as f64), column("gloo", 9.0 * bytes as f64)] };
+        let row = |bytes| Row {
+            bytes,
+            columns: vec![column("sirtaki", bytes as f64), column("gloo", 9.0 * bytes as f64)],
+            absent: Vec::new(),
+        };
         let picture = svg(&[Table { setting: Setting::Shared(2), rows: vec![row(4), row(1024)] }]);
         assert_eq!(picture.matches("<polyline").count(), 2);
         assert!(picture.contains(">Gloo</text>") && picture.contains(">sirtaki</text>"));

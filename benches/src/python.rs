@@ -1,4 +1,5 @@
-//! A Python that has PyTorch: the one in SIRTAKI_BENCH_PYTHON, or an environment made for the benchmark.
+//! A Python that has PyTorch: the one in SIRTAKI_BENCH_PYTHON, or an environment made for the benchmark. Horovod is
+//! only used where somebody has installed it: in that Python, or in the one in SIRTAKI_BENCH_HOROVOD.
 
 use std::{
     path::{Path, PathBuf},
@@ -37,4 +38,29 @@ pub fn with_torch(folder: &Path, say: &dyn Fn(&str)) -> Option<PathBuf> {
         }
     }
     Some(python)
+}
+
+/// A Python that has Horovod for PyTorch.
+#[derive(Debug, Clone)]
+pub struct Horovod {
+    /// The interpreter.
+    pub python: PathBuf,
+    /// What it can run over, of `gloo` and `mpi`.
+    pub carriers: Vec<&'static str>,
+}
+
+impl Horovod {
+    /// The Python in SIRTAKI_BENCH_HOROVOD or else `torch`, if it has Horovod.
+    pub fn find(torch: Option<&Path>) -> Option<Self> {
+        let given = std::env::var_os("SIRTAKI_BENCH_HOROVOD").map(PathBuf::from);
+        let python = given.or_else(|| torch.map(Path::to_owned))?;
+        let mut command = Command::new(&python);
+        command.args(["-c", "import horovod.torch as h; print('gloo' * h.gloo_built(), 'mpi' * h.mpi_built())"]);
+        let output = command.stderr(Stdio::null()).output().ok().filter(|output| output.status.success())?;
+        let built = String::from_utf8_lossy(&output.stdout).into_owned();
+        let mpi = succeeds(Command::new("mpirun.openmpi").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()));
+        let usable = |carrier: &&str| built.contains(carrier) && (mpi || *carrier != "mpi");
+        let carriers = ["gloo", "mpi"].into_iter().filter(usable).collect();
+        Some(Self { python, carriers })
+    }
 }

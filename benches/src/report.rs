@@ -1,14 +1,33 @@
 //! The tables as people read them, and as Markdown for the README.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
-use crate::comm::{Column, Row, Table};
+use crate::{
+    comm::{Column, Row, Table},
+    engine::{Cost, Scale},
+};
+
+/// One goal, and whether it was reached.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Verdict {
+    /// Whether it was reached.
+    pub reached: bool,
+    /// What was measured and what was wanted.
+    pub text: String,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", if self.reached { '✓' } else { '✗' }, self.text)
+    }
+}
 
 /// Bytes in the largest unit that divides them.
 pub fn size(bytes: usize) -> String {
     match bytes {
         b if b >= 1 << 20 && b.is_multiple_of(1 << 20) => format!("{} MiB", b >> 20),
         b if b >= 1 << 10 && b.is_multiple_of(1 << 10) => format!("{} KiB", b >> 10),
+        b if b >= 1 << 20 => format!("{:.1} MiB", b as f64 / f64::from(1 << 20)),
         b => format!("{b} B"),
     }
 }
@@ -44,6 +63,9 @@ pub fn line(row: &Row, ranks: usize) -> String {
     for column in &row.columns[1..] {
         let _ = write!(text, "  | {:>8} {:>9} {:>9}", column.name, time(column.micros), ratio(column));
     }
+    for name in &row.absent {
+        let _ = write!(text, "  | {name:>8} {:>19}", "not installed");
+    }
     text
 }
 
@@ -54,7 +76,10 @@ pub fn markdown(table: &Table, ranks: usize) -> String {
     for column in &first.columns[1..] {
         let _ = write!(text, " {} | ratio |", label(&column.name));
     }
-    let _ = write!(text, "\n|{}", "---|".repeat(1 + 2 * first.columns.len()));
+    for name in &first.absent {
+        let _ = write!(text, " {} |", label(name));
+    }
+    let _ = write!(text, "\n|{}", "---|".repeat(1 + 2 * first.columns.len() + first.absent.len()));
     for row in &table.rows {
         let ours = &row.columns[0];
         let bandwidth = bus_bandwidth(row.bytes, ranks, ours.micros);
@@ -62,6 +87,7 @@ pub fn markdown(table: &Table, ranks: usize) -> String {
         for column in &row.columns[1..] {
             let _ = write!(text, " {} | {} |", time(column.micros), ratio(column));
         }
+        text.push_str(&" not installed |".repeat(row.absent.len()));
     }
     text.push('\n');
     text
@@ -74,6 +100,8 @@ fn label(name: &str) -> &str {
         "works" => "Gloo, tensor by tensor",
         "buckets" => "Gloo, 25 MB buckets",
         "sirtaki" => "one all-reduce of the same bytes",
+        "hvd gloo" => "Horovod over Gloo",
+        "hvd mpi" => "Horovod over MPI",
         "shared" => "sirtaki on its own memory (ratio: limit ÷ it)",
         "add" => "limit: add in place",
         "copy" => "limit: copy",
@@ -81,24 +109,41 @@ fn label(name: &str) -> &str {
     }
 }
 
-/// The goals that were missed, in words.
-pub fn missed(tables: &[Table]) -> Vec<String> {
-    let mut texts = Vec::new();
+/// What many ranks cost, one line per number of them.
+pub fn scales(scales: &[Scale]) -> String {
+    let mut text =
+        format!("{:>5}  {:^43}  {:^43}", "ranks", "1,000 tensors agreed on", "1,000 tensors in a known order");
+    for scale in scales {
+        let _ = write!(text, "\n{:>5}", scale.ranks);
+        for Cost { wall, cpu } in [scale.agreed, scale.adopted] {
+            let each = |total: f64| total / scale.ranks as f64;
+            let _ = write!(text, "  {wall:7.1} ms {:6.2} ms/rank {:6.2} ms CPU/rank", each(wall), each(cpu));
+        }
+    }
+    text
+}
+
+/// Every goal of the tables.
+pub fn verdicts(tables: &[Table]) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
     for table in tables {
         for row in &table.rows {
-            for column in row.columns.iter().filter(|column| !column.reached()) {
-                let goal = column.goal.map_or(0.0, |goal| goal.0);
-                let (size, name) = (size(row.bytes), label(&column.name));
-                texts.push(format!("{}, {size}, {name}: {:.2} instead of {goal:.2}", table.setting, column.ratio));
+            for column in &row.columns {
+                let Some(goal) = column.goal else { continue };
+                let (setting, size, name) = (&table.setting, size(row.bytes), label(&column.name));
+                let text =
+                    format!("{setting}, {size}, {name}: ratio {:.2}, to be at least {:.2}", column.ratio, goal.0);
+                verdicts.push(Verdict { reached: column.reached(), text });
             }
         }
     }
-    texts
+    verdicts
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::goals::{Goal, Setting};
 
     #[test]
     fn numbers_have_three_digits() {
@@ -107,6 +152,25 @@ mod tests {
             ["0.12 µs", "12.3 µs", "1.23 ms", "123 ms"]
         );
         assert_eq!([size(4), size(1 << 10), size(3 << 20)], ["4 B", "1 KiB", "3 MiB"]);
+    }
+
+    #[test]
+    fn every_goal_and_every_absence_is_shown() {
+        let column = |name: &str, ratio| Column { name: name.into(), micros: 9.0, ratio, goal: Some(Goal(3.0)) };
+        let columns =
+            vec![Column { goal: None, ..column("engine", 1.0) }, column("works", 4.0), column("buckets", 2.0)];
+        let row = Row { bytes: 4, columns, absent: vec!["hvd mpi".into()] };
+        assert!(line(&row, 2).ends_with("hvd mpi       not installed"), "{}", line(&row, 2));
+        let table = Table { setting: Setting::Engine(2), rows: vec![row] };
+        let texts: Vec<String> = verdicts(std::slice::from_ref(&table)).iter().map(Verdict::to_string).collect();
+        assert_eq!(texts.len(), 2);
+        assert!(texts[0].starts_with('✓') && texts[1].starts_with('✗'), "{texts:?}");
+        let markdown = markdown(&table, 2);
+        let cells: Vec<usize> = markdown.lines().map(|line| line.matches('|').count()).collect();
+        assert!(
+            markdown.contains("| Horovod over MPI |") && cells.iter().all(|&count| count == cells[0]),
+            "{markdown}"
+        );
     }
 
     #[test]

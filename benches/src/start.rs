@@ -2,14 +2,14 @@
 
 use std::{
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
     time::Duration,
 };
 
 use sirtaki_comm::secure::Secret;
 use tempfile::TempDir;
 
-use crate::{BenchError, Peer};
+use crate::{BenchError, Peer, engine::Cost, python::Horovod};
 
 /// Starting Python with PyTorch takes a while on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -47,13 +47,14 @@ pub struct Starter {
     /// Where this package's programs are.
     programs: PathBuf,
     python: Option<PathBuf>,
+    horovod: Option<Horovod>,
     folders: Vec<TempDir>,
 }
 
 impl Starter {
-    /// With this package's programs in `programs`, and the Python that has PyTorch, if there is one.
-    pub fn new(programs: PathBuf, python: Option<PathBuf>) -> Self {
-        Self { programs, python, folders: Vec::new() }
+    /// With this package's programs in `programs`, and the Pythons that have PyTorch and Horovod, if there are any.
+    pub fn new(programs: PathBuf, python: Option<PathBuf>, horovod: Option<Horovod>) -> Self {
+        Self { programs, python, horovod, folders: Vec::new() }
     }
 
     fn folder(&mut self) -> Result<PathBuf, BenchError> {
@@ -63,7 +64,7 @@ impl Starter {
         Ok(path)
     }
 
-    /// Sirtaki by `mode`: `arena`, `shared`, `tcp` or `engine`.
+    /// Sirtaki by `mode`: `arena`, `shared`, `tcp`, `engine` or `records`.
     pub fn sirtaki(&mut self, mode: &str, place: &Place) -> Result<Peer, BenchError> {
         let (program, folder, secret) =
             (self.programs.join("sirtaki-peer"), self.folder()?, Secret::random()?.to_hex());
@@ -101,16 +102,54 @@ impl Starter {
 
     fn gloo_by(&mut self, name: &str, script: &str, place: &Place) -> Result<Option<Peer>, BenchError> {
         let Some(python) = self.python.clone() else { return Ok(None) };
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers").join(script);
+        let script = peer_script(script);
         let meeting = format!("file://{}", self.folder()?.join("gloo").display());
         let size = place.namespaces.len();
         let commands = (0..size).map(|rank| {
             let mut command = place.command(rank, &python);
             command.arg(&script).env("RANK", rank.to_string()).env("WORLD_SIZE", size.to_string());
-            command.env("STEP_FORM", name).env("INIT_METHOD", &meeting).env("GLOO_SOCKET_IFNAME", &place.interface);
+            command.env("PYTHONDONTWRITEBYTECODE", "1").env("STEP_FORM", name);
+            command.env("INIT_METHOD", &meeting).env("GLOO_SOCKET_IFNAME", &place.interface);
             command
         });
         Peer::start(name, commands.collect(), size, PATIENCE).map(Some)
+    }
+
+    /// Horovod over `gloo`, as its own launcher starts it, or over `mpi`, as `mpirun` does; where it is installed and was
+    /// built for that.
+    pub fn horovod(&self, carrier: &str, ranks: usize) -> Result<Option<Peer>, BenchError> {
+        let Some(horovod) = self.horovod.as_ref().filter(|horovod| horovod.carriers.contains(&carrier)) else {
+            return Ok(None);
+        };
+        let number = ranks.to_string();
+        let mut command = match carrier {
+            "mpi" => {
+                let mut command = Command::new("mpirun.openmpi");
+                command.args(["--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", &number]);
+                command.env("HOROVOD_CONTROLLER", "mpi").env("HOROVOD_CPU_OPERATIONS", "mpi");
+                command
+            }
+            _ => {
+                let mut command = Command::new(&horovod.python);
+                command.args(["-m", "horovod.runner.launch", "--gloo", "--network-interfaces", "lo"]);
+                command.args(["-np", &number, "-H", &format!("localhost:{number}")]);
+                command
+            }
+        };
+        command.arg(&horovod.python).arg(peer_script("horovod_peer.py")).env("PYTHONDONTWRITEBYTECODE", "1");
+        Peer::start(horovod_name(carrier), vec![command], ranks, PATIENCE).map(Some)
+    }
+
+    /// What a step of many tensors costs among `ranks` threads of one process.
+    pub fn scale(&self, ranks: usize, order: &str, steps: usize) -> Result<Cost, BenchError> {
+        let mut command = Command::new(self.programs.join("scale-peer"));
+        command.args([&ranks.to_string(), order, &steps.to_string()]).stderr(Stdio::inherit());
+        // Ranks normally are processes, each with memory of its own. glibc has eight pools per core for all threads of a
+        // process, and waiting for them and their disorder would be most of what is measured.
+        command.env("MALLOC_ARENA_MAX", (4 * ranks).to_string());
+        let output = command.output().map_err(BenchError::io("cannot start scale-peer"))?;
+        serde_json::from_slice(&output.stdout)
+            .map_err(|_| BenchError::Protocol(format!("{ranks} ranks as threads gave no figures: {}", output.status)))
     }
 
     /// The machine itself: every process adds (or copies) that many bytes.
@@ -119,4 +158,13 @@ impl Starter {
         command.args([task, &ranks.to_string()]);
         Peer::start(task, vec![command], ranks, PATIENCE)
     }
+}
+
+/// How Horovod over a carrier is called in the tables.
+pub fn horovod_name(carrier: &str) -> &'static str {
+    if carrier == "mpi" { "hvd mpi" } else { "hvd gloo" }
+}
+
+fn peer_script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("peers").join(name)
 }

@@ -35,6 +35,32 @@ impl Steps {
     }
 }
 
+/// Two engines that take turns, call by call, so that they see the same machine and the same memory.
+pub struct Turns {
+    engines: [Steps; 2],
+    next: usize,
+}
+
+impl Turns {
+    /// `first` runs the first timed call.
+    pub fn new(first: Engine, second: Engine) -> Self {
+        Self { engines: [first, second].map(Steps::new), next: 0 }
+    }
+}
+
+impl Work for Turns {
+    fn barrier(&mut self) -> Result<(), BenchError> {
+        self.next = 0;
+        self.engines.iter_mut().try_for_each(Steps::barrier)
+    }
+
+    fn run(&mut self, data: &mut [f32]) -> Result<(), BenchError> {
+        let turn = self.next;
+        self.next = 1 - turn;
+        self.engines[turn].run(data)
+    }
+}
+
 impl Work for Steps {
     fn barrier(&mut self) -> Result<(), BenchError> {
         self.engine.barrier("barrier").map_err(failed)

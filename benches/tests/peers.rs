@@ -49,13 +49,33 @@ fn the_machine_answers() {
 #[test]
 fn sirtaki_answers_in_every_mode() {
     let programs = Path::new(env!("CARGO_BIN_EXE_sirtaki-peer")).parent().unwrap().to_owned();
-    let mut starter = Starter::new(programs, None);
-    for mode in ["arena", "shared", "tcp", "engine"] {
+    let mut starter = Starter::new(programs, None, None);
+    for mode in ["arena", "shared", "tcp", "engine", "records"] {
         let mut peer = starter.sirtaki(mode, &Place::here(2)).unwrap();
         let step = sirtaki_bench::resnet::tensors().iter().sum::<usize>() * 4;
         assert_eq!(peer.measure(step, 2).unwrap().len(), 2);
         check(peer);
     }
+}
+
+#[test]
+fn threads_say_what_a_step_costs() {
+    let programs = Path::new(env!("CARGO_BIN_EXE_scale-peer")).parent().unwrap().to_owned();
+    let starter = Starter::new(programs, None, None);
+    for order in ["agreed", "adopted"] {
+        let cost = starter.scale(2, order, 2).unwrap();
+        assert!(cost.wall > 0.0 && cost.cpu > 0.0, "{cost:?}");
+    }
+    assert!(starter.scale(0, "agreed", 2).is_err());
+}
+
+#[test]
+fn an_idle_engine_can_be_watched() {
+    let programs = Path::new(env!("CARGO_BIN_EXE_sirtaki-peer")).parent().unwrap().to_owned();
+    let mut peer = Starter::new(programs, None, None).sirtaki("engine", &Place::here(2)).unwrap();
+    let before = peer.processor_time().unwrap();
+    peer.measure(4096, 100).unwrap();
+    assert!(peer.processor_time().unwrap() > before);
 }
 
 #[test]

@@ -6,34 +6,14 @@ use std::time::{Duration, Instant};
 
 use sirtaki_comm::{DType, Reduction};
 use sirtaki_engine::{
-    Operation, Request, Settings, Ticket,
+    Operation, Request, Settings,
     agree::Table,
     message::{Spoken, Verdict, Word},
 };
-use sirtaki_tests::{
-    engines::{each, sum, vector},
-    make,
-};
+use sirtaki_tests::scale::{self, TENSORS};
 
-const TENSORS: usize = 1000;
-
-/// Milliseconds of the best step, on the slowest rank.
-fn steps(size: usize, adopt: bool) -> f64 {
-    let settings = Settings { adopt, ..Settings::default() };
-    let times = each(&make::arena, size, &settings, |engine| {
-        let names: Vec<String> = (0..TENSORS).map(|index| format!("layer.{index}.weight")).collect();
-        let mut best = f64::INFINITY;
-        for _ in 0..4 {
-            let start = Instant::now();
-            let tickets: Vec<Ticket> = names.iter().map(|name| sum(engine, name, vec![1.0_f32; 4])).collect();
-            for ticket in tickets {
-                assert_eq!(vector::<f32>(ticket.wait_one()), [size as f32; 4]);
-            }
-            best = best.min(start.elapsed().as_secs_f64() * 1e3);
-        }
-        best
-    });
-    times.into_iter().fold(0.0, f64::max)
+fn milliseconds(size: usize, adopt: bool) -> f64 {
+    scale::measure(size, adopt, 4).wall.as_secs_f64() * 1e3
 }
 
 /// Milliseconds the table itself takes for a step that all ranks announce by number.
@@ -63,11 +43,13 @@ fn table(size: usize) -> f64 {
 
 #[test]
 fn a_thousand_tensors_among_many_ranks() {
-    println!("ranks   agreed step   adopted step   table alone   table, per rank");
+    println!("ranks    agreed step   per rank   adopted step   per rank   table alone   per rank");
     for size in [4, 16, 64] {
-        let (agreed, adopted) = (steps(size, false), steps(size, true));
-        let alone = table(size);
-        let each = alone / size as f64;
-        println!("{size:5} {agreed:10.1} ms {adopted:11.1} ms {alone:10.2} ms {each:14.4} ms");
+        let (agreed, adopted) = (milliseconds(size, false), milliseconds(size, true));
+        print!("{size:5}");
+        for (time, width) in [(agreed, 12), (adopted, 12), (table(size), 11)] {
+            print!(" {time:width$.2} ms {:7.4} ms", time / size as f64);
+        }
+        println!();
     }
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask bench comm`: sirtaki beside other libraries on this machine.
+//! `cargo xtask bench comm` and `cargo xtask bench engine`: sirtaki beside other libraries on this machine.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark talks to the person who started it")]
 
@@ -12,8 +12,11 @@ use clap::{Parser, Subcommand};
 use sirtaki_bench::{
     BenchError,
     comm::{self, Plan, Row, Table},
+    engine,
     goals::Setting,
-    plot, python, report, resnet,
+    plot,
+    python::{self, Horovod},
+    report::{self, Verdict},
     start::Starter,
 };
 
@@ -60,7 +63,9 @@ enum Command {
     },
     /// The engine with the 161 tensors of ResNet-50, in an order that differs from rank to rank, and with one of 4 B
     ///
-    /// Beside one plain all-reduce of the same bytes, and beside PyTorch's Gloo, tensor by tensor and in flat buckets.
+    /// Beside one plain all-reduce of the same bytes, PyTorch's Gloo (tensor by tensor and in flat buckets) and Horovod,
+    /// where the Python in SIRTAKI_BENCH_PYTHON or SIRTAKI_BENCH_HOROVOD has it. Then what the engine costs by itself:
+    /// its records, its idleness, and a step of 1,000 tensors among more and more ranks. Every goal gets a line.
     Engine {
         /// Numbers of ranks on this host
         #[arg(long, value_delimiter = ',', default_value = "2,4")]
@@ -68,6 +73,9 @@ enum Command {
         /// Turns of every library
         #[arg(long, default_value_t = 15)]
         rounds: usize,
+        /// Numbers of ranks, as threads, that agree on 1,000 tensors
+        #[arg(long, value_delimiter = ',', default_value = "8,16,32,64")]
+        threads: Vec<usize>,
         /// Leave out Gloo, which needs PyTorch
         #[arg(long)]
         no_gloo: bool,
@@ -95,13 +103,33 @@ fn say(text: &str) {
     }
 }
 
-fn close(tables: &[Table], markdown: bool) {
-    if markdown {
-        tables.iter().for_each(|table| println!("\n{}", report::markdown(table, ranks_of(&table.setting))));
+fn print_markdown(tables: &[Table]) {
+    tables.iter().for_each(|table| println!("\n{}", report::markdown(table, ranks_of(&table.setting))));
+}
+
+/// The goals, or with `missed` only those that were missed, and their number.
+fn print_goals(verdicts: &[Verdict], missed: bool) {
+    println!();
+    verdicts.iter().filter(|verdict| !missed || !verdict.reached).for_each(|verdict| println!("{verdict}"));
+    let count = verdicts.iter().filter(|verdict| !verdict.reached).count();
+    println!("{count} of {} goals missed", verdicts.len());
+}
+
+fn run_engine(plan: &Plan, threads: &[usize], starter: &mut Starter) -> Result<(Vec<Table>, Vec<Verdict>), BenchError> {
+    let tables = engine::steps(plan, starter, &say, &show)?;
+    let mut verdicts = report::verdicts(&tables);
+    verdicts.extend(engine::small(&tables));
+    say("steps with and without records");
+    for &ranks in &plan.ranks {
+        verdicts.push(engine::records(plan.rounds, ranks, starter)?);
     }
-    let missed = report::missed(tables);
-    println!("\n{} goals missed", missed.len());
-    missed.iter().for_each(|text| println!("  {text}"));
+    say("idleness");
+    verdicts.push(engine::idle(2, starter)?);
+    say("1,000 tensors among many ranks");
+    let scales = engine::scales(plan.rounds.min(3), threads, starter)?;
+    println!("\n{}", report::scales(&scales));
+    verdicts.extend(engine::linear(&scales));
+    Ok((tables, verdicts))
 }
 
 fn starter(no_gloo: bool) -> Result<Starter, BenchError> {
@@ -109,7 +137,8 @@ fn starter(no_gloo: bool) -> Result<Starter, BenchError> {
     programs.pop();
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
     let python = if no_gloo { None } else { python::with_torch(&target, &say) };
-    Ok(Starter::new(programs, python))
+    let horovod = Horovod::find(python.as_deref());
+    Ok(Starter::new(programs, python, horovod))
 }
 
 fn run(arguments: Arguments) -> Result<(), BenchError> {
@@ -117,15 +146,22 @@ fn run(arguments: Arguments) -> Result<(), BenchError> {
         Command::Comm { ranks, sizes, rounds, no_tcp, no_gloo, markdown, plot } => {
             let plan = Plan { ranks, sizes, rounds: rounds.max(1), tcp: !no_tcp };
             let tables = comm::run(&plan, &mut starter(no_gloo)?, &say, &show)?;
-            close(&tables, markdown);
+            if markdown {
+                print_markdown(&tables);
+            }
+            print_goals(&report::verdicts(&tables), true);
             let Some(file) = plot else { return Ok(()) };
             let action = format!("cannot write {}", file.display());
             std::fs::write(&file, plot::svg(&tables)).map_err(BenchError::io(action))
         }
-        Command::Engine { ranks, rounds, no_gloo, markdown } => {
-            let step = resnet::tensors().iter().sum::<usize>() * size_of::<f32>();
-            let plan = Plan { ranks, sizes: vec![4, step], rounds: rounds.max(1), tcp: false };
-            close(&comm::engine(&plan, &mut starter(no_gloo)?, &say, &show)?, markdown);
+        Command::Engine { ranks, rounds, threads, no_gloo, markdown } => {
+            let sizes = vec![4, engine::step_bytes()];
+            let plan = Plan { ranks, sizes, rounds: rounds.max(1), tcp: false };
+            let (tables, verdicts) = run_engine(&plan, &threads, &mut starter(no_gloo)?)?;
+            if markdown {
+                print_markdown(&tables);
+            }
+            print_goals(&verdicts, false);
             Ok(())
         }
     }

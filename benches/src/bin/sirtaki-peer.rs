@@ -1,5 +1,6 @@
-//! Sirtaki's own benchmark peer: `sirtaki-peer arena|shared|tcp|engine RANK SIZE STORE [INTERFACE]`, the job's secret in
-//! SIRTAKI_SECRET. It keeps to one core, as ranks do that `sirtaki` starts.
+//! Sirtaki's own benchmark peer: `sirtaki-peer arena|shared|tcp|engine|records RANK SIZE STORE [INTERFACE]`, the job's
+//! secret in SIRTAKI_SECRET. It keeps to one core, as ranks do that `sirtaki` starts. As `records` it has two engines
+//! that take turns: one as users have it, one that keeps no flight record and does not note who is late.
 
 use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
@@ -8,7 +9,7 @@ use sirtaki_bench::{
     BenchError,
     protocol::{Hello, SOCKET},
     serve::{answer, serve},
-    steps::Steps,
+    steps::{Steps, Turns},
 };
 use sirtaki_comm::{
     Settings,
@@ -18,7 +19,7 @@ use sirtaki_comm::{
 use sirtaki_engine::Engine;
 
 fn usage() -> BenchError {
-    let text = "use: sirtaki-peer arena|shared|tcp|engine RANK SIZE STORE [INTERFACE], as the benchmark does";
+    let text = "use: sirtaki-peer arena|shared|tcp|engine|records RANK SIZE STORE [INTERFACE], as the benchmark does";
     BenchError::Protocol(text.into())
 }
 
@@ -40,13 +41,19 @@ fn run(arguments: &[String]) -> Result<(), BenchError> {
     let mut settings = Settings::new(Secret::from_hex(&secret)?);
     settings.shared_memory = mode != "tcp";
     settings.interface = arguments.get(4).cloned();
-    let mut world = connect(Arc::new(FileStore::new(folder, "bench")?), rank, size, settings.clone())?;
-    if mode == "engine" {
-        let engine = Engine::start(world, &settings, sirtaki_engine::Settings::default())
-            .map_err(|error| BenchError::Protocol(error.to_string()))?;
-        return answer(&socket, &Hello { peer: mode.into(), rank, size }, &mut Steps::new(engine));
+    let world = |job: &str| -> Result<_, BenchError> {
+        Ok(connect(Arc::new(FileStore::new(folder, job)?), rank, size, settings.clone())?)
+    };
+    let engine = |job: &str, record: bool| {
+        let choices = sirtaki_engine::Settings { record, ..Default::default() };
+        Engine::start(world(job)?, &settings, choices).map_err(|error| BenchError::Protocol(error.to_string()))
+    };
+    let hello = Hello { peer: mode.into(), rank, size };
+    match mode {
+        "engine" => answer(&socket, &hello, &mut Steps::new(engine("bench", true)?)),
+        "records" => answer(&socket, &hello, &mut Turns::new(engine("bench", true)?, engine("without", false)?)),
+        _ => serve(&mut *world("bench")?, mode, mode == "shared", &socket),
     }
-    serve(&mut *world, mode, mode == "shared", &socket)
 }
 
 fn main() -> ExitCode {

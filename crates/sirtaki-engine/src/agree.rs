@@ -86,6 +86,8 @@ pub struct Table {
     /// Tensors agreed on, and the last one's name.
     pub(crate) agreed: (u64, String),
     pub(crate) lateness: Lateness,
+    /// Whether lateness is noted at all.
+    records: bool,
 }
 
 impl Table {
@@ -109,6 +111,7 @@ impl Table {
             early: Vec::new(),
             agreed: (0, String::new()),
             lateness: Lateness::new(size),
+            records: true,
         }
     }
 
@@ -125,6 +128,11 @@ impl Table {
     /// Whether an order that repeats is adopted; on unless set otherwise.
     pub fn set_adopting(&mut self, adopts: bool) {
         self.adopts = adopts;
+    }
+
+    /// Whether late arrivals are written down; they are unless set otherwise.
+    pub(crate) fn set_recording(&mut self, records: bool) {
+        self.records = records;
     }
 
     /// Whether all ranks repeat an adopted order.
@@ -287,7 +295,9 @@ impl Table {
     fn agree_on(&mut self, id: Id, rows: Vec<usize>) -> Option<(Entry, Arc<Request>)> {
         let slot = &mut self.slots[id as usize];
         let request = slot.first()?.clone();
-        self.lateness.note(&slot.name, &slot.wants, &slot.since);
+        if self.records {
+            self.lateness.note(&slot.name, &slot.wants, &slot.since);
+        }
         let define = slot.fresh.then(|| Box::new((*request).clone()));
         for (agreed, want) in slot.agreed.iter_mut().zip(&mut slot.wants) {
             if want.is_some() {

@@ -46,12 +46,16 @@ impl Engine {
     ) -> Result<Engine, EngineError> {
         let group = world.group().clone();
         let star = Star::connect(&mut *world, comm)?;
-        let recorder = Recorder::create()?;
+        let mut recorder = Recorder::create()?;
+        if !settings.record {
+            recorder = recorder.silenced();
+        }
         let processes = ending::watch(&group);
         let records = watch::exchange_records(&mut *world, &recorder)?;
         let table = (group.rank() == 0).then(|| {
             let mut table = Table::new(group.size(), settings.limits);
             table.set_adopting(settings.adopt);
+            table.set_recording(settings.record);
             Mutex::new(table)
         });
         let shared = Arc::new(Shared {

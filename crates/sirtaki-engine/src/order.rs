@@ -21,7 +21,7 @@ use sirtaki_comm::{Alarm, Rank};
 use crate::{
     follow::Following,
     message::{Batch, Id, Knobs, Spoken, Verdict, Word},
-    request::{Operation, Request},
+    request::{ByName, Operation, Request},
 };
 
 /// What a rank has to do next.
@@ -70,7 +70,7 @@ pub struct Member {
     epoch: u32,
     ids: HashMap<String, Id>,
     known: HashMap<Id, Known>,
-    pending: HashMap<String, Pending>,
+    pending: HashMap<ByName, Pending>,
     verdicts: VecDeque<Verdict>,
     todo: VecDeque<Batch>,
     following: Option<Following>,
@@ -86,7 +86,7 @@ impl Member {
 
     /// This rank wants something.
     pub fn submit(&mut self, request: Arc<Request>, now: Duration) {
-        if let Some(pending) = self.pending.get_mut(&request.name) {
+        if let Some(pending) = self.pending.get_mut(request.name.as_str()) {
             let name = request.name.clone();
             pending.again.push(request);
             match self.following {
@@ -96,7 +96,7 @@ impl Member {
             return;
         }
         let pending = Pending { request: request.clone(), since: now, again: Vec::new() };
-        self.pending.insert(request.name.clone(), pending);
+        self.pending.insert(ByName(request.clone()), pending);
         let id = self.familiar(&request);
         match (&mut self.following, id) {
             (Some(following), id) => {
@@ -221,7 +221,7 @@ impl Member {
             }
             Verdict::Refuse(names, text) => {
                 for name in &names {
-                    let again = self.pending.remove(name).map(|pending| (pending.again, pending.since));
+                    let again = self.pending.remove(name.as_str()).map(|pending| (pending.again, pending.since));
                     let (again, since) = again.unwrap_or_default();
                     again.into_iter().for_each(|request| self.submit(request, since));
                 }
@@ -258,7 +258,7 @@ impl Member {
     pub fn ran(&mut self, batch: &Batch, now: Duration) {
         for entry in &batch.entries {
             let Some(known) = self.known.get_mut(&entry.id) else { continue };
-            let Some(pending) = self.pending.remove(&known.common.name) else { continue };
+            let Some(pending) = self.pending.remove(known.common.name.as_str()) else { continue };
             known.mine = Some(pending.request);
             pending.again.into_iter().for_each(|request| self.submit(request, now));
         }
@@ -281,7 +281,7 @@ impl Member {
     /// Says again everything that is wanted.
     fn announce_all(&mut self) {
         self.words.clear();
-        let mut names: Vec<&String> = self.pending.keys().collect();
+        let mut names: Vec<&str> = self.pending.keys().map(|key| key.0.name.as_str()).collect();
         names.sort_unstable();
         let mut again = Vec::new();
         let mut words = Vec::new();
@@ -292,7 +292,7 @@ impl Member {
                 None => words.push(Word::Announce(Box::new((*pending.request).clone()))),
             }
             if !pending.again.is_empty() {
-                words.push(Word::Twice(name.clone()));
+                words.push(Word::Twice(name.into()));
             }
         }
         if !again.is_empty() {

@@ -19,7 +19,7 @@ use crate::{
     message::{Spoken, Verdict},
     order::{Member, Step},
     recorder::Phase,
-    request::{Operation, Request},
+    request::{ByName, Operation, Request},
     run::Runner,
     shared::{Shared, now},
     ticket::{Output, Promise},
@@ -44,7 +44,7 @@ pub(crate) struct Owner {
     pub(crate) runner: Runner,
     pub(crate) member: Member,
     /// Requests that are not done, by name; of a name used several times, the oldest first.
-    pub(crate) jobs: HashMap<String, VecDeque<Job>>,
+    pub(crate) jobs: HashMap<ByName, VecDeque<Job>>,
     sockets: Vec<(OwnedFd, bool)>,
     pub(crate) joined: bool,
     pub(crate) closing: bool,
@@ -157,7 +157,8 @@ impl Owner {
             let request = Arc::new(request);
             self.member.submit(request.clone(), time);
             let job = Job { request: request.clone(), tensor, promise: promise.clone(), part };
-            self.jobs.entry(request.name.clone()).or_default().push_back(job);
+            // A name is rarely used twice at a time, so there is room for one.
+            self.jobs.entry(ByName(request)).or_insert_with(|| VecDeque::with_capacity(1)).push_back(job);
         }
     }
 
@@ -229,7 +230,7 @@ impl Owner {
                 let join =
                     |jobs: &VecDeque<Job>| jobs.front().is_some_and(|job| job.request.operation == Operation::Join);
                 let names: Vec<String> =
-                    self.jobs.iter().filter(|(_, jobs)| join(jobs)).map(|(name, _)| name.clone()).collect();
+                    self.jobs.iter().filter(|(_, jobs)| join(jobs)).map(|(key, _)| key.0.name.clone()).collect();
                 for job in names.iter().filter_map(|name| self.take_job(name)).collect::<Vec<_>>() {
                     job.promise.keep(job.part, Output::Joined(last));
                 }

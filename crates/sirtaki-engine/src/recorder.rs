@@ -62,6 +62,8 @@ pub struct Record {
 #[derive(Debug)]
 pub struct Recorder {
     segment: Segment,
+    /// Nothing is written down.
+    silent: bool,
 }
 
 impl Recorder {
@@ -70,9 +72,14 @@ impl Recorder {
 
     /// An empty record.
     pub fn create() -> Result<Self, CommError> {
-        let recorder = Self { segment: Segment::create(Self::SIZE)? };
+        let recorder = Self { segment: Segment::create(Self::SIZE)?, silent: false };
         recorder.word(0).store(MAGIC, Ordering::Release);
         Ok(recorder)
+    }
+
+    /// The same, but whatever is added is forgotten at once.
+    pub(crate) fn silenced(self) -> Self {
+        Self { silent: true, ..self }
     }
 
     /// Where others find it: process id and descriptor.
@@ -82,7 +89,7 @@ impl Recorder {
 
     /// The record of another process on this host, which has to be alive for opening but not for reading.
     pub fn open(pid: u32, descriptor: i32) -> Result<Self, CommError> {
-        let recorder = Self { segment: Segment::open(pid, descriptor, Self::SIZE)? };
+        let recorder = Self { segment: Segment::open(pid, descriptor, Self::SIZE)?, silent: false };
         if recorder.word(0).load(Ordering::Acquire) != MAGIC {
             let problem = format!("descriptor {descriptor} of process {pid} is not a flight record");
             return Err(CommError::Invalid { problem });
@@ -102,6 +109,9 @@ impl Recorder {
 
     /// Adds something. Only one thread may.
     pub fn note(&self, phase: Phase, sequence: u64, time: u64, bytes: u64, name: &str) {
+        if self.silent {
+            return;
+        }
         let number = self.word(1).load(Ordering::Relaxed);
         let at = Self::place(number);
         let mut text = [0; NAME];
@@ -184,6 +194,13 @@ mod tests {
         assert!(records.windows(2).all(|pair| pair[1].sequence == pair[0].sequence + 1));
         assert_eq!(records.last().unwrap().name, "tensor 9999 with a name that is too long");
         assert_eq!((records[0].phase, records[0].bytes), (Phase::Done, 4));
+    }
+
+    #[test]
+    fn a_silenced_record_stays_empty() {
+        let recorder = Recorder::create().unwrap().silenced();
+        recorder.note(Phase::Done, 1, 1, 4, "tensor");
+        assert!(recorder.read().is_empty());
     }
 
     #[test]

@@ -1,5 +1,11 @@
 //! What a rank asks for: a named tensor and what should happen to it. Plain data, the same on the wire and in memory.
 
+use std::{
+    borrow::Borrow,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
+
 use serde::{Deserialize, Serialize};
 use sirtaki_comm::{DType, Rank, Reduction};
 
@@ -210,6 +216,31 @@ pub const NAME_LIMIT: usize = 4096;
 pub fn shares(rows: usize, ranks: usize) -> Vec<usize> {
     (0..ranks).map(|rank| rows / ranks + usize::from(rank < rows % ranks)).collect()
 }
+
+/// A request as a key in a map, found by its name. Shares the name with the request, because a copy of every name in
+/// every map is what many ranks with many tensors spend their time on.
+#[derive(Debug, Clone)]
+pub(crate) struct ByName(pub(crate) Arc<Request>);
+
+impl Borrow<str> for ByName {
+    fn borrow(&self) -> &str {
+        &self.0.name
+    }
+}
+
+impl Hash for ByName {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.name.hash(state);
+    }
+}
+
+impl PartialEq for ByName {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.name == other.0.name
+    }
+}
+
+impl Eq for ByName {}
 
 #[cfg(test)]
 mod tests {

@@ -33,6 +33,9 @@ pub struct Settings {
     pub shutdown_after: Option<Duration>,
     /// How long a rank waits for others in an adopted order before it calls for agreement again.
     pub patience: Duration,
+    /// Whether the flight record and late arrivals are written down. Only who measures what that costs switches it off.
+    #[doc(hidden)]
+    pub record: bool,
     /// Where rank 0's warnings and the outcome of tuning go; nowhere unless set.
     pub warn: Warn,
     /// Who knows how ranks ended; nobody unless set.
@@ -49,6 +52,7 @@ impl Default for Settings {
             warn_after: Some(Duration::from_secs(10)),
             shutdown_after: None,
             patience: Duration::from_millis(500),
+            record: true,
             warn: Arc::new(|_| ()),
             ending: Arc::new(|_| None),
         }
@@ -65,6 +69,7 @@ impl fmt::Debug for Settings {
             .field("warn_after", &self.warn_after)
             .field("shutdown_after", &self.shutdown_after)
             .field("patience", &self.patience)
+            .field("record", &self.record)
             .finish_non_exhaustive()
     }
 }
