@@ -31,6 +31,7 @@ const PACKAGES: &[Package] = &[
     Package { name: "slurmd", program: "slurmd", needed_for: SLURM },
     Package { name: "slurm-client", program: "srun", needed_for: SLURM },
     Package { name: "g++", program: "g++", needed_for: "fuzzing" },
+    Package { name: "python3", program: "python3", needed_for: "tests with Python programs" },
     Package { name: "groff-base", program: "groff", needed_for: "tests of the manual pages" },
 ];
 

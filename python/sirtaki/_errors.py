@@ -1,0 +1,34 @@
+"""What can go wrong, as exceptions."""
+
+from __future__ import annotations
+
+
+class LaunchError(RuntimeError):
+    """The job could not be started, or somebody else ended it."""
+
+    __module__ = "sirtaki"
+
+
+class RankError(RuntimeError):
+    """A rank failed, and it was the first one to do so.
+
+    ``rank`` is its number and ``reason`` says what happened in one line. Where the function
+    raised, the exception is the ``__cause__`` (if it can be pickled) and ``traceback`` is the text
+    of the traceback on the rank; otherwise that is empty. ``report`` is what the launcher had to
+    say: the last lines of the rank and what the others were doing.
+    """
+
+    __module__ = "sirtaki"
+
+    def __init__(self, rank: int, reason: str, traceback: str = "", report: str = "") -> None:
+        super().__init__(rank, reason, traceback, report)
+        self.rank = rank
+        self.reason = reason
+        self.traceback = traceback
+        self.report = report
+
+    def __str__(self) -> str:
+        headline = f"rank {self.rank} {self.reason}"
+        if self.traceback:
+            return f"{headline}\n\n{self.traceback.rstrip()}"
+        return "\n".join(part for part in (headline, self.report) if part)
