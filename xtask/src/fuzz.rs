@@ -4,7 +4,7 @@
 //! tool chain, so neither a nightly compiler nor cargo-fuzz is needed. A target is given for the build, because only
 //! then flags leave build scripts alone.
 
-use std::fs;
+use std::{fs, num::NonZeroUsize, thread};
 
 use anyhow::{Context, Result, bail};
 
@@ -32,18 +32,28 @@ pub(crate) fn check(shell: &Shell) -> Result<()> {
     if targets.is_empty() {
         bail!("no targets in fuzz/targets");
     }
-    for target in targets {
-        let corpus = format!("target/fuzz/corpus/{target}");
-        fs::create_dir_all(shell.root.join(&corpus))?;
-        let program = shell.root.join(format!("target/fuzz/{host}/release/{target}")).display().to_string();
-        let limits = ["-rss_limit_mb=2048", "-timeout=10", "-max_len=8192", "-verbosity=0", "-print_final_stats=1"];
-        let artifacts = format!("-artifact_prefix=target/fuzz/{target}-");
-        let call = Call::new(program).args(limits).args([format!("-max_total_time={SECONDS}"), artifacts, corpus]);
-        let said = shell.run_logged(call, &format!("target/fuzz/{target}.log"));
-        let said = said.with_context(|| format!("the input that broke `{target}` is in target/fuzz/{target}-*"))?;
-        let runs = said.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"));
-        println!("    {} inputs tried, all survived", runs.unwrap_or("?").trim());
+    let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    for some in targets.chunks(cores) {
+        thread::scope(|threads| {
+            let runs: Vec<_> = some.iter().map(|target| threads.spawn(|| try_inputs(shell, &host, target))).collect();
+            runs.into_iter().try_for_each(|run| run.join().unwrap_or_else(|_| bail!("a fuzzing thread panicked")))
+        })?;
     }
+    Ok(())
+}
+
+/// Runs one target for its time.
+fn try_inputs(shell: &Shell, host: &str, target: &str) -> Result<()> {
+    let corpus = format!("target/fuzz/corpus/{target}");
+    fs::create_dir_all(shell.root.join(&corpus))?;
+    let program = shell.root.join(format!("target/fuzz/{host}/release/{target}")).display().to_string();
+    let limits = ["-rss_limit_mb=2048", "-timeout=10", "-max_len=8192", "-verbosity=0", "-print_final_stats=1"];
+    let artifacts = format!("-artifact_prefix=target/fuzz/{target}-");
+    let call = Call::new(program).args(limits).args([format!("-max_total_time={SECONDS}"), artifacts, corpus]);
+    let said = shell.run_logged(call, &format!("target/fuzz/{target}.log"));
+    let said = said.with_context(|| format!("the input that broke `{target}` is in target/fuzz/{target}-*"))?;
+    let runs = said.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"));
+    println!("    {target}: {} inputs tried, all survived", runs.unwrap_or("?").trim());
     Ok(())
 }
 
