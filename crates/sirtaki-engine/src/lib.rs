@@ -16,6 +16,7 @@
 //! - `inbox`, [`memory`], [`ticket`]: from callers to that thread and back.
 //! - [`control`]: the links between ranks.
 //! - `owner`, `execute`, `run`, [`adasum`], `fail`: the thread, what it does, and how it ends.
+//! - [`job`]: a process's place in a job.
 //! - [`recorder`], [`stall`], `watch`, `process`, [`report`]: what can be seen from outside.
 
 pub mod adasum;
@@ -30,6 +31,7 @@ mod fail;
 mod follow;
 pub mod fuse;
 mod inbox;
+pub mod job;
 pub mod late;
 pub mod memory;
 pub mod message;

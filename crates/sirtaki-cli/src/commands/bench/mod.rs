@@ -24,13 +24,14 @@ use sirtaki_comm::{
     rendezvous::{self, TcpStore},
     secure::Secret,
 };
+use sirtaki_engine::job::{Meeting, Place, discover};
 
 pub use self::worker::work;
 use crate::{
     args::{Allreduce, Transport},
-    env::{self, Job},
+    env,
     launch::local::LocalJob,
-    printer::Printer,
+    printer::{Advice, Printer},
 };
 
 /// Runs the benchmark and prints its results.
@@ -38,8 +39,8 @@ pub fn run(arguments: &Allreduce, printer: &mut Printer) -> Result<()> {
     let secret = Secret::random()?;
     let variables = variables(arguments, &secret);
     let lookup = |name: &str| overlay(&variables, name);
-    let settings = env::settings(&lookup)?;
-    let server = TcpStore::serve(IpAddr::V4(Ipv4Addr::LOCALHOST), &secret, settings.tls)?;
+    let settings = env::communication(&lookup, secret)?;
+    let server = TcpStore::serve(IpAddr::V4(Ipv4Addr::LOCALHOST), &settings.secret, settings.tls)?;
     let store = format!("tcp://{}", server.address());
     let program = std::env::current_exe().context("cannot find the running program")?;
     let size = arguments.ranks.get();
@@ -58,10 +59,15 @@ pub fn run(arguments: &Allreduce, printer: &mut Printer) -> Result<()> {
 }
 
 /// Joins the job as one of its ranks.
-fn join(job: &Job) -> Result<Box<dyn Communicator>> {
-    let deadline = Instant::now() + job.settings.start_timeout;
-    let store = TcpStore::connect(job.store, &job.settings.secret, job.settings.tls, deadline)?;
-    Ok(rendezvous::connect(Arc::new(store), job.rank, job.size, job.settings.clone())?)
+fn join() -> Result<Box<dyn Communicator>> {
+    let Place { rank, size, meeting, .. } = discover(&env::process)?;
+    let Meeting::Store { address, secret } = meeting else {
+        return Err(Advice::new("this is a part of `sirtaki bench`", "start `sirtaki bench allreduce` instead").into());
+    };
+    let settings = env::communication(&env::process, secret)?;
+    let deadline = Instant::now() + settings.start_timeout;
+    let store = TcpStore::connect(address, &settings.secret, settings.tls, deadline)?;
+    Ok(rendezvous::connect(Arc::new(store), rank, size, settings)?)
 }
 
 /// What the ranks' environment has on top of ours. The secret travels here, never in arguments that others can read.

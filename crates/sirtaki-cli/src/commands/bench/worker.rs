@@ -19,7 +19,6 @@ use super::{
 use crate::{
     args::{Choice, Worker},
     commands::bench::join,
-    env,
     printer::hint,
 };
 
@@ -45,8 +44,7 @@ fn report(out: &mut Stdout, report: &Report) -> Result<()> {
 }
 
 fn measure_all(arguments: &Worker, out: &mut Stdout) -> Result<()> {
-    let job = env::job(&env::process)?;
-    let mut group = join(&job)?;
+    let mut group = join()?;
     let lead = group.group().rank() == 0;
     if lead {
         report(out, &Report::Connected { back_end: group.name().into() })?;
