@@ -39,13 +39,22 @@ impl std::fmt::Debug for Engine {
 impl Engine {
     /// Starts an engine over all ranks of `world`, which all call it. `comm` is what the links between them use.
     pub fn start(
-        mut world: Box<dyn Communicator>,
+        world: Box<dyn Communicator>,
         comm: &sirtaki_comm::Settings,
         settings: Settings,
     ) -> Result<Engine, EngineError> {
+        Self::start_recording(world, comm, settings, Recorder::create()?)
+    }
+
+    /// As [`Engine::start`], with the memory to record in.
+    pub fn start_recording(
+        mut world: Box<dyn Communicator>,
+        comm: &sirtaki_comm::Settings,
+        settings: Settings,
+        recorder: Recorder,
+    ) -> Result<Engine, EngineError> {
         let group = world.group().clone();
         let star = Star::connect(&mut *world, comm)?;
-        let recorder = Recorder::create()?;
         let records = watch::exchange_records(&mut *world, &recorder)?;
         let table = (group.rank() == 0).then(|| {
             let mut table = Table::new(group.size(), settings.limits);

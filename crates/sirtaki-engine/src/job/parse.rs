@@ -29,7 +29,7 @@ pub(super) fn optional<T>(
         Some(parsed) => Ok(Some(parsed)),
         None => {
             let value = if name == SECRET { "(not shown)".into() } else { value };
-            Err(JobError::Bad { name, value, allowed: allowed(name) })
+            Err(JobError::Bad { name, value, allowed: allowed(name).into() })
         }
     }
 }
@@ -40,7 +40,7 @@ pub(super) fn required<T>(
     name: &'static str,
     parse: impl Fn(&str) -> Option<T>,
 ) -> Result<T, JobError> {
-    optional(get, name, parse)?.ok_or_else(|| JobError::Missing { name, allowed: allowed(name) })
+    optional(get, name, parse)?.ok_or_else(|| JobError::Missing { name, allowed: allowed(name).into() })
 }
 
 /// A duration from a number of seconds.

@@ -14,24 +14,18 @@ mod worker;
 use std::{
     net::{IpAddr, Ipv4Addr},
     process::Command,
-    sync::Arc,
-    time::Instant,
 };
 
 use anyhow::{Context, Result};
-use sirtaki_comm::{
-    Communicator,
-    rendezvous::{self, TcpStore},
-    secure::Secret,
-};
-use sirtaki_engine::job::{Meeting, Place, discover};
+use sirtaki_comm::{rendezvous::TcpStore, secure::Secret};
+use sirtaki_engine::job::settings::communication;
 
 pub use self::worker::work;
 use crate::{
     args::{Allreduce, Transport},
     env,
     launch::local::LocalJob,
-    printer::{Advice, Printer},
+    printer::Printer,
 };
 
 /// Runs the benchmark and prints its results.
@@ -39,7 +33,7 @@ pub fn run(arguments: &Allreduce, printer: &mut Printer) -> Result<()> {
     let secret = Secret::random()?;
     let variables = variables(arguments, &secret);
     let lookup = |name: &str| overlay(&variables, name);
-    let settings = env::communication(&lookup, secret)?;
+    let settings = communication(&lookup, secret)?;
     let server = TcpStore::serve(IpAddr::V4(Ipv4Addr::LOCALHOST), &settings.secret, settings.tls)?;
     let store = format!("tcp://{}", server.address());
     let program = std::env::current_exe().context("cannot find the running program")?;
@@ -56,18 +50,6 @@ pub fn run(arguments: &Allreduce, printer: &mut Printer) -> Result<()> {
         table::print(&rows, printer)?;
     }
     Ok(())
-}
-
-/// Joins the job as one of its ranks.
-fn join() -> Result<Box<dyn Communicator>> {
-    let Place { rank, size, meeting, .. } = discover(&env::process)?;
-    let Meeting::Store { address, secret } = meeting else {
-        return Err(Advice::new("this is a part of `sirtaki bench`", "start `sirtaki bench allreduce` instead").into());
-    };
-    let settings = env::communication(&env::process, secret)?;
-    let deadline = Instant::now() + settings.start_timeout;
-    let store = TcpStore::connect(address, &settings.secret, settings.tls, deadline)?;
-    Ok(rendezvous::connect(Arc::new(store), rank, size, settings)?)
 }
 
 /// What the ranks' environment has on top of ours. The secret travels here, never in arguments that others can read.
