@@ -1,6 +1,9 @@
 //! Hosts made of network namespaces: each has an address in two networks, which meet in a namespace with two bridges.
 
-use std::process::Command;
+use std::{ffi::OsStr, fs, net::Ipv4Addr, path::Path, process::Command};
+
+/// How the names of all namespaces begin; the process that made them and the test follow.
+const MARK: &str = "sirtaki-test-";
 
 /// Namespaces that vanish on drop.
 pub struct Hosts {
@@ -18,10 +21,11 @@ fn run(program: &str, arguments: &str) {
 }
 
 impl Hosts {
-    /// `count` hosts whose names begin with `prefix` (at most six letters). Interface `fast` has the addresses
+    /// `count` hosts; `prefix` tells those of one test from those of another. Interface `fast` has the addresses
     /// 10.77.1.x, interface `slow` 10.77.2.x.
     pub fn new(prefix: &str, count: usize) -> Hosts {
-        let hosts = Hosts { prefix: format!("{prefix}{}", std::process::id() % 100_000), count };
+        sweep();
+        let hosts = Hosts { prefix: format!("{MARK}{}-{prefix}-", std::process::id()), count };
         let switch = hosts.switch();
         ip(&format!("netns add {switch}"));
         for network in ["fast", "slow"] {
@@ -52,6 +56,23 @@ impl Hosts {
         format!("{}h{host}", self.prefix)
     }
 
+    /// The address of a host in the network `fast`.
+    pub fn address(&self, host: usize) -> Ipv4Addr {
+        Ipv4Addr::new(10, 77, 1, u8::try_from(host + 1).expect("a network of this size"))
+    }
+
+    /// How many hosts there are.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// A program that will run on a host.
+    pub fn command(&self, host: usize, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name(host)]).arg(program);
+        command
+    }
+
     /// Limits what every host sends into `network` to this many megabits per second.
     pub fn throttle(&self, network: &str, megabits: u32) {
         for host in 0..self.count {
@@ -71,8 +92,21 @@ impl Hosts {
 impl Drop for Hosts {
     fn drop(&mut self) {
         let names = (0..self.count).map(|host| self.name(host)).chain([self.switch()]);
-        for name in names {
-            let _ = Command::new("ip").args(["netns", "delete", &name]).output();
+        names.for_each(|name| delete(&name));
+    }
+}
+
+fn delete(name: &str) {
+    let _ = Command::new("ip").args(["netns", "delete", name]).output();
+}
+
+/// Removes what tests that were killed have left.
+fn sweep() {
+    for entry in fs::read_dir("/run/netns").into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let pid = name.strip_prefix(MARK).and_then(|rest| rest.split('-').next());
+        if pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+            delete(&name);
         }
     }
 }

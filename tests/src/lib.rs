@@ -5,10 +5,15 @@
 #![allow(clippy::unwrap_used, reason = "an assertion that fails has to panic")]
 
 pub mod conformance;
+pub mod container;
 pub mod data;
 pub mod engines;
 pub mod hosts;
 pub mod job;
+pub mod launch;
 pub mod make;
 pub mod reference;
+pub mod slurm;
+pub mod sshd;
 pub mod team;
+pub mod wait;

@@ -16,6 +16,7 @@ const PACKAGES: &[Package] = &[
     Package { name: "mpich", program: "mpirun.mpich", needed_for: "tests of the MPI back end" },
     Package { name: "iproute2", program: "ip", needed_for: "tests with network namespaces" },
     Package { name: "g++", program: "g++", needed_for: "fuzzing" },
+    Package { name: "groff-base", program: "groff", needed_for: "tests of the manual pages" },
 ];
 
 const CARGO_DENY: &str = "0.20.2";

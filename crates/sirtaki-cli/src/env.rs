@@ -1,13 +1,15 @@
-//! The process's environment, which nothing but this crate reads, and what only this crate does with it. All other
-//! variables are in [`sirtaki_engine::job::variables`].
+//! The process's environment, which nothing but this crate reads. What variables are there and what they mean is in
+//! [`sirtaki_engine::job::variables`], except for those that only this command knows.
 
-use sirtaki_engine::job::variables::{self, Section, Variable};
 pub use sirtaki_engine::job::{
+    Lookup,
     parse::{bytes, seconds},
-    variables::{ALGORITHM, RANK, SECRET, SHM, SIZE, STORE, TIMEOUT, TLS},
+    variables::*,
 };
 
-/// What terminals show.
+use crate::launch;
+
+/// Variables about what the command prints.
 const OUTPUT: Section = Section {
     title: "Output",
     about: "What the `sirtaki` command prints.",
@@ -24,9 +26,9 @@ pub fn process(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
-/// The reference page `docs/environment.md`.
-pub fn reference() -> String {
-    variables::reference(&[OUTPUT])
+/// The page `docs/environment.md`.
+pub fn page() -> String {
+    reference(&[launch::variables::SECTION, OUTPUT])
 }
 
 #[cfg(test)]
@@ -35,9 +37,9 @@ mod tests {
     fn the_reference_page_is_current() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/environment.md");
         if std::env::var_os("BLESS").is_some() {
-            std::fs::write(path, super::reference()).unwrap();
+            std::fs::write(path, super::page()).unwrap();
         }
         let page = std::fs::read_to_string(path).unwrap_or_default();
-        assert_eq!(page, super::reference(), "docs/environment.md is old; write it with `cargo xtask docs`");
+        assert_eq!(page, super::page(), "docs/environment.md is old; write it with `cargo xtask docs`");
     }
 }

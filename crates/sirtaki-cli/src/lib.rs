@@ -36,7 +36,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, printer: &mut Printer)
         Err(usage) => return printer.usage(&usage),
     };
     match dispatch(arguments.command, printer) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             printer.error(&error);
@@ -45,12 +45,17 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, printer: &mut Printer)
     }
 }
 
-fn dispatch(command: Command, printer: &mut Printer) -> Result<()> {
+fn dispatch(command: Command, printer: &mut Printer) -> Result<ExitCode> {
     match command {
+        Command::Run(arguments) => return commands::run::run(*arguments, printer),
+        Command::Agent => launch::agent::work(),
+        Command::Completions(arguments) => commands::shell::completions(&arguments, printer),
+        Command::Man(arguments) => commands::shell::man(&arguments, printer),
         Command::Doctor(arguments) => commands::doctor::run(&arguments, printer),
         Command::Bench(Bench::Allreduce(arguments)) => commands::bench::run(&arguments, printer),
         Command::BenchWorker(arguments) => commands::bench::work(&arguments),
     }
+    .map(|()| ExitCode::SUCCESS)
 }
 
 /// Whoever read our output (`head`, a closed pager) has seen enough.

@@ -1,16 +1,28 @@
 //! The only place that writes to the terminal.
 //!
 //! Data goes to standard output, everything said about it to standard error, so that a pipe carries data alone.
-//! Colour only repeats what words or marks say; it is off without a terminal and with `NO_COLOR`.
+//! Colour only repeats what words or marks say; it is off without a terminal and with `NO_COLOR`. A terminal that can
+//! only append (`TERM=dumb`) counts as none.
 
 use std::{
     fmt,
-    io::{IsTerminal, Write},
+    io::{self, IsTerminal, Write},
     process::ExitCode,
 };
 
+use rustix::termios::tcgetwinsize;
+use serde::{Deserialize, Serialize};
 use sirtaki_comm::CommError;
 use sirtaki_engine::job::JobError;
+
+/// One of the two ways out of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stream {
+    /// Standard output.
+    Out,
+    /// Standard error.
+    Err,
+}
 
 /// How a piece of text is shown where colours are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,21 +66,35 @@ impl Advice {
     }
 }
 
+/// Columns and rows of the terminal, asked for whenever they matter: windows change.
+type Size = Box<dyn Fn() -> (usize, usize) + Send>;
+
+/// Where a stream goes.
+struct Way {
+    to: Box<dyn Write + Send>,
+    terminal: bool,
+    colour: bool,
+}
+
+impl Way {
+    fn new(to: impl Write + Send + 'static, terminal: bool, colour: bool) -> Self {
+        Self { to: Box::new(to), terminal, colour: terminal && colour }
+    }
+}
+
 /// Standard output and standard error, or what a test takes for them.
 pub struct Printer {
-    out: Box<dyn Write + Send>,
-    err: Box<dyn Write + Send>,
-    colour_out: bool,
-    colour_err: bool,
-    /// Whether standard error is a terminal, where a line can be overwritten.
-    live: bool,
+    out: Way,
+    err: Way,
+    size: Size,
     /// Whether a progress line stands there now.
     progress: bool,
 }
 
 impl fmt::Debug for Printer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Printer").field("live", &self.live).finish_non_exhaustive()
+        let terminals = (self.out.terminal, self.err.terminal);
+        f.debug_struct("Printer").field("terminals", &terminals).finish_non_exhaustive()
     }
 }
 
@@ -76,45 +102,96 @@ impl Printer {
     /// The process's own output.
     pub fn terminal() -> Self {
         let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        let (out, err) = (std::io::stdout(), std::io::stderr());
+        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let (out, err) = (io::stdout(), io::stderr());
+        let (out_terminal, err_terminal) = (out.is_terminal() && !dumb, err.is_terminal() && !dumb);
         Self {
-            colour_out: colour && out.is_terminal(),
-            colour_err: colour && err.is_terminal(),
-            live: err.is_terminal(),
+            out: Way::new(out, out_terminal, colour),
+            err: Way::new(err, err_terminal, colour),
+            size: Box::new(window),
             progress: false,
-            out: Box::new(out),
-            err: Box::new(err),
         }
     }
 
     /// Output into two writers, without colours.
     pub fn plain(out: impl Write + Send + 'static, err: impl Write + Send + 'static) -> Self {
-        let (out, err) = (Box::new(out), Box::new(err));
-        Self { out, err, colour_out: false, colour_err: false, live: false, progress: false }
+        let (out, err) = (Way::new(out, false, false), Way::new(err, false, false));
+        Self { out, err, size: Box::new(|| FALLBACK), progress: false }
+    }
+
+    /// Output into two writers that lead to the same screen, of `size` columns and rows, in colour.
+    pub fn screen(
+        out: impl Write + Send + 'static,
+        err: impl Write + Send + 'static,
+        size: impl Fn() -> (usize, usize) + Send + 'static,
+    ) -> Self {
+        let (out, err) = (Way::new(out, true, true), Way::new(err, true, true));
+        Self { out, err, size: Box::new(size), progress: false }
+    }
+
+    fn way(&mut self, stream: Stream) -> &mut Way {
+        match stream {
+            Stream::Out => &mut self.out,
+            Stream::Err => &mut self.err,
+        }
+    }
+
+    /// Whether `stream` leads to a terminal, where lines can be overwritten.
+    pub fn is_terminal(&self, stream: Stream) -> bool {
+        match stream {
+            Stream::Out => self.out.terminal,
+            Stream::Err => self.err.terminal,
+        }
+    }
+
+    /// Whether colours are wanted on `stream`.
+    pub fn has_colour(&self, stream: Stream) -> bool {
+        match stream {
+            Stream::Out => self.out.colour,
+            Stream::Err => self.err.colour,
+        }
+    }
+
+    /// Columns and rows of the terminal.
+    pub fn size(&self) -> (usize, usize) {
+        (self.size)()
+    }
+
+    /// Whole lines, or what moves on a terminal, in one call to the system, so that nobody's bytes come between.
+    pub fn write(&mut self, stream: Stream, bytes: &[u8]) -> io::Result<()> {
+        self.clear_progress();
+        let way = self.way(stream);
+        way.to.write_all(bytes)?;
+        way.to.flush()
     }
 
     /// `text` for standard output, in colour if that is wanted there.
     pub fn paint(&self, style: Style, text: &str) -> String {
-        paint(self.colour_out, style, text)
+        paint(self.out.colour, style, text)
+    }
+
+    /// `text` for standard error, in colour if that is wanted there.
+    pub fn paint_message(&self, style: Style, text: &str) -> String {
+        paint(self.err.colour, style, text)
     }
 
     /// One line of data.
-    pub fn data(&mut self, line: &str) -> std::io::Result<()> {
+    pub fn data(&mut self, line: &str) -> io::Result<()> {
         self.clear_progress();
-        writeln!(self.out, "{line}")
+        writeln!(self.out.to, "{line}")
     }
 
     /// One line about the data. What cannot be said is lost; there is nowhere else to say it.
     pub fn message(&mut self, line: &str) {
         self.clear_progress();
-        let _ = writeln!(self.err, "{line}");
+        let _ = writeln!(self.err.to, "{line}");
     }
 
     /// A line that the next output replaces; nothing unless standard error is a terminal.
     pub fn progress(&mut self, line: &str) {
-        if self.live {
-            let _ = write!(self.err, "\r\x1b[2K{line}");
-            let _ = self.err.flush();
+        if self.err.terminal {
+            let _ = write!(self.err.to, "\r\x1b[2K{line}");
+            let _ = self.err.to.flush();
             self.progress = true;
         }
     }
@@ -128,10 +205,10 @@ impl Printer {
                 text = format!("{text}: {cause}");
             }
         }
-        let label = paint(self.colour_err, Style::Bad, "error:");
+        let label = self.paint_message(Style::Bad, "error:");
         self.message(&format!("{label} {text}"));
         if let Some(hint) = hint(error) {
-            let label = paint(self.colour_err, Style::Bold, "hint:");
+            let label = self.paint_message(Style::Bold, "hint:");
             self.message(&format!("{label} {hint}"));
         }
     }
@@ -140,18 +217,18 @@ impl Printer {
     pub fn usage(&mut self, usage: &clap::Error) -> ExitCode {
         let text = usage.render();
         if usage.use_stderr() {
-            let text = if self.colour_err { text.ansi().to_string() } else { text.to_string() };
+            let text = if self.err.colour { text.ansi().to_string() } else { text.to_string() };
             self.message(text.trim_end());
             return ExitCode::from(2);
         }
-        let text = if self.colour_out { text.ansi().to_string() } else { text.to_string() };
+        let text = if self.out.colour { text.ansi().to_string() } else { text.to_string() };
         let _ = self.data(text.trim_end());
         ExitCode::SUCCESS
     }
 
     fn clear_progress(&mut self) {
         if std::mem::take(&mut self.progress) {
-            let _ = write!(self.err, "\r\x1b[2K");
+            let _ = write!(self.err.to, "\r\x1b[2K");
         }
     }
 }
@@ -159,6 +236,18 @@ impl Printer {
 impl Drop for Printer {
     fn drop(&mut self) {
         self.clear_progress();
+    }
+}
+
+/// What a terminal that tells nothing is taken for.
+const FALLBACK: (usize, usize) = (80, 24);
+
+/// Columns and rows of the terminal behind standard error or standard output.
+fn window() -> (usize, usize) {
+    let size = tcgetwinsize(io::stderr()).or_else(|_| tcgetwinsize(io::stdout()));
+    match size {
+        Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col.into(), size.ws_row.into()),
+        _ => FALLBACK,
     }
 }
 
@@ -191,10 +280,10 @@ mod tests {
     struct Shared(Arc<Mutex<Vec<u8>>>);
 
     impl Write for Shared {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().unwrap().write(bytes)
         }
-        fn flush(&mut self) -> std::io::Result<()> {
+        fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
     }

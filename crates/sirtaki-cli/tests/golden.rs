@@ -9,10 +9,8 @@ use std::{path::PathBuf, process::Command};
 /// Runs the command away from the caller's settings and returns exit code, output and messages as one text.
 fn sirtaki(arguments: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sirtaki"));
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("SIRTAKI_")) {
-        command.env_remove(name);
-    }
-    let output = command.args(arguments).env("COLUMNS", "100").output().unwrap();
+    command.args(arguments).env_clear().env("PATH", "/usr/bin:/bin").env("COLUMNS", "100");
+    let output = command.output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     format!(
         "$ sirtaki {}\nexit code {}\n--- stdout\n{}--- stderr\n{}",
@@ -36,6 +34,9 @@ fn compare(name: &str, arguments: &[&str]) {
 #[test]
 fn help() {
     compare("help", &["--help"]);
+    compare("help_run", &["run", "--help"]);
+    compare("help_completions", &["completions", "--help"]);
+    compare("help_man", &["man", "--help"]);
     compare("help_doctor", &["doctor", "--help"]);
     compare("help_bench", &["bench", "--help"]);
     compare("help_allreduce", &["bench", "allreduce", "--help"]);
@@ -56,6 +57,77 @@ fn wrong_arguments() {
     compare("bad_dtype", &["bench", "allreduce", "--dtype", "f31"]);
     compare("bad_timeout", &["bench", "allreduce", "--timeout", "0"]);
     compare("unknown_command", &["docter"]);
+}
+
+#[test]
+fn wrong_jobs() {
+    compare("run_no_program", &["run", "-n", "2"]);
+    compare("run_unknown_option", &["run", "--rank", "2", "--", "x"]);
+    compare("run_bad_hosts", &["run", "-H", "a:4,b:x", "x"]);
+    compare("run_bad_via", &["run", "--via", "shh", "x"]);
+    compare("run_two_kinds_of_hosts", &["run", "-H", "a", "--hostfile", "b", "x"]);
+    compare("run_own_variable", &["run", "--env", "SIRTAKI_SECRET=hunter2", "x"]);
+    compare("run_no_room", &["run", "-n", "9", "-H", "a:4,b:4", "x"]);
+    compare("run_no_hosts", &["run", "--via", "ssh", "x"]);
+    compare("run_no_allocation", &["run", "--via", "slurm", "x"]);
+    compare("run_no_file", &["run", "--hostfile", "tests/golden/absent", "x"]);
+    compare("run_bad_hostfile", &["run", "--hostfile", "tests/golden/hostfile", "x"]);
+    compare("run_unknown_key", &["run", "--config", "tests/golden/job.toml", "x"]);
+    compare("man_unknown", &["man", "rnu"]);
+}
+
+#[test]
+fn dry_run() {
+    let places = ["--workdir", "/data", "--remote-sirtaki", "/opt/sirtaki/bin/sirtaki"];
+    let job = ["-H", "a:4,user@b:2", "--ssh-port", "2222", "--env", "MODE=slow", "--", "python", "train.py"];
+    compare("dry_run", &[&["run", "--dry-run"], places.as_slice(), &job].concat());
+}
+
+/// The standard output of a command that must succeed.
+fn output(arguments: &[&str]) -> Vec<u8> {
+    let output = Command::new(env!("CARGO_BIN_EXE_sirtaki")).args(arguments).output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    output.stdout
+}
+
+/// Feeds `input` to a checker and returns what it complained about.
+fn complaints(checker: &str, input: &[u8]) -> String {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), input).unwrap();
+    let mut words = checker.split(' ');
+    let mut command = Command::new(words.next().unwrap());
+    let output = command.args(words).arg(file.path()).output().unwrap();
+    format!("{}{}", if output.status.success() { "" } else { "failed: " }, String::from_utf8_lossy(&output.stderr))
+}
+
+#[test]
+fn completions_are_scripts_that_know_the_options_and_no_inner_commands() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = String::from_utf8(output(&["completions", shell])).unwrap();
+        assert!(script.contains("hostfile") && !script.contains("bench-worker"), "{shell}");
+    }
+    assert_eq!(complaints("bash -n", &output(&["completions", "bash"])), "");
+}
+
+#[test]
+fn manual_pages_are_there_for_all_commands_and_well_formed() {
+    let folder = tempfile::tempdir().unwrap();
+    output(&["man", "--all", folder.path().to_str().unwrap()]);
+    let mut names: Vec<_> = std::fs::read_dir(folder.path())
+        .unwrap()
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    let expected = ["-bench-allreduce", "-bench", "-completions", "-doctor", "-man", "-run", ""];
+    assert_eq!(names, expected.map(|name| format!("sirtaki{name}.1")));
+    for name in &names {
+        let page = std::fs::read(folder.path().join(name)).unwrap();
+        assert_eq!(complaints("groff -man -z -ww", &page), "", "{name}");
+    }
+    assert_eq!(
+        output(&["man", "bench", "allreduce"]),
+        std::fs::read(folder.path().join("sirtaki-bench-allreduce.1")).unwrap()
+    );
 }
 
 #[test]

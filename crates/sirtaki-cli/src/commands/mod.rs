@@ -2,3 +2,5 @@
 
 pub mod bench;
 pub mod doctor;
+pub mod run;
+pub mod shell;

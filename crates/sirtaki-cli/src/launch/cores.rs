@@ -11,9 +11,9 @@ pub fn usable() -> Vec<usize> {
 }
 
 /// The share of rank `rank` of `ranks`: neighbours of each other, none used twice while there are enough.
-pub fn share(usable: &[usize], rank: usize, ranks: usize) -> Vec<usize> {
+pub fn share<T: Clone>(usable: &[T], rank: usize, ranks: usize) -> Vec<T> {
     if usable.is_empty() || ranks > usable.len() {
-        return usable.get(rank % usable.len().max(1)).copied().into_iter().collect();
+        return usable.get(rank % usable.len().max(1)).cloned().into_iter().collect();
     }
     let begin = |rank: usize| rank * usable.len() / ranks;
     usable[begin(rank)..begin(rank + 1)].to_vec()
@@ -35,7 +35,7 @@ mod tests {
         assert_eq!(share(&[0, 1, 2, 3, 4], 0, 2), [0, 1]);
         assert_eq!(share(&[0, 1, 2, 3, 4], 1, 2), [2, 3, 4]);
         assert_eq!(share(&[4, 6], 3, 4), [6]);
-        assert!(share(&[], 0, 4).is_empty());
+        assert!(share::<usize>(&[], 0, 4).is_empty());
         assert!(!usable().is_empty());
     }
 }

@@ -6,7 +6,7 @@
 
 use std::{
     io::{BufRead, BufReader, Read},
-    os::unix::process::{CommandExt, ExitStatusExt},
+    os::unix::process::CommandExt,
     process::{Child, Command, ExitStatus, Stdio},
     sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     time::{Duration, Instant},
@@ -195,34 +195,10 @@ fn forward(
     });
 }
 
-/// How a process ended, in words: `was killed by SIGKILL`.
-pub fn describe(status: ExitStatus) -> String {
-    match (status.signal(), status.code()) {
-        (Some(number), _) => format!("was killed by {}", signal_name(number)),
-        (_, Some(0)) => "ended".into(),
-        (_, Some(code)) => format!("ended with exit code {code}"),
-        _ => format!("ended with {status}"),
-    }
-}
-
-fn signal_name(number: i32) -> String {
-    let known = [
-        (2, "SIGINT"),
-        (4, "SIGILL"),
-        (6, "SIGABRT"),
-        (7, "SIGBUS"),
-        (8, "SIGFPE"),
-        (9, "SIGKILL"),
-        (11, "SIGSEGV"),
-        (13, "SIGPIPE"),
-        (15, "SIGTERM"),
-    ];
-    known.iter().find(|(known, _)| *known == number).map_or(format!("signal {number}"), |(_, name)| (*name).into())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::launch::ended::Ended;
 
     fn shell(script: &str) -> Command {
         let mut command = Command::new("sh");
@@ -237,7 +213,7 @@ mod tests {
             seen.push(match event {
                 Event::Output { rank, line } => format!("{rank} out {line}"),
                 Event::Message { rank, line } => format!("{rank} err {line}"),
-                Event::Ended { rank, status } => format!("{rank} {}", describe(status)),
+                Event::Ended { rank, status } => format!("{rank} {}", Ended::from(status)),
             });
         }
         seen.sort();

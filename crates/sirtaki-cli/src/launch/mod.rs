@@ -1,4 +1,30 @@
 //! Starting the processes of a job and never leaving one behind.
+//!
+//! From what is wanted to what is done: [`options`] (flags, environment, file) → [`placement`] (hosts, from the user or
+//! from the scheduler's [`allocation`]) → [`plan`] (which rank where) → [`environment`], [`cores`], [`gpus`] (what a rank
+//! gets). All of that is pure; [`dry_run`] shows it.
+//!
+//! Then [`supervise`], the launcher, has an [`agent`] on every host start the ranks; they talk in [`protocol`].
+//! [`output`] shows what ranks write, [`ended`] and [`report`] say how they end, and [`tree`] sees to it that nothing stays.
 
+pub mod agent;
+pub mod allocation;
+pub mod config;
 pub mod cores;
+pub mod dry_run;
+pub mod ended;
+pub mod environment;
+pub mod gpus;
+pub mod hosts;
 pub mod local;
+pub mod nodelist;
+pub mod options;
+pub mod output;
+pub mod outside;
+pub mod placement;
+pub mod plan;
+pub mod protocol;
+pub mod report;
+pub mod supervise;
+pub mod tree;
+pub mod variables;

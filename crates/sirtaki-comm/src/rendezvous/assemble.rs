@@ -80,8 +80,8 @@ fn join(store: Arc<dyn Store>, rank: Rank, size: usize, settings: Settings) -> R
     Ok(Connected { communicator: settle(Box::new(world), &settings)?, network: report })
 }
 
-/// Everybody tells who and where it is.
-fn introduce(rank: Rank, exchange: &mut dyn Exchange) -> Result<Group, CommError> {
+/// Everybody tells who and where it is. Needs one round of `exchange`.
+pub fn introduce(rank: Rank, exchange: &mut dyn Exchange) -> Result<Group, CommError> {
     let garbled = |who: String| CommError::Refused { peer: who, reason: "its introduction cannot be read".into() };
     let mine = postcard::to_stdvec(&(PROTOCOL, this_member(rank)?)).map_err(|_| garbled("this process".into()))?;
     let read = |(rank, bytes): (Rank, &Vec<u8>)| {

@@ -18,12 +18,12 @@ mod store;
 mod tcp;
 pub mod wire;
 
-pub use assemble::{Connected, connect, connect_over_mpi, connect_with_report};
+pub use assemble::{Connected, connect, connect_over_mpi, connect_with_report, introduce};
 pub use file::FileStore;
 pub use host::this_member;
 pub use interface::{Candidate, candidates, select};
 pub use memory::MemoryStore;
-pub use network::{Network, choose_network};
+pub use network::{Network, choose_network, measure_network};
 pub use parent::split_with;
 pub use store::{Exchange, Store, StoreExchange};
 pub use tcp::{TcpStore, TcpStoreServer};

@@ -57,8 +57,18 @@ struct Published {
 /// Per host and candidate: bits per second, 0 for "reached, not measured", nothing for "not reached".
 type Findings = Vec<Vec<Option<u64>>>;
 
-/// Chooses this host's address for the group's links. All members call it; it needs two rounds of `exchange`.
+/// Chooses this host's address for the group's links. All members call it; it needs two rounds of `exchange`. Where
+/// every host has one address only, there is nothing to choose and nothing is measured.
 pub fn choose_network(group: &Group, exchange: &mut dyn Exchange, settings: &Settings) -> Result<Network, CommError> {
+    choose(group, exchange, settings, false)
+}
+
+/// As [`choose_network`], and measures also what there is no choice about.
+pub fn measure_network(group: &Group, exchange: &mut dyn Exchange, settings: &Settings) -> Result<Network, CommError> {
+    choose(group, exchange, settings, true)
+}
+
+fn choose(group: &Group, exchange: &mut dyn Exchange, settings: &Settings, always: bool) -> Result<Network, CommError> {
     let hosts = group.hosts();
     if hosts.len() == 1 {
         return Ok(Network::loopback());
@@ -75,9 +85,9 @@ pub fn choose_network(group: &Group, exchange: &mut dyn Exchange, settings: &Set
     }?;
     let offers: Vec<Offer> = round(group, exchange, &offer)?;
     let offers = collect(group, &hosts, offers)?;
-    let probing = offers.iter().any(|offer| offer.candidates.len() > 1);
+    let probing = always || offers.iter().any(|offer| offer.candidates.len() > 1);
     let findings = match leader {
-        Some(own) if probing => explore(&access, &offers, own),
+        Some(own) if probing => explore(&access, &offers, own, always),
         _ => Findings::new(),
     };
     let all: Vec<Findings> = round(group, exchange, &findings)?;
@@ -118,7 +128,7 @@ fn prepare(settings: &Settings) -> (Offer, Vec<TcpListener>) {
 }
 
 /// Tries all addresses of all other hosts at once, then measures those of the next host one after another.
-fn explore(access: &Access, offers: &[Published], own: usize) -> Findings {
+fn explore(access: &Access, offers: &[Published], own: usize, always: bool) -> Findings {
     let next = (own + 1) % offers.len();
     let mut findings: Findings = thread::scope(|threads| {
         let attempts: Vec<Vec<_>> = offers
@@ -137,7 +147,7 @@ fn explore(access: &Access, offers: &[Published], own: usize) -> Findings {
         attempts.into_iter().map(|host| host.into_iter().map(|t| t.join().unwrap_or(None)).collect()).collect()
     });
     let offer = &offers[next];
-    if offer.candidates.len() > 1 {
+    if always || offer.candidates.len() > 1 {
         for (at, (candidate, &port)) in offer.candidates.iter().zip(&offer.ports).enumerate() {
             if findings[next][at].is_some() {
                 let address = SocketAddr::new(candidate.address, port);
@@ -150,7 +160,8 @@ fn explore(access: &Access, offers: &[Published], own: usize) -> Findings {
 
 /// For every host the fastest candidate that all others reach.
 fn decide(names: &[String], candidates: &[&[Candidate]], findings: &[&Findings]) -> Result<Vec<usize>, CommError> {
-    if candidates.iter().all(|candidates| candidates.len() == 1) {
+    let unmeasured = findings.iter().all(|of| of.is_empty());
+    if unmeasured && candidates.iter().all(|candidates| candidates.len() == 1) {
         return Ok(vec![0; candidates.len()]);
     }
     let choose = |host: usize| {
@@ -199,9 +210,13 @@ fn words(names: &[String], candidates: &[Candidate], findings: &[&Findings], hos
 
 fn describe(candidates: &[Candidate], chosen: usize, wished: bool, words: &[String]) -> Network {
     let Candidate { interface, address } = candidates[chosen].clone();
+    let measured = match words[chosen].as_str() {
+        "" => String::new(),
+        words => format!(", {words} measured"),
+    };
     let why = match (wished, candidates.len()) {
-        (true, _) => "as asked for".to_string(),
-        (false, 1) => "the only one".to_string(),
+        (true, _) => format!("as asked for{measured}"),
+        (false, 1) => format!("the only one{measured}"),
         (false, count) => {
             let others = (0..count).filter(|&at| at != chosen);
             let others = others.map(|at| format!("{} {}", candidates[at].interface, words[at]));

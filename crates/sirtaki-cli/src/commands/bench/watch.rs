@@ -10,7 +10,10 @@ use anyhow::{Result, anyhow};
 use super::row::{Report, Row};
 use crate::{
     args::{Allreduce, Choice},
-    launch::local::{Event, LocalJob, describe},
+    launch::{
+        ended::Ended,
+        local::{Event, LocalJob},
+    },
     printer::{Advice, Printer},
 };
 
@@ -97,7 +100,7 @@ impl Failures {
     /// The error to show. A rank that died without a word is the cause of what the others say about it.
     fn into_error(self) -> Option<anyhow::Error> {
         if let Some((rank, pid, status)) = self.silent.first() {
-            let message = format!("rank {rank} (pid {pid}) {}", describe(*status));
+            let message = format!("rank {rank} (pid {pid}) {}", Ended::from(*status));
             return Some(match self.spoken.first() {
                 None => anyhow!(message),
                 Some((other, said, _)) => Advice::new(message, format!("rank {other} says: {said}")).into(),

@@ -1,6 +1,6 @@
 //! NVIDIA GPUs and NCCL.
 
-use std::{ffi::c_int, fs, path::PathBuf};
+use std::{ffi::c_int, path::PathBuf};
 
 use libloading::Library;
 
@@ -8,6 +8,7 @@ use super::{
     finding::Finding,
     software::{find, first_line},
 };
+use crate::launch::gpus::models;
 
 /// GPUs and the library that connects them.
 pub(super) fn examine() -> Vec<Finding> {
@@ -20,7 +21,7 @@ pub(super) fn examine() -> Vec<Finding> {
 /// One line per GPU: from the driver's tool, else from what the kernel module shows.
 fn gpus() -> Vec<Finding> {
     let listed = find("nvidia-smi").map(|tool| list(&tool)).unwrap_or_default();
-    let names = if listed.is_empty() { from_proc() } else { listed };
+    let names = if listed.is_empty() { models() } else { listed };
     names.into_iter().enumerate().map(|(index, text)| Finding::ok(format!("GPU {index}"), text)).collect()
 }
 
@@ -40,16 +41,6 @@ fn describe(line: &str) -> String {
         Some((rest, driver)) => format!("{rest}, driver {driver}"),
         None => line.into(),
     }
-}
-
-fn from_proc() -> Vec<String> {
-    let Ok(folders) = fs::read_dir("/proc/driver/nvidia/gpus") else { return Vec::new() };
-    let mut names: Vec<String> = folders
-        .filter_map(|folder| fs::read_to_string(folder.ok()?.path().join("information")).ok())
-        .filter_map(|text| text.lines().find_map(|line| Some(line.strip_prefix("Model:")?.trim().to_owned())))
-        .collect();
-    names.sort();
-    names
 }
 
 fn nccl(wanted: bool) -> Finding {

@@ -1,14 +1,18 @@
 //! What can be typed. Meaning is given to it in [`crate::commands`].
 
+pub mod run;
+
 use std::{num::NonZeroUsize, str::FromStr, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sirtaki_comm::{DType, collective::Algorithm};
 
+use self::run::Run;
 use crate::{commands::bench::sizes::Sizes, env};
 
 const EXAMPLES: &str = "\
 Examples:
+  sirtaki run -n 4 -- python train.py                 a job of 4 processes
   sirtaki doctor                                      what this machine offers
   sirtaki bench allreduce -n 4                        how fast 4 processes sum up
   sirtaki bench allreduce -n 2 --algorithm all        where the algorithms cross over
@@ -27,11 +31,20 @@ pub struct Arguments {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Run a program as several processes that work together, on this machine or on many
+    Run(Box<Run>),
     /// Show what this machine offers: cores, memory, network, MPI, NCCL, GPUs, Slurm
     Doctor(Doctor),
     /// Measure how fast processes talk to each other
     #[command(subcommand)]
     Bench(Bench),
+    /// Print a script that completes commands and options in a shell
+    Completions(Completions),
+    /// Print a manual page, or write all of them
+    Man(Man),
+    /// What `run` starts on every host
+    #[command(hide = true)]
+    Agent,
     /// One rank of a benchmark, started by `bench`
     #[command(hide = true)]
     BenchWorker(Worker),
@@ -103,6 +116,37 @@ pub struct Allreduce {
     /// Print one JSON object per line: algorithm, ranks, bytes, median_us, p99_us, bus_gb_s
     #[arg(long)]
     pub json: bool,
+}
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  source <(sirtaki completions bash)
+  sirtaki completions fish > ~/.config/fish/completions/sirtaki.fish
+  sirtaki completions zsh > \"${fpath[1]}/_sirtaki\"";
+
+/// `sirtaki completions`.
+#[derive(Debug, Args)]
+#[command(after_help = COMPLETIONS_EXAMPLES)]
+pub struct Completions {
+    /// Which shell
+    pub shell: clap_complete::Shell,
+}
+
+const MAN_EXAMPLES: &str = "\
+Examples:
+  sirtaki man run | man -l -
+  sirtaki man --all /usr/local/share/man/man1";
+
+/// `sirtaki man`.
+#[derive(Debug, Args)]
+#[command(after_help = MAN_EXAMPLES)]
+pub struct Man {
+    /// Of this command, such as `run` or `bench allreduce` [default: of sirtaki itself]
+    pub command: Vec<String>,
+
+    /// Write the pages of all commands into this folder
+    #[arg(long, value_name = "DIR", conflicts_with = "command")]
+    pub all: Option<std::path::PathBuf>,
 }
 
 /// What one rank of a benchmark is told; who it is comes from the environment.

@@ -1,0 +1,125 @@
+//! `sirtaki run`: a program as several processes that work together.
+
+use std::{process::ExitCode, time::Instant};
+
+use anyhow::{Context, Result};
+use sirtaki_comm::secure::{Secret, fresh_id};
+
+use crate::{
+    args::run::Run,
+    launch::{
+        cores,
+        dry_run::{self, Here},
+        gpus,
+        options::{Detail, Options},
+        output::{self, Output},
+        outside::Outside,
+        placement::Placement,
+        report::{self, Failure},
+        supervise::{self, Ending, Job, Outcome},
+    },
+    printer::{Printer, Stream},
+};
+
+/// Decides what is wanted and where, and does it.
+pub fn run(arguments: Run, printer: &mut Printer) -> Result<ExitCode> {
+    let outside = Outside::real();
+    let options = Options::resolve(arguments, &outside)?;
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let placement = Placement::find(&options, &outside, &name)?;
+    if options.dry_run {
+        return show(&options, &placement, &outside, printer).map(|()| ExitCode::SUCCESS);
+    }
+    execute(options, placement, printer)
+}
+
+fn execute(options: Options, placement: Placement, printer: &mut Printer) -> Result<ExitCode> {
+    let folder = match &options.workdir {
+        Some(folder) => folder.clone(),
+        None => std::env::current_dir().context("the current folder is gone")?,
+    };
+    let job = Job {
+        sirtaki: std::env::current_exe()?.display().to_string(),
+        folder: std::path::absolute(folder)?.display().to_string(),
+        id: fresh_id()?[..4].iter().map(|byte| format!("{byte:02x}")).collect(),
+        secret: Secret::random()?,
+        terminal: terminal(&placement, printer),
+        options,
+        placement,
+    };
+    let shown = output::Options {
+        tag: job.options.tag_output,
+        quiet: job.options.detail == Detail::Quiet,
+        folder: job.options.output.clone(),
+        hosts: hosts_of_ranks(&job.placement),
+    };
+    let mut output = Output::new(printer, &shown, Instant::now())?;
+    let ending = supervise::run(&job, &mut output)?;
+    output.finish();
+    let last_lines = match &ending.outcome {
+        Outcome::Failed { rank, .. } => output.last_lines(*rank),
+        _ => Vec::new(),
+    };
+    drop(output);
+    if let Some(text) = closing_words(&job, &ending, last_lines, printer) {
+        printer.message(&text);
+    }
+    Ok(ExitCode::from(ending.outcome.code()))
+}
+
+/// What there is to say at the end of a job.
+fn closing_words(job: &Job, ending: &Ending, last_lines: Vec<String>, printer: &Printer) -> Option<String> {
+    let plan = &job.placement.plan;
+    let (rank, how) = match &ending.outcome {
+        Outcome::Success if job.options.detail == Detail::Verbose => {
+            return Some(report::success(plan.size(), plan.hosts.len(), ending.lasted));
+        }
+        Outcome::Success => return None,
+        Outcome::Interrupted(signal) => return Some(report::interrupted(*signal, ending.lasted)),
+        Outcome::Failed { rank, how } => (*rank, how.clone()),
+    };
+    let doing = ending.doing.iter().enumerate().filter(|(other, _)| *other != rank);
+    let failure = Failure {
+        rank,
+        host: hosts_of_ranks(&job.placement).swap_remove(rank),
+        pid: ending.pids[rank],
+        how,
+        ran_for: ending.failed_after.unwrap_or(ending.lasted),
+        last_lines,
+        others: doing.filter_map(|(rank, what)| Some((rank, what.clone()?))).collect(),
+        folder: job.options.output.clone(),
+        ranks: plan.size(),
+        hosts: plan.hosts.len(),
+    };
+    Some(failure.report(|style, text| printer.paint_message(style, text)))
+}
+
+/// The size that ranks may think their terminal has: ours, without the room that the tags take.
+fn terminal(placement: &Placement, printer: &Printer) -> Option<(u16, u16)> {
+    if !printer.is_terminal(Stream::Out) || !printer.is_terminal(Stream::Err) {
+        return None;
+    }
+    let (columns, rows) = printer.size();
+    let tag = placement.plan.size().to_string().len() + 4;
+    Some((columns.saturating_sub(tag).max(20).try_into().ok()?, rows.try_into().ok()?))
+}
+
+fn hosts_of_ranks(placement: &Placement) -> Vec<String> {
+    placement.plan.hosts.iter().flat_map(|host| host.ranks.clone().map(|_| host.host.clone())).collect()
+}
+
+/// `--dry-run`.
+fn show(options: &Options, placement: &Placement, outside: &Outside<'_>, printer: &mut Printer) -> Result<()> {
+    let readable = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
+    let here = Here {
+        cores: cores::usable(),
+        gpus: gpus::usable((outside.get)("CUDA_VISIBLE_DEVICES").as_deref()),
+        program: std::env::current_exe()?.display().to_string(),
+        folder: std::env::current_dir()?.display().to_string(),
+        variables: std::env::vars_os().filter_map(readable).collect(),
+    };
+    printer.data(dry_run::describe(options, placement, &here)?.trim_end())?;
+    Ok(())
+}

@@ -1,0 +1,44 @@
+//! What a rank is doing, in words, from its flight record.
+
+use std::time::Duration;
+
+use sirtaki_engine::recorder::{Phase, Record};
+
+/// What the rank was doing at time `now` of the host's monotonic clock; nothing where it has recorded nothing.
+pub(super) fn describe(records: &[Record], now: Duration) -> Option<String> {
+    let last = records.last()?;
+    let since = now.saturating_sub(Duration::from_nanos(last.time)).as_secs_f64();
+    let name = &last.name;
+    let operation = match name.is_empty() {
+        true => format!("operation #{}", last.sequence),
+        false => format!("operation #{} \"{name}\"", last.sequence),
+    };
+    Some(match last.phase {
+        Phase::Submitted => format!("waiting in \"{name}\" for {since:.1} s"),
+        Phase::Met => format!("waiting for the others before operation #{} for {since:.1} s", last.sequence),
+        Phase::Running => format!("in {operation} for {since:.1} s"),
+        Phase::Done => format!("computing for {since:.1} s since {operation}"),
+        Phase::Failed => format!("ending; \"{name}\" had failed"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(phase: Phase, sequence: u64, seconds: u64, name: &str) -> Record {
+        Record { sequence, phase, time: seconds * 1_000_000_000, bytes: 4, name: name.into() }
+    }
+
+    #[test]
+    fn the_last_record_counts() {
+        let now = Duration::from_secs(10);
+        assert_eq!(describe(&[], now), None);
+        let mut records = vec![record(Phase::Running, 7, 1, "conv1"), record(Phase::Done, 7, 2, "conv1")];
+        assert_eq!(describe(&records, now).unwrap(), "computing for 8.0 s since operation #7 \"conv1\"");
+        records.push(record(Phase::Submitted, 8, 9, "fc.grad"));
+        assert_eq!(describe(&records, now).unwrap(), "waiting in \"fc.grad\" for 1.0 s");
+        records.push(record(Phase::Running, 8, 10, "fc.grad"));
+        assert_eq!(describe(&records, now).unwrap(), "in operation #8 \"fc.grad\" for 0.0 s");
+    }
+}

@@ -1,0 +1,191 @@
+//! How the hosts of a job find each other before its ranks do: the store, the network, and whether the program is there.
+
+use std::{
+    env, fs,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
+    os::{fd::OwnedFd, unix::fs::PermissionsExt},
+    path::{Path, PathBuf},
+    sync::{Arc, mpsc},
+    thread,
+    time::Instant,
+};
+
+use anyhow::{Context, Result};
+use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket, sockopt::set_socket_reuseaddr};
+use sirtaki_comm::{
+    Settings,
+    rendezvous::{Store, StoreExchange, TcpStore, TcpStoreServer, candidates, introduce, measure_network},
+    secure::Secret,
+};
+
+use crate::{
+    launch::protocol::{Check, Checked, Program},
+    printer::Advice,
+};
+
+/// The store of the job, and a port kept free for the meeting of other tools, such as PyTorch's.
+pub(super) struct Meeting {
+    server: TcpStoreServer,
+    pub(super) stores: Vec<SocketAddr>,
+    pub(super) master_port: u16,
+    _kept: OwnedFd,
+}
+
+impl Meeting {
+    /// Serves the store, on loopback alone unless `open`.
+    pub(super) fn serve(secret: &str, tls: bool, open: bool) -> Result<Self> {
+        let secret = Secret::from_hex(secret)?;
+        let bind = match open {
+            false => Ipv4Addr::LOCALHOST.into(),
+            true => everywhere(),
+        };
+        let server = TcpStore::serve(bind, &secret, tls)?;
+        let port = server.address().port();
+        let mut addresses: Vec<IpAddr> = Vec::new();
+        if open {
+            addresses.extend(candidates()?.into_iter().map(|candidate| candidate.address));
+        }
+        // Several hosts of a job may be one machine.
+        addresses.push(Ipv4Addr::LOCALHOST.into());
+        let stores = addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect();
+        let (kept, master_port) = keep_port(bind)?;
+        Ok(Self { server, stores, master_port, _kept: kept })
+    }
+
+    /// Lets everybody know how a rank ended.
+    pub(super) fn note(&self, rank: usize, how: &str) {
+        let _ = self.server.local().set(&format!("exit/{rank}"), how.as_bytes());
+    }
+}
+
+/// All addresses of this host, in both families where there are two.
+fn everywhere() -> IpAddr {
+    let both: IpAddr = Ipv6Addr::UNSPECIFIED.into();
+    match TcpListener::bind((both, 0)) {
+        Ok(_) => both,
+        Err(_) => Ipv4Addr::UNSPECIFIED.into(),
+    }
+}
+
+/// A port that the system gives to nobody else while the socket lives, although a program that allows itself to reuse
+/// addresses, as servers do, can listen on it.
+fn keep_port(address: IpAddr) -> Result<(OwnedFd, u16)> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let kept = socket(family, SocketType::STREAM, None).context("cannot make a socket")?;
+    set_socket_reuseaddr(&kept, true).context("cannot prepare a socket")?;
+    bind(&kept, &SocketAddr::new(address, 0)).context("cannot reserve a port")?;
+    let own = SocketAddr::try_from(getsockname(&kept).context("cannot reserve a port")?).context("no address")?;
+    Ok((kept, own.port()))
+}
+
+/// Looks whether the job can run here, together with the agents of the other hosts.
+pub(super) fn check(check: &Check) -> Result<Checked> {
+    find_program(&check.program)?;
+    let secret = Secret::from_hex(&check.secret)?;
+    let (store, address) = reach(check, &secret)?;
+    if check.hosts == 1 {
+        return Ok(Checked { store: address, network: None });
+    }
+    let mut settings = Settings::new(secret);
+    (settings.tls, settings.interface) = (check.tls, check.interface.clone());
+    let mut exchange = StoreExchange::new(store, "hosts", check.host, check.hosts, check.patience);
+    let group = introduce(check.host, &mut exchange)?;
+    let network = measure_network(&group, &mut exchange, &settings)?;
+    Ok(Checked { store: address, network: Some((network.address, network.interface, network.report)) })
+}
+
+/// The first address at which the store answers.
+fn reach(check: &Check, secret: &Secret) -> Result<(Arc<dyn Store>, SocketAddr)> {
+    let deadline = Instant::now() + check.patience;
+    let (sender, answers) = mpsc::channel();
+    for &address in &check.stores {
+        let (sender, secret, tls) = (sender.clone(), secret.clone(), check.tls);
+        thread::spawn(move || {
+            let answer = TcpStore::connect(address, &secret, tls, deadline);
+            let _ = sender.send((address, answer));
+        });
+    }
+    drop(sender);
+    let mut problems = Vec::new();
+    for (address, answer) in answers {
+        match answer {
+            Ok(store) => return Ok((Arc::new(store), address)),
+            Err(error) => problems.push(error.to_string()),
+        }
+    }
+    let message = format!("cannot reach the first host of the job: {}", problems.join("; "));
+    let hint = "hosts must reach each other directly; look for a firewall, or choose a network with --interface";
+    Err(Advice::new(message, hint).into())
+}
+
+/// The program as the system will find it.
+fn find_program(program: &Program) -> Result<PathBuf> {
+    let folder = Path::new(&program.folder);
+    if !folder.is_dir() {
+        let hint = "choose a folder that every host has with --workdir";
+        return Err(Advice::new(format!("there is no folder {}", folder.display()), hint).into());
+    }
+    let name = program.command.first().map(String::as_str).unwrap_or_default();
+    if name.contains('/') {
+        let path = folder.join(name);
+        return if is_executable(&path) { Ok(path) } else { Err(missing(name, &path).into()) };
+    }
+    let set = program.environment.iter().rev().find(|(variable, _)| variable == "PATH").map(|(_, value)| value.into());
+    let path = set.or_else(|| env::var_os("PATH")).unwrap_or_default();
+    let found = env::split_paths(&path).map(|place| folder.join(place).join(name)).find(|path| is_executable(path));
+    found.ok_or_else(|| missing(name, &folder.join(name)).into())
+}
+
+fn is_executable(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+}
+
+/// What is wrong with a program that cannot be run; `path` is where a file of its name would be.
+fn missing(name: &str, path: &Path) -> Advice {
+    let (message, hint) = match fs::metadata(path) {
+        Ok(file) if file.is_dir() => (format!("{name} is a folder, not a program"), "name a program".to_owned()),
+        Ok(_) if path.extension().is_some_and(|extension| extension == "py") => {
+            (format!("{name} is not executable"), format!("run it with Python: `sirtaki run … -- python {name}`"))
+        }
+        Ok(_) if name.contains('/') => {
+            (format!("{name} is not executable"), format!("make it so with `chmod +x {name}`"))
+        }
+        Ok(_) => (format!("there is no program `{name}`"), format!("for the file in the folder write ./{name}")),
+        Err(_) => (format!("there is no program `{name}`"), "look for a spelling mistake, or give its path".to_owned()),
+    };
+    Advice::new(message, hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(name: &str, folder: &Path) -> Program {
+        Program {
+            command: vec![name.into()],
+            folder: folder.display().to_string(),
+            environment: vec![("PATH".into(), "/usr/bin:/bin".into())],
+        }
+    }
+
+    #[test]
+    fn programs_are_found_or_missed_in_words() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("train.py"), "pass").unwrap();
+        let find = |name: &str| find_program(&program(name, folder.path()));
+        assert!(find("sh").unwrap().ends_with("sh"));
+        assert!(find("/bin/sh").is_ok());
+        let text = |name: &str| find(name).unwrap_err().downcast::<Advice>().unwrap();
+        assert!(text("./train.py").hint.contains("python ./train.py"));
+        assert!(text("train.py").hint.contains("python train.py"));
+        assert!(text("no-such-program").message.contains("no-such-program"));
+        let nowhere = find_program(&program("sh", &folder.path().join("none"))).unwrap_err();
+        assert!(nowhere.to_string().contains("there is no folder"));
+    }
+
+    #[test]
+    fn a_kept_port_is_given_to_nobody_else_but_can_be_used() {
+        let (_kept, port) = keep_port(Ipv4Addr::LOCALHOST.into()).unwrap();
+        assert!(TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok(), "servers reuse addresses");
+    }
+}

@@ -1,0 +1,258 @@
+//! The agent: one process per host that starts the host's ranks and sees to it that all of them end.
+//!
+//! It listens to its standard input and speaks on its standard output, so it works the same as a plain child, through
+//! ssh and through srun. When its input ends the launcher is gone, however that came about, and so is the job.
+
+mod children;
+mod doing;
+mod meeting;
+mod ranks;
+
+use std::{
+    io::{Stdout, Write},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Pid, Signal, WaitOptions, WaitStatus, wait},
+};
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2},
+    iterator::Signals,
+};
+
+use self::{meeting::Meeting, ranks::Ranks};
+use super::{
+    cores, gpus,
+    protocol::{self, Event, Hello, MARK, Order, SILENCE, VERSION},
+    tree,
+};
+use crate::printer::Advice;
+
+/// How long what ranks leave behind may take to end by itself.
+const LEFTOVERS: Duration = Duration::from_secs(2);
+/// Beyond the grace time, how long an agent without a launcher may take before it ends the hard way.
+const LAST_RESORT: Duration = Duration::from_secs(10);
+
+/// What reaches the agent.
+enum Happening {
+    Order(Order),
+    /// The launcher is gone, or has nothing more to say.
+    NoLauncher,
+    Exited(Pid, WaitStatus),
+    /// No process is left below this one.
+    Nobody,
+    /// A stream of a rank has ended.
+    StreamEnded(usize),
+    Signal(i32),
+}
+
+/// Where the agent speaks; ranks' output and its own words share it.
+#[derive(Clone)]
+struct Mouth(Arc<Mutex<Stdout>>);
+
+impl Mouth {
+    fn say(&self, event: &Event) {
+        let mut out = lock(&self.0);
+        // A launcher that does not hear is gone, which the end of its orders tells.
+        let _ = protocol::write(&mut *out, event);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Works for a launcher until it has nothing more to say.
+pub fn work() -> Result<()> {
+    tree::adopt_orphans().context("cannot adopt orphans")?;
+    let (sender, happenings) = channel();
+    let mouth = Mouth(Arc::new(Mutex::new(std::io::stdout())));
+    lock(&mouth.0).write_all(MARK)?;
+    listen_to_signals(sender.clone())?;
+    mouth.say(&Event::Hello(hello()));
+    let grace = Arc::new(Mutex::new(Duration::ZERO));
+    let (orders, limit) = (sender.clone(), grace.clone());
+    thread::spawn(move || listen_to_launcher(&orders, &limit));
+    let mut agent = Agent { mouth, sender, meeting: None, ranks: Ranks::default(), grace, end: End::NotYet };
+    agent.run(&happenings);
+    Ok(())
+}
+
+fn hello() -> Hello {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
+    Hello { version: VERSION.into(), host, cores: cores::usable(), gpus: gpus::usable(visible.as_deref()) }
+}
+
+fn listen_to_signals(sender: Sender<Happening>) -> Result<()> {
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2]).context("cannot listen to signals")?;
+    thread::spawn(move || {
+        for signal in signals.forever() {
+            let _ = sender.send(Happening::Signal(signal));
+        }
+    });
+    Ok(())
+}
+
+/// Passes orders on. Ends the process the hard way if the agent does not manage to end in good order, for instance
+/// because it waits for a launcher that does not take its words.
+fn listen_to_launcher(sender: &Sender<Happening>, grace: &Mutex<Duration>) {
+    let mut input = std::io::stdin();
+    let mut greeted = false;
+    while !greeted || has_input(SILENCE) {
+        match protocol::read(&mut input) {
+            Ok(Some(order)) => {
+                greeted |= matches!(order, Order::Greeting);
+                let _ = sender.send(Happening::Order(order));
+            }
+            _ => break,
+        }
+    }
+    let _ = sender.send(Happening::NoLauncher);
+    let grace = *lock(grace);
+    thread::sleep(grace + LEFTOVERS + LAST_RESORT);
+    tree::signal_all(Signal::KILL);
+    std::process::exit(1);
+}
+
+fn has_input(limit: Duration) -> bool {
+    let stdin = std::io::stdin();
+    let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+    let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: 0 };
+    // An interrupted wait is followed by another one.
+    poll(&mut fds, Some(&limit)).map_or(true, |ready| ready > 0)
+}
+
+/// How far the end has come.
+#[derive(Clone, Copy)]
+enum End {
+    NotYet,
+    /// What is left is asked to end, and killed at this time.
+    Asked(Instant),
+    /// All ranks have ended; what they left is asked to end at this time.
+    Leftovers(Instant),
+    Killing,
+}
+
+struct Agent {
+    mouth: Mouth,
+    sender: Sender<Happening>,
+    meeting: Option<Meeting>,
+    ranks: Ranks,
+    grace: Arc<Mutex<Duration>>,
+    end: End,
+}
+
+impl Agent {
+    fn run(&mut self, happenings: &Receiver<Happening>) {
+        let mut launcher = true;
+        while launcher || self.ranks.reaping {
+            match happenings.recv_timeout(self.patience()) {
+                Ok(Happening::Order(order)) => self.follow(order),
+                Ok(Happening::NoLauncher) => {
+                    launcher = false;
+                    self.begin_to_end();
+                }
+                Ok(Happening::Exited(pid, status)) => self.ranks.exited(pid, status, &self.mouth),
+                Ok(Happening::Nobody) => self.ranks.reaping = false,
+                Ok(Happening::StreamEnded(rank)) => self.ranks.stream_ended(rank, &self.mouth),
+                Ok(Happening::Signal(signal)) => self.mouth.say(&Event::Signalled(signal)),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            self.ranks.close_late_streams(&self.mouth);
+            self.go_on_ending();
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        match self.end {
+            End::NotYet if !self.ranks.any_closing() => Duration::from_secs(3600),
+            _ => tree::LOOK,
+        }
+    }
+
+    fn follow(&mut self, order: Order) {
+        match order {
+            Order::Serve { secret, tls, open } => match Meeting::serve(&secret, tls, open) {
+                Ok(meeting) => {
+                    let (stores, master_port) = (meeting.stores.clone(), meeting.master_port);
+                    self.meeting = Some(meeting);
+                    self.mouth.say(&Event::Serving { stores, master_port });
+                }
+                Err(error) => self.mouth.say(&problem(&error)),
+            },
+            Order::Check(check) => {
+                let mouth = self.mouth.clone();
+                thread::spawn(move || match meeting::check(&check) {
+                    Ok(checked) => mouth.say(&Event::Checked(checked)),
+                    Err(error) => mouth.say(&problem(&error)),
+                });
+            }
+            Order::Start(start) => {
+                *lock(&self.grace) = start.grace;
+                self.ranks.start(&start, &self.mouth, &self.sender);
+                self.reap();
+            }
+            Order::Signal(signal) => self.ranks.signal(signal),
+            Order::Kill => self.end = End::Killing,
+            Order::Look => self.ranks.look(&self.mouth),
+            Order::Note { rank, how } => self.meeting.iter().for_each(|meeting| meeting.note(rank, &how)),
+            Order::Greeting => self.mouth.say(&Event::Greeting),
+        }
+    }
+
+    /// Collects every process that ends from now on, those that others left to us included.
+    fn reap(&mut self) {
+        self.ranks.reaping = true;
+        let sender = self.sender.clone();
+        thread::spawn(move || {
+            loop {
+                match wait(WaitOptions::empty()) {
+                    Ok(Some((pid, status))) => drop(sender.send(Happening::Exited(pid, status))),
+                    Ok(None) | Err(rustix::io::Errno::INTR) => {}
+                    Err(_) => break,
+                }
+            }
+            let _ = sender.send(Happening::Nobody);
+        });
+    }
+
+    fn begin_to_end(&mut self) {
+        if matches!(self.end, End::Killing) {
+            return;
+        }
+        self.end = if self.ranks.all_ended() {
+            End::Leftovers(Instant::now() + LEFTOVERS)
+        } else {
+            self.ranks.signal(SIGTERM);
+            End::Asked(Instant::now() + *lock(&self.grace))
+        };
+    }
+
+    fn go_on_ending(&mut self) {
+        let now = Instant::now();
+        match self.end {
+            End::Leftovers(time) if now >= time => {
+                tree::signal_all(Signal::TERM);
+                self.end = End::Asked(now + *lock(&self.grace));
+            }
+            End::Asked(time) if now >= time => self.end = End::Killing,
+            End::Killing => tree::signal_all(Signal::KILL),
+            _ => {}
+        }
+    }
+}
+
+fn problem(error: &anyhow::Error) -> Event {
+    let hint = error.downcast_ref::<Advice>().map(|advice| advice.hint.clone()).unwrap_or_default();
+    Event::Problem { message: format!("{error:#}"), hint }
+}

@@ -1,0 +1,156 @@
+//! The ranks of a host while they run: who they are, how they end, and what they are doing.
+
+use std::{
+    fs,
+    sync::mpsc::Sender,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, WaitStatus, kill_process_group};
+use sirtaki_engine::recorder::Recorder;
+
+use super::{Happening, Mouth, children, doing};
+use crate::{
+    env,
+    launch::{
+        ended::Ended,
+        protocol::{Event, Start},
+    },
+};
+
+/// How long output may come after a rank has ended. What it left behind may keep its streams open for ever.
+const LATE_OUTPUT: Duration = Duration::from_millis(300);
+
+/// One rank.
+struct Rank {
+    rank: usize,
+    pid: Option<Pid>,
+    /// Its flight record. The memory is ours, so it outlives the rank.
+    recorder: Option<Recorder>,
+    open_streams: usize,
+    ended: Option<Instant>,
+    closed: bool,
+}
+
+/// All ranks of this host.
+#[derive(Default)]
+pub(super) struct Ranks {
+    ranks: Vec<Rank>,
+    /// Whether a thread waits for processes to end.
+    pub(super) reaping: bool,
+    /// How many processes the kernel had killed for want of memory when we looked last.
+    memory_kills: u64,
+}
+
+impl Ranks {
+    pub(super) fn start(&mut self, start: &Start, mouth: &Mouth, sender: &Sender<Happening>) {
+        self.memory_kills = memory_kills();
+        for wanted in &start.ranks {
+            let rank = wanted.rank;
+            let recorder = Recorder::create().ok();
+            let mut wanted = wanted.clone();
+            if let Some((pid, descriptor)) = recorder.as_ref().map(Recorder::address) {
+                wanted.environment.push((env::RECORD.into(), format!("{pid}:{descriptor}")));
+            }
+            let (to, ends) = (mouth.clone(), sender.clone());
+            let wrote = move |stream, bytes: &[u8]| match bytes {
+                [] => drop(ends.send(Happening::StreamEnded(rank))),
+                bytes => to.say(&Event::Output { rank, stream, bytes: bytes.to_vec() }),
+            };
+            match children::start(&start.program, &wanted, start.terminal, wrote) {
+                Ok(pid) => {
+                    mouth.say(&Event::Started { rank, pid });
+                    let pid = Pid::from_raw(pid as i32);
+                    self.ranks.push(Rank { rank, pid, recorder, open_streams: 2, ended: None, closed: false });
+                }
+                Err(error) => {
+                    let name = start.program.command.first().map(String::as_str).unwrap_or_default();
+                    let message = format!("rank {rank}: cannot start {name}: {error}");
+                    mouth.say(&Event::Problem { message, hint: String::new() });
+                    return;
+                }
+            }
+        }
+    }
+
+    fn of(&mut self, rank: usize) -> Option<&mut Rank> {
+        self.ranks.iter_mut().find(|known| known.rank == rank)
+    }
+
+    pub(super) fn all_ended(&self) -> bool {
+        self.ranks.iter().all(|rank| rank.ended.is_some())
+    }
+
+    /// Whether some rank's output is still expected although it has ended.
+    pub(super) fn any_closing(&self) -> bool {
+        self.ranks.iter().any(|rank| rank.ended.is_some() && !rank.closed)
+    }
+
+    /// A process ended: a rank, or one that somebody left behind.
+    pub(super) fn exited(&mut self, pid: Pid, status: WaitStatus, mouth: &Mouth) {
+        let Some(at) = self.ranks.iter().position(|rank| rank.pid == Some(pid)) else { return };
+        let killed_for_memory = memory_kills();
+        let out_of_memory = killed_for_memory > self.memory_kills;
+        self.memory_kills = killed_for_memory;
+        let how = match (status.terminating_signal(), status.exit_status()) {
+            (Some(number), _) => Ended::Signal { number, out_of_memory: out_of_memory && number == 9 },
+            (None, code) => Ended::Code(code.unwrap_or(0)),
+        };
+        let rank = &mut self.ranks[at];
+        (rank.ended, rank.pid) = (Some(Instant::now()), None);
+        mouth.say(&Event::Ended { rank: rank.rank, how });
+        rank.close_if_done(mouth);
+    }
+
+    pub(super) fn stream_ended(&mut self, rank: usize, mouth: &Mouth) {
+        if let Some(rank) = self.of(rank) {
+            rank.open_streams = rank.open_streams.saturating_sub(1);
+            rank.close_if_done(mouth);
+        }
+    }
+
+    pub(super) fn close_late_streams(&mut self, mouth: &Mouth) {
+        for rank in &mut self.ranks {
+            if rank.ended.is_some_and(|time| time.elapsed() > LATE_OUTPUT) {
+                rank.open_streams = 0;
+                rank.close_if_done(mouth);
+            }
+        }
+    }
+
+    /// Sends a signal to every rank and its process group; one that is stopped goes on in order to notice.
+    pub(super) fn signal(&self, number: i32) {
+        let Some(signal) = Signal::from_named_raw(number) else { return };
+        for pid in self.ranks.iter().filter_map(|rank| rank.pid) {
+            // The rank has not been waited for yet or is not ours any more: its number cannot be a stranger's.
+            let _ = kill_process_group(pid, signal);
+            let _ = kill_process_group(pid, Signal::CONT);
+        }
+    }
+
+    /// Tells what every rank is doing.
+    pub(super) fn look(&self, mouth: &Mouth) {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let now = Duration::new(time.tv_sec as u64, time.tv_nsec as u32);
+        for rank in &self.ranks {
+            let records = rank.recorder.as_ref().map(Recorder::read).unwrap_or_default();
+            mouth.say(&Event::Doing { rank: rank.rank, what: doing::describe(&records, now) });
+        }
+    }
+}
+
+impl Rank {
+    fn close_if_done(&mut self, mouth: &Mouth) {
+        if self.ended.is_some() && self.open_streams == 0 && !self.closed {
+            self.closed = true;
+            mouth.say(&Event::Closed { rank: self.rank });
+        }
+    }
+}
+
+/// How many processes of this machine the kernel has killed for want of memory.
+fn memory_kills() -> u64 {
+    let text = fs::read_to_string("/proc/vmstat").unwrap_or_default();
+    let count = text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok());
+    count.unwrap_or(0)
+}

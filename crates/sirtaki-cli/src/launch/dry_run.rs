@@ -1,0 +1,194 @@
+//! `--dry-run`: what would be started, where and with what, to be read on 80 columns.
+
+use sirtaki_comm::{CommError, secure::Secret};
+
+use super::{
+    cores,
+    environment::{self, Interface, Meeting, Share},
+    gpus,
+    options::Options,
+    placement::{Placement, Start, quote},
+    plan::HostPlan,
+};
+use crate::env;
+
+const WIDTH: usize = 80;
+const LATER: &str = "(decided at start)";
+/// Shown instead of a value of ours, which may be a secret.
+const OURS: &str = "(as it is set here)";
+
+/// What is known of the machine we are on; other hosts are asked when a job starts.
+#[derive(Debug, Clone, Default)]
+pub struct Here {
+    /// Its processors.
+    pub cores: Vec<usize>,
+    /// Its GPUs.
+    pub gpus: Vec<String>,
+    /// Path of the running `sirtaki`.
+    pub program: String,
+    /// The current folder.
+    pub folder: String,
+    /// The launcher's own variables.
+    pub variables: Vec<(String, String)>,
+}
+
+/// The plan as text. Nothing in it is secret.
+pub fn describe(options: &Options, placement: &Placement, here: &Here) -> Result<String, CommError> {
+    let mut text = summary(options, placement, here);
+    text += "\nHosts\n";
+    for (host, &start) in placement.plan.hosts.iter().zip(&placement.starts) {
+        text += &host_lines(host, start, options, here);
+    }
+    text += "\nVariables of rank 0\n";
+    for (name, value) in variables(options, placement, here)? {
+        let value = if name == env::SECRET { "(drawn at start, never shown)".into() } else { quote_value(&value) };
+        text += &format!("  {name}={value}\n");
+    }
+    if placement.starts.iter().any(|start| !start.inherits()) {
+        text += "\nOther hosts also get these variables of ours\n";
+        let own = here.variables.iter().map(|(name, _)| name.as_str());
+        let names: Vec<_> = own.filter(|name| environment::travels(name)).collect();
+        text += &wrapped(&names, 2, "");
+    }
+    Ok(text)
+}
+
+fn summary(options: &Options, placement: &Placement, here: &Here) -> String {
+    let plan = &placement.plan;
+    let program: Vec<_> = options.program.iter().map(|word| quote(word)).collect();
+    let folder = options.workdir.as_ref().map_or(here.folder.clone(), |folder| folder.display().to_string());
+    let network = match (plan.hosts.len(), &options.interface) {
+        (1, _) => "not needed, all ranks are on one host",
+        (_, Some(wish)) => wish,
+        (_, None) => "the fastest, measured at start",
+    };
+    let seconds = [options.timeout, options.start_timeout, options.grace].map(|limit| limit.as_secs_f64());
+    let limits = format!("{} s without progress, {} s to start, {} s to end", seconds[0], seconds[1], seconds[2]);
+    let program = wrapped(&program, 13, " \\");
+    format!(
+        "Job          {} on {}\nProgram      {}Folder       {folder}\nNetwork      {network}\n\
+         Encryption   {}\nTime limits  {limits}\n",
+        count(plan.size(), "rank"),
+        count(plan.hosts.len(), "host"),
+        program.trim_start(),
+        if options.tls { "TLS" } else { "none" },
+    )
+}
+
+fn host_lines(host: &HostPlan, start: Start, options: &Options, here: &Here) -> String {
+    let ranks = &host.ranks;
+    let which = match ranks.len() {
+        1 => format!("rank {}", ranks.start),
+        _ => format!("ranks {} to {}", ranks.start, ranks.end - 1),
+    };
+    let how = match start {
+        Start::Here => "on this machine",
+        Start::Ssh => "over ssh",
+        Start::Slurm => "through Slurm",
+        Start::Pbs => "through PBS",
+        Start::Lsf => "through LSF",
+    };
+    let mut text = format!("  {}: {which}, {how}\n", host.host);
+    let command = start.command(&host.host, options, &here.program);
+    // What goes to ssh is quoted for the other side already.
+    let command: Vec<_> = command.iter().map(|word| quote(word)).collect();
+    text += &wrapped(&command, 4, " \\");
+    if start != Start::Here {
+        return text + "    cores and GPUs: divided when the host has said what it has\n";
+    }
+    for rank in ranks.clone() {
+        let Share { cores, gpus, .. } = share(options, here, host, rank);
+        let cores = match cores.len() {
+            0 => "any core".into(),
+            1 => format!("core {}", cores[0]),
+            _ => format!("cores {}", spans(&cores)),
+        };
+        let gpus = match gpus {
+            Some(gpus) => format!("GPU {}", gpus.join(",")),
+            None if here.gpus.is_empty() => "no GPU".into(),
+            None => format!("sees all GPUs ({})", here.gpus.join(",")),
+        };
+        text += &format!("    rank {rank}: {cores}, {gpus}\n");
+    }
+    text
+}
+
+fn share(options: &Options, here: &Here, host: &HostPlan, rank: usize) -> Share {
+    let (local, size) = (rank - host.ranks.start, host.ranks.len());
+    Share {
+        host: host.host.clone(),
+        cores: if options.divide_cores { cores::share(&here.cores, local, size) } else { Vec::new() },
+        gpus: if options.divide_gpus { gpus::share(&here.gpus, local, size) } else { None },
+        ..Share::default()
+    }
+}
+
+/// What rank 0 would find, with words in place of what only a start decides.
+fn variables(options: &Options, placement: &Placement, here: &Here) -> Result<Vec<(String, String)>, CommError> {
+    let (Some(place), [first, ..]) = (placement.plan.place(0), placement.plan.hosts.as_slice()) else {
+        return Ok(Vec::new());
+    };
+    let start = placement.starts.first().copied().unwrap_or(Start::Here);
+    let meeting = Meeting {
+        job: LATER.into(),
+        store: LATER.into(),
+        secret: Secret::random()?,
+        master_address: LATER.into(),
+        master_port: LATER.into(),
+        timeout: options.timeout,
+        start_timeout: options.start_timeout,
+        tls: options.tls,
+    };
+    let mut share = match start {
+        Start::Here => share(options, here, first, 0),
+        _ => Share { host: first.host.clone(), ..Share::default() },
+    };
+    if placement.plan.hosts.len() > 1 {
+        share.interface = Some(Interface { name: LATER.into(), address: LATER.into() });
+    }
+    let own = here.variables.iter().filter(|(name, _)| start.inherits() || environment::travels(name));
+    let set: Vec<_> = own.map(|(name, _)| name).chain(options.env.iter().map(|wish| &wish.name)).collect();
+    let mut all = environment::of_rank(&place, &meeting, &share, &|name| set.iter().any(|known| *known == name));
+    all.extend(options.env.iter().map(|wish| (wish.name.clone(), wish.value.clone().unwrap_or(OURS.into()))));
+    Ok(all)
+}
+
+/// Words on lines of at most [`WIDTH`], each indented and all but the last closed by `more`.
+fn wrapped(words: &[impl AsRef<str>], indent: usize, more: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    let mut line = String::new();
+    for word in words.iter().map(AsRef::as_ref) {
+        let used = indent + line.len() + 1 + word.len() + more.len();
+        if !line.is_empty() && used > WIDTH {
+            lines.push(std::mem::take(&mut line));
+        }
+        line += if line.is_empty() { "" } else { " " };
+        line += word;
+    }
+    lines.push(line);
+    let margin = " ".repeat(indent);
+    format!("{margin}{}\n", lines.join(&format!("{more}\n{margin}")))
+}
+
+/// Words in place of a value need no quotes.
+fn quote_value(value: &str) -> String {
+    if [LATER, OURS].contains(&value) { value.into() } else { quote(value) }
+}
+
+/// `0-3,8` for 0, 1, 2, 3 and 8.
+fn spans(numbers: &[usize]) -> String {
+    let runs = numbers.chunk_by(|a, b| *b == a + 1).map(|run| match run {
+        [one] => one.to_string(),
+        [first, .., last] => format!("{first}-{last}"),
+        [] => String::new(),
+    });
+    runs.collect::<Vec<_>>().join(",")
+}
+
+fn count(number: usize, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
+#[cfg(test)]
+#[path = "dry_run_tests.rs"]
+mod tests;

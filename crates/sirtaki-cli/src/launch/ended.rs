@@ -1,0 +1,114 @@
+//! How a process ended: told between machines, put into words and turned into an exit code.
+
+use std::{fmt, os::unix::process::ExitStatusExt, process::ExitStatus};
+
+use serde::{Deserialize, Serialize};
+
+/// How a rank ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ended {
+    /// By itself, with this exit code.
+    Code(i32),
+    /// It was killed by a signal.
+    Signal {
+        /// Which one.
+        number: i32,
+        /// Whether the kernel killed it for want of memory.
+        out_of_memory: bool,
+    },
+    /// Nobody knows: its host is gone. The text says how, as in `the connection to node7 broke`.
+    Lost(String),
+}
+
+impl Ended {
+    /// Whether all went well.
+    pub fn is_success(&self) -> bool {
+        *self == Ended::Code(0)
+    }
+
+    /// What a shell would make of it: a signal counts from 128. A lost rank has no code of its own and gets 1.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Ended::Code(code) => (*code & 0xff) as u8,
+            Ended::Signal { number, .. } => (128 + (*number & 0x7f)) as u8,
+            Ended::Lost(_) => 1,
+        }
+    }
+}
+
+impl From<ExitStatus> for Ended {
+    fn from(status: ExitStatus) -> Self {
+        match status.code() {
+            Some(code) => Ended::Code(code),
+            // Waiting without special options reports nothing but exit codes and signals.
+            None => Ended::Signal { number: status.signal().unwrap_or_default(), out_of_memory: false },
+        }
+    }
+}
+
+/// Goes on after the name of a rank: `was killed by SIGKILL`.
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ended::Code(0) => f.write_str("ended"),
+            Ended::Code(code) => write!(f, "ended with exit code {code}"),
+            Ended::Signal { number, out_of_memory: true } => {
+                write!(f, "ran out of memory and was killed by {}", signal_name(*number))
+            }
+            Ended::Signal { number, .. } => write!(f, "was killed by {}", signal_name(*number)),
+            Ended::Lost(how) => write!(f, "was lost: {how}"),
+        }
+    }
+}
+
+/// A signal as people know it.
+pub fn signal_name(number: i32) -> String {
+    let known = [
+        (1, "SIGHUP"),
+        (2, "SIGINT"),
+        (3, "SIGQUIT"),
+        (4, "SIGILL"),
+        (5, "SIGTRAP"),
+        (6, "SIGABRT"),
+        (7, "SIGBUS"),
+        (8, "SIGFPE"),
+        (9, "SIGKILL"),
+        (10, "SIGUSR1"),
+        (11, "SIGSEGV"),
+        (12, "SIGUSR2"),
+        (13, "SIGPIPE"),
+        (14, "SIGALRM"),
+        (15, "SIGTERM"),
+        (24, "SIGXCPU"),
+        (25, "SIGXFSZ"),
+        (31, "SIGSYS"),
+    ];
+    known.iter().find(|(known, _)| *known == number).map_or(format!("signal {number}"), |(_, name)| (*name).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_and_exit_codes_are_those_of_a_shell() {
+        let cases = [
+            (Ended::Code(0), "ended", 0),
+            (Ended::Code(3), "ended with exit code 3", 3),
+            (Ended::Signal { number: 9, out_of_memory: false }, "was killed by SIGKILL", 137),
+            (Ended::Signal { number: 9, out_of_memory: true }, "ran out of memory and was killed by SIGKILL", 137),
+            (Ended::Signal { number: 40, out_of_memory: false }, "was killed by signal 40", 168),
+            (Ended::Lost("node7 does not answer".into()), "was lost: node7 does not answer", 1),
+        ];
+        for (ended, words, code) in cases {
+            assert_eq!((ended.to_string().as_str(), ended.exit_code()), (words, code));
+            assert_eq!(ended.is_success(), code == 0);
+        }
+    }
+
+    #[test]
+    fn what_the_system_reports_is_understood() {
+        assert_eq!(Ended::from(ExitStatus::from_raw(3 << 8)), Ended::Code(3));
+        assert_eq!(Ended::from(ExitStatus::from_raw(11)), Ended::Signal { number: 11, out_of_memory: false });
+    }
+}

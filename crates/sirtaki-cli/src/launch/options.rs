@@ -1,0 +1,209 @@
+//! What is wanted of a job, decided: what was typed, the environment, the file and the defaults put together.
+
+use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
+
+use super::{
+    config,
+    environment::{OWN, Wish},
+    gpus,
+    hosts::{self, HostSlots},
+    output::Tag,
+    outside::Outside,
+};
+use crate::{
+    args::run::{Cores, Gpus, Run, Via},
+    printer::Advice,
+};
+
+const GRACE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Everything that can be wanted of a job.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Options {
+    /// The program and its arguments; never empty.
+    pub program: Vec<String>,
+    /// How many ranks, if that was said.
+    pub ranks: Option<NonZeroUsize>,
+    /// Where, if that was said.
+    pub hosts: Option<Vec<HostSlots>>,
+    /// How ranks are started.
+    pub via: Via,
+    /// Whether there may be more ranks than slots.
+    pub oversubscribe: bool,
+    /// How to call ssh.
+    pub ssh: Ssh,
+    /// Where `sirtaki` is on other hosts, if not where it is here.
+    pub remote_sirtaki: Option<String>,
+    /// Where ranks run, if not in the current folder.
+    pub workdir: Option<PathBuf>,
+    /// Variables for all ranks.
+    pub env: Vec<Wish>,
+    /// Whether the cores of a host are divided among its ranks.
+    pub divide_cores: bool,
+    /// Whether a rank sees only its own GPUs.
+    pub divide_gpus: bool,
+    /// A folder for one file of output per rank.
+    pub output: Option<PathBuf>,
+    /// What stands before every line.
+    pub tag_output: Tag,
+    /// How much is said.
+    pub detail: Detail,
+    /// Between asking ranks to end and killing them.
+    pub grace: Duration,
+    /// How long a rank may wait for another without progress.
+    pub timeout: Duration,
+    /// How long to wait for hosts and ranks.
+    pub start_timeout: Duration,
+    /// The network between hosts, if one was chosen.
+    pub interface: Option<String>,
+    /// Whether connections are encrypted.
+    pub tls: bool,
+    /// Whether to show the plan instead of carrying it out.
+    pub dry_run: bool,
+}
+
+/// How to call ssh; what is not said is left to its own configuration.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ssh {
+    /// A configuration file instead of the user's.
+    pub config: Option<PathBuf>,
+    /// Port of the servers.
+    pub port: Option<u16>,
+    /// A key.
+    pub identity: Option<PathBuf>,
+    /// Options as in its configuration file; of two with the same name the first counts.
+    pub options: Vec<String>,
+}
+
+/// How much the launcher says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Detail {
+    Quiet,
+    Normal,
+    Verbose,
+}
+
+impl Options {
+    /// What was typed before what the environment says, that before the file, that before the defaults.
+    pub fn resolve(typed: Run, outside: &Outside<'_>) -> Result<Self, Advice> {
+        let file = match &typed.config {
+            None => Run::default(),
+            Some(path) => config::from_file(path, &read(path, outside, "--config")?)?,
+        };
+        let all = typed.over(config::from_environment(outside)?).over(file);
+        if all.program.is_empty() {
+            let hint = "name it at the end, such as `sirtaki run -n 2 -- python train.py`";
+            return Err(Advice::new("there is no program to run", hint));
+        }
+        check(&all.env, outside)?;
+        let hosts = match (all.hosts, &all.hostfile) {
+            (Some(list), _) => Some(list.0),
+            (None, Some(path)) => Some(hosts::parse_file(path, &read(path, outside, "--hostfile")?)?),
+            (None, None) => None,
+        };
+        Ok(Self {
+            divide_gpus: match all.gpus.unwrap_or_default() {
+                Gpus::Auto => !gpus::chooses_itself(&all.program),
+                Gpus::Own => true,
+                Gpus::None => false,
+            },
+            program: all.program,
+            ranks: all.ranks,
+            hosts,
+            via: all.via.unwrap_or_default(),
+            oversubscribe: all.oversubscribe.unwrap_or_default(),
+            ssh: Ssh {
+                config: all.ssh_config,
+                port: all.ssh_port,
+                identity: all.ssh_identity,
+                options: all.ssh_option,
+            },
+            remote_sirtaki: all.remote_sirtaki,
+            workdir: all.workdir,
+            env: all.env,
+            divide_cores: all.cores.unwrap_or_default() == Cores::Auto,
+            output: all.output,
+            tag_output: all.tag_output.unwrap_or_default(),
+            detail: match (all.quiet, all.verbose) {
+                (Some(true), _) => Detail::Quiet,
+                (_, Some(true)) => Detail::Verbose,
+                _ => Detail::Normal,
+            },
+            grace: all.grace.unwrap_or(GRACE),
+            timeout: all.timeout.unwrap_or(PATIENCE),
+            start_timeout: all.start_timeout.unwrap_or(PATIENCE),
+            interface: all.interface,
+            tls: all.tls.unwrap_or_default(),
+            dry_run: all.dry_run.unwrap_or_default(),
+        })
+    }
+}
+
+impl Run {
+    /// These wishes, and those `below` about which nothing was said here. Hosts are one question, whether listed or in a
+    /// file, and so is how much is said; variables and options of ssh are collected, and ours come first.
+    #[must_use]
+    pub fn over(self, below: Run) -> Run {
+        let about_hosts = self.hosts.is_some() || self.hostfile.is_some();
+        let about_detail = self.quiet.is_some() || self.verbose.is_some();
+        let mut env = self.env;
+        env.extend(
+            below.env.into_iter().filter(|wish| env.iter().all(|known| known.name != wish.name)).collect::<Vec<_>>(),
+        );
+        Run {
+            ranks: self.ranks.or(below.ranks),
+            hosts: if about_hosts { self.hosts } else { below.hosts },
+            hostfile: if about_hosts { self.hostfile } else { below.hostfile },
+            via: self.via.or(below.via),
+            oversubscribe: self.oversubscribe.or(below.oversubscribe),
+            workdir: self.workdir.or(below.workdir),
+            env,
+            cores: self.cores.or(below.cores),
+            gpus: self.gpus.or(below.gpus),
+            config: self.config.or(below.config),
+            dry_run: self.dry_run.or(below.dry_run),
+            output: self.output.or(below.output),
+            tag_output: self.tag_output.or(below.tag_output),
+            quiet: if about_detail { self.quiet } else { below.quiet },
+            verbose: if about_detail { self.verbose } else { below.verbose },
+            grace: self.grace.or(below.grace),
+            timeout: self.timeout.or(below.timeout),
+            start_timeout: self.start_timeout.or(below.start_timeout),
+            interface: self.interface.or(below.interface),
+            tls: self.tls.or(below.tls),
+            ssh_port: self.ssh_port.or(below.ssh_port),
+            ssh_config: self.ssh_config.or(below.ssh_config),
+            ssh_identity: self.ssh_identity.or(below.ssh_identity),
+            ssh_option: [self.ssh_option, below.ssh_option].concat(),
+            remote_sirtaki: self.remote_sirtaki.or(below.remote_sirtaki),
+            program: if self.program.is_empty() { below.program } else { self.program },
+        }
+    }
+}
+
+/// Values are not repeated: they may be secrets.
+fn check(wishes: &[Wish], outside: &Outside<'_>) -> Result<(), Advice> {
+    for Wish { name, value } in wishes {
+        if OWN.contains(&name.as_str()) {
+            let hint = "leave it out; `sirtaki run --dry-run` shows what a process gets";
+            return Err(Advice::new(format!("the variable {name} is set by sirtaki itself"), hint));
+        }
+        if value.is_none() && (outside.get)(name).is_none() {
+            let hint = format!("give it a value: --env {name}=VALUE");
+            return Err(Advice::new(format!("--env {name}: that variable is not set here"), hint));
+        }
+    }
+    Ok(())
+}
+
+fn read(path: &std::path::Path, outside: &Outside<'_>, option: &str) -> Result<String, Advice> {
+    (outside.read)(path).map_err(|error| {
+        Advice::new(format!("cannot read {}: {error}", path.display()), format!("look at the path given by {option}"))
+    })
+}
+
+#[cfg(test)]
+#[path = "options_tests.rs"]
+mod tests;

@@ -1,0 +1,284 @@
+//! What the launcher and the agent on each host say to each other, over the agent's standard input and output.
+//!
+//! Standard input and output are what ssh, srun and a plain child process have in common; they end when either side
+//! does, and need neither port nor firewall rule. A frame is its length and a postcard message. Login scripts may print
+//! before an agent speaks, so its first bytes are a mark that the launcher looks for.
+
+use std::{
+    io::{self, Read, Write},
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use super::{ended::Ended, output::Stream};
+
+/// What an agent says before its first frame.
+pub const MARK: &[u8] = b"\0sirtaki-agent\0";
+/// Bytes of noise before the mark that are forgiven, and kept to be shown.
+const NOISE: usize = 64 << 10;
+/// Bytes of a frame at most.
+const FRAME: usize = 16 << 20;
+/// How often a launcher tells agents on other hosts that it is there.
+pub const GREETING: Duration = Duration::from_secs(2);
+/// After how much silence between hosts each side takes the other for gone.
+pub const SILENCE: Duration = Duration::from_secs(20);
+
+/// What has to be the same on both sides.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// From the launcher.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Order {
+    /// Serve the store of the job, beyond loopback if `open`.
+    Serve {
+        /// The job's secret, as hexadecimal digits.
+        secret: String,
+        /// Whether connections are encrypted.
+        tls: bool,
+        /// Whether other hosts have to reach it.
+        open: bool,
+    },
+    /// Look whether the job can run here.
+    Check(Check),
+    /// Start the ranks.
+    Start(Box<Start>),
+    /// Send this signal to every rank.
+    Signal(i32),
+    /// Kill everything.
+    Kill,
+    /// Tell what every rank is doing.
+    Look,
+    /// Let the others know how a rank ended; for the agent that serves the store.
+    Note {
+        /// Which one.
+        rank: usize,
+        /// How, in words.
+        how: String,
+    },
+    /// Nothing; the launcher is there.
+    Greeting,
+}
+
+/// What has to be right before anything starts.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Check {
+    /// Which host of the job this is.
+    pub host: usize,
+    /// How many there are.
+    pub hosts: usize,
+    /// Where the store may be reached.
+    pub stores: Vec<SocketAddr>,
+    /// The job's secret.
+    pub secret: String,
+    /// Whether connections are encrypted.
+    pub tls: bool,
+    /// The interface that was asked for.
+    pub interface: Option<String>,
+    /// How long hosts may take to find each other.
+    pub patience: Duration,
+    /// The program and where it runs.
+    pub program: Program,
+}
+
+/// What every rank runs.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Program {
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// Its folder.
+    pub folder: String,
+    /// Variables on top of the agent's own.
+    pub environment: Vec<(String, String)>,
+}
+
+/// What an agent needs to start its ranks.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Start {
+    /// The ranks, with the variables that are theirs alone.
+    pub ranks: Vec<RankStart>,
+    /// What they run.
+    pub program: Program,
+    /// Columns and rows of the terminal that shows their output; pipes where there is none.
+    pub terminal: Option<(u16, u16)>,
+    /// How long ranks may take to end after a polite signal.
+    pub grace: Duration,
+}
+
+/// One rank.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RankStart {
+    /// Its number.
+    pub rank: usize,
+    /// The processors it keeps to; empty for all.
+    pub cores: Vec<usize>,
+    /// Its variables.
+    pub environment: Vec<(String, String)>,
+}
+
+/// From an agent.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Event {
+    /// The first one.
+    Hello(Hello),
+    /// It serves the store.
+    Serving {
+        /// Where it may be reached, best first.
+        stores: Vec<SocketAddr>,
+        /// A port for the meeting of other tools.
+        master_port: u16,
+    },
+    /// The job can run here.
+    Checked(Checked),
+    /// An order cannot be followed.
+    Problem {
+        /// What is wrong.
+        message: String,
+        /// What to do.
+        hint: String,
+    },
+    /// A rank runs.
+    Started {
+        /// Which one.
+        rank: usize,
+        /// Its process.
+        pid: u32,
+    },
+    /// A rank wrote something.
+    Output {
+        /// Which one.
+        rank: usize,
+        /// Where to.
+        stream: Stream,
+        /// What.
+        bytes: Vec<u8>,
+    },
+    /// A rank ended.
+    Ended {
+        /// Which one.
+        rank: usize,
+        /// How.
+        how: Ended,
+    },
+    /// A rank's output is complete.
+    Closed {
+        /// Which one.
+        rank: usize,
+    },
+    /// What a rank is doing, or was when it ended.
+    Doing {
+        /// Which one.
+        rank: usize,
+        /// In words; nothing where it has no flight record.
+        what: Option<String>,
+    },
+    /// Somebody sent the agent this signal, meaning the job.
+    Signalled(i32),
+    /// Nothing; the agent is there.
+    Greeting,
+}
+
+/// Who an agent is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Hello {
+    /// Its version of this program.
+    pub version: String,
+    /// What its host calls itself.
+    pub host: String,
+    /// The processors it may use.
+    pub cores: Vec<usize>,
+    /// The GPUs it sees, by their numbers or names.
+    pub gpus: Vec<String>,
+}
+
+/// What an agent found out.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Checked {
+    /// The address of the store that works from here.
+    pub store: SocketAddr,
+    /// This host's address for the others, its interface, and why, in one line.
+    pub network: Option<(IpAddr, String, String)>,
+}
+
+/// Writes one frame.
+pub fn write(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
+    let body = postcard::to_stdvec(message).map_err(io::Error::other)?;
+    let length = u32::try_from(body.len()).ok().filter(|&length| length as usize <= FRAME);
+    let length = length.ok_or_else(|| io::Error::other("a message is too long"))?;
+    let mut frame = Vec::with_capacity(4 + body.len());
+    frame.extend(length.to_le_bytes());
+    frame.extend(body);
+    to.write_all(&frame)?;
+    to.flush()
+}
+
+/// Reads one frame; `None` when there is none any more.
+pub fn read<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<Option<T>> {
+    let mut length = [0; 4];
+    match from.read_exact(&mut length) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    let length = u32::from_le_bytes(length) as usize;
+    if length > FRAME {
+        return Err(io::Error::other(format!("a message of {length} bytes cannot be right")));
+    }
+    let mut body = vec![0; length];
+    from.read_exact(&mut body)?;
+    postcard::from_bytes(&body).map(Some).map_err(|_| io::Error::other("a message cannot be read"))
+}
+
+/// Skips what was printed before the mark, and gives it back where the mark never comes.
+pub fn find_mark(from: &mut impl Read) -> Result<(), String> {
+    let mut noise = Vec::new();
+    let mut byte = [0];
+    while !noise.ends_with(MARK) {
+        match from.read(&mut byte) {
+            Ok(1) if noise.len() < NOISE => noise.push(byte[0]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            _ => return Err(String::from_utf8_lossy(&noise).trim().to_owned()),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn frames_survive_and_noise_is_skipped() {
+        let mut bytes = b"Welcome to node7!\n\0sirt".to_vec();
+        bytes.extend(MARK);
+        write(&mut bytes, &Order::Signal(15)).unwrap();
+        write(&mut bytes, &Order::Kill).unwrap();
+        let mut reader = bytes.as_slice();
+        find_mark(&mut reader).unwrap();
+        assert!(matches!(read(&mut reader).unwrap(), Some(Order::Signal(15))));
+        assert!(matches!(read(&mut reader).unwrap(), Some(Order::Kill)));
+        assert!(read::<Order>(&mut reader).unwrap().is_none());
+        assert_eq!(find_mark(&mut &b"no such command\n"[..]), Err("no such command".into()));
+    }
+
+    #[test]
+    fn lengths_are_checked_before_memory_is_taken() {
+        let mut huge = u32::MAX.to_le_bytes().to_vec();
+        huge.extend([0; 100]);
+        assert!(read::<Event>(&mut huge.as_slice()).unwrap_err().to_string().contains("cannot be right"));
+    }
+
+    proptest! {
+        #[test]
+        fn strange_bytes_are_errors_and_nothing_else(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let mut frame = (bytes.len() as u32).to_le_bytes().to_vec();
+            frame.extend(&bytes);
+            let _ = read::<Order>(&mut frame.as_slice());
+            let _ = read::<Event>(&mut frame.as_slice());
+            let _ = read::<Event>(&mut bytes.as_slice());
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Ranks and times as people write them.
+
+use std::time::Duration;
+
+/// `0-2,5` for the ranks 0, 1, 2 and 5, in whatever order they come.
+pub fn ranks_in_words(ranks: &[usize]) -> String {
+    let mut sorted = ranks.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let runs = sorted.chunk_by(|one, next| one + 1 == *next);
+    let words: Vec<String> = runs
+        .map(|run| match run {
+            [first, .., last] => format!("{first}-{last}"),
+            [only] => only.to_string(),
+            [] => String::new(),
+        })
+        .collect();
+    words.join(",")
+}
+
+/// `350 ms`, `12.3 s`, `3 min 20 s`, `2 h 5 min`.
+pub fn duration_in_words(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        _ if time < Duration::from_millis(950) => format!("{} ms", time.as_millis()),
+        0..60 => format!("{:.1} s", time.as_secs_f64()),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_become_ranges() {
+        assert_eq!(ranks_in_words(&[0, 1, 2, 5]), "0-2,5");
+        assert_eq!(ranks_in_words(&[7, 3, 4, 3]), "3-4,7");
+        assert_eq!(ranks_in_words(&[]), "");
+    }
+
+    #[test]
+    fn times_have_the_unit_that_fits() {
+        let cases = [(12, "12 ms"), (940, "940 ms"), (999, "1.0 s"), (12_340, "12.3 s"), (59_900, "59.9 s")];
+        for (milliseconds, words) in cases {
+            assert_eq!(duration_in_words(Duration::from_millis(milliseconds)), words);
+        }
+        assert_eq!(duration_in_words(Duration::from_secs(200)), "3 min 20 s");
+        assert_eq!(duration_in_words(Duration::from_secs(7500)), "2 h 5 min");
+    }
+}

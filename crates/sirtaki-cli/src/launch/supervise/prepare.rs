@@ -1,0 +1,157 @@
+//! Before anything starts: every host answers, runs the same version, has the program, and reaches the others.
+
+use std::{net::IpAddr, time::Instant};
+
+use anyhow::Result;
+
+use super::{
+    Job,
+    links::{Heard, Links},
+};
+use crate::{
+    launch::{
+        ended::signal_name,
+        placement::Start,
+        protocol::{Check, Checked, Event, Hello, Order, VERSION},
+    },
+    printer::Advice,
+};
+
+/// What was found out about the hosts.
+pub(super) struct Found {
+    pub(super) hellos: Vec<Hello>,
+    pub(super) checked: Vec<Checked>,
+    pub(super) master_port: u16,
+}
+
+impl Found {
+    /// Where other tools meet: the first host's address in the chosen network.
+    pub(super) fn master_address(&self) -> IpAddr {
+        match &self.checked[0].network {
+            Some((address, ..)) => *address,
+            None => self.checked[0].store.ip(),
+        }
+    }
+}
+
+/// Starts all agents and finds out whether the job can run.
+pub(super) fn prepare(job: &Job, links: &mut Links) -> Result<Found> {
+    for (host, start) in job.hosts().iter().zip(&job.placement.starts) {
+        let command = start.command(&host.host, &job.options, &job.sirtaki);
+        links.start(&command, *start != Start::Here)?;
+    }
+    let hosts = job.hosts().len();
+    let hellos = gather(job, links, 0..hosts, |event| match event {
+        Event::Hello(hello) => Some(hello),
+        _ => None,
+    })?;
+    same_version(job, &hellos)?;
+    let secret = job.secret.to_hex();
+    links.order(0, &Order::Serve { secret: secret.clone(), tls: job.options.tls, open: hosts > 1 });
+    let serving = gather(job, links, 0..1, |event| match event {
+        Event::Serving { stores, master_port } => Some((stores, master_port)),
+        _ => None,
+    })?;
+    let (stores, master_port) = serving.into_iter().next().unwrap_or_default();
+    for host in 0..hosts {
+        let check = Check {
+            host,
+            hosts,
+            stores: stores.clone(),
+            secret: secret.clone(),
+            tls: job.options.tls,
+            interface: job.options.interface.clone(),
+            patience: job.options.start_timeout,
+            program: job.program(host),
+        };
+        links.order(host, &Order::Check(check));
+    }
+    let checked = gather(job, links, 0..hosts, |event| match event {
+        Event::Checked(checked) => Some(checked),
+        _ => None,
+    })?;
+    Ok(Found { hellos, checked, master_port })
+}
+
+fn same_version(job: &Job, hellos: &[Hello]) -> Result<()> {
+    for (hello, host) in hellos.iter().zip(job.hosts()) {
+        if hello.version != VERSION {
+            let message = format!("host {} has sirtaki {}, this is {VERSION}", host.host, hello.version);
+            let hint = "install the same version there, or say where it is with --remote-sirtaki";
+            return Err(Advice::new(message, hint).into());
+        }
+    }
+    Ok(())
+}
+
+/// Waits until each of these hosts has said what is wanted.
+fn gather<T>(
+    job: &Job,
+    links: &mut Links,
+    hosts: std::ops::Range<usize>,
+    wanted: impl Fn(Event) -> Option<T>,
+) -> Result<Vec<T>> {
+    let deadline = Instant::now() + job.options.start_timeout;
+    let mut said: Vec<Option<T>> = hosts.clone().map(|_| None).collect();
+    while let Some(missing) = said.iter().position(Option::is_none) {
+        let name = |host: usize| job.hosts()[host].host.clone();
+        match links.hear(deadline) {
+            Some(Heard::Event { host, event: Event::Problem { message, hint } }) => {
+                let message = if job.hosts().len() > 1 { format!("host {}: {message}", name(host)) } else { message };
+                return Err(Advice::new(message, hint).into());
+            }
+            Some(Heard::Event { host, event }) if hosts.contains(&host) => {
+                said[host - hosts.start] = wanted(event).or(said[host - hosts.start].take());
+            }
+            Some(Heard::Event { .. } | Heard::Message { .. }) => {}
+            Some(Heard::Gone { host, how }) => {
+                return Err(unreachable(&name(host), &how, job.placement.starts[host]).into());
+            }
+            Some(Heard::Signal(signal)) => {
+                let message = format!("interrupted by {} before the job had started", signal_name(signal));
+                return Err(Advice::new(message, "nothing was started").into());
+            }
+            None => {
+                let message =
+                    format!("host {} did not answer for {} s", name(missing), job.options.start_timeout.as_secs_f64());
+                return Err(Advice::new(message, "is it up? --start-timeout allows more time").into());
+            }
+        }
+    }
+    Ok(said.into_iter().flatten().collect())
+}
+
+/// Why no agent runs on a host, with what to do about it.
+fn unreachable(host: &str, how: &str, start: Start) -> Advice {
+    let message = format!("cannot start on host {host}: {how}");
+    let hint = match start {
+        Start::Ssh if how.contains("Permission denied") => {
+            format!("a key has to open {host} without a question: `ssh-copy-id {host}`, then try `ssh {host} true`")
+        }
+        Start::Ssh if how.contains("Host key verification failed") => {
+            format!("accept its key once by hand: `ssh {host} true`")
+        }
+        Start::Ssh if how.contains("not found") || how.contains("No such file") => {
+            format!("install sirtaki on {host}, or say where it is with --remote-sirtaki")
+        }
+        Start::Ssh => format!("`ssh {host} true` has to work without a question"),
+        Start::Slurm => "look at `scontrol show job $SLURM_JOB_ID`".to_owned(),
+        Start::Here => "this is a mistake of sirtaki; please report it".to_owned(),
+        Start::Pbs => format!("`pbs_tmrsh {host} true` has to work"),
+        Start::Lsf => format!("`blaunch {host} true` has to work"),
+    };
+    Advice::new(message, hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hint_fits_the_reason() {
+        let hint = |how: &str| unreachable("b", how, Start::Ssh).hint;
+        assert!(hint("ssh ended with exit code 255: me@b: Permission denied (publickey).").contains("ssh-copy-id b"));
+        assert!(hint("ssh ended with exit code 127: sh: 1: exec: sirtaki: not found").contains("--remote-sirtaki"));
+        assert!(hint("ssh ended with exit code 255: Connection refused").contains("`ssh b true`"));
+    }
+}

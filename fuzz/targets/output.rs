@@ -1,0 +1,54 @@
+//! Whatever ranks write, in whatever pieces: only whole lines are printed, and they do not depend on the pieces.
+#![no_main]
+
+use std::{
+    io::{self, Write},
+    sync::{Arc, Mutex},
+    time::Instant,
+};
+
+use libfuzzer_sys::fuzz_target;
+use sirtaki_cli::{
+    launch::output::{Options, Output, Stream},
+    printer::Printer,
+};
+
+#[derive(Clone, Default)]
+struct Printed(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Printed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("nobody panicked").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn print(pieces: &[&[u8]], terminal: bool) -> Vec<u8> {
+    let printed = Printed::default();
+    let mut printer = match terminal {
+        true => Printer::screen(printed.clone(), io::sink(), || (20, 6)),
+        false => Printer::plain(printed.clone(), io::sink()),
+    };
+    let (options, now) = (Options { hosts: vec!["a".into()], ..Options::default() }, Instant::now());
+    let mut output = Output::new(&mut printer, &options, now).expect("needs no files");
+    for piece in pieces {
+        output.wrote(now, 0, Stream::Out, piece);
+    }
+    assert!(output.last_lines(0).iter().all(|line| !line.contains('\x1b')));
+    drop(output);
+    std::mem::take(&mut printed.0.lock().expect("nobody panicked"))
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((&first, bytes)) = bytes.split_first() else { return };
+    let (one, two) = bytes.split_at(usize::from(first).min(bytes.len()));
+    for terminal in [false, true] {
+        let printed = print(&[bytes], terminal);
+        assert!(printed.is_empty() || printed.ends_with(b"\n"));
+        assert_eq!(printed, print(&[one, two], terminal));
+    }
+});

@@ -1,0 +1,5 @@
+//! The `sirtaki` command, built beside the programs that it starts in tests.
+
+fn main() -> std::process::ExitCode {
+    sirtaki_cli::main()
+}

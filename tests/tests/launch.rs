@@ -1,0 +1,223 @@
+//! `sirtaki run` on this machine: what ranks get, what people see, and how jobs end.
+
+use std::{fs, process::Command};
+
+use rustix::process::{Signal, kill_process};
+use sirtaki_tests::launch::{Finished, Launch};
+
+fn sirtaki() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sirtaki-under-test"));
+    // What the tests themselves run under must not count.
+    for name in ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "OMP_NUM_THREADS", "SIRTAKI_RUN_CONFIG"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+fn start(arguments: &[&str], script: &str) -> Launch {
+    let mut command = sirtaki();
+    command.arg("run").args(arguments).args(["--", "sh", "-c", script]);
+    Launch::start(command)
+}
+
+fn run(arguments: &[&str], script: &str) -> Finished {
+    start(arguments, script).ends()
+}
+
+fn sorted(mut lines: Vec<String>) -> Vec<String> {
+    lines.sort();
+    lines
+}
+
+#[test]
+fn every_rank_knows_its_place_by_all_names() {
+    let script = "echo $SIRTAKI_RANK $SIRTAKI_SIZE $RANK $WORLD_SIZE $LOCAL_RANK $HOROVOD_RANK $HOROVOD_SIZE \
+                  $OMPI_COMM_WORLD_RANK $OMPI_COMM_WORLD_SIZE $MASTER_ADDR ${#SIRTAKI_SECRET} $TEST_GIVEN";
+    let done = run(&["-n", "3", "--env", "TEST_GIVEN=yes"], script);
+    assert_eq!(done.code, 0, "{}", done.message());
+    let expected: Vec<String> =
+        (0..3).map(|rank| format!("[{rank}] {rank} 3 {rank} 3 {rank} {rank} 3 {rank} 3 127.0.0.1 64 yes")).collect();
+    assert_eq!(sorted(done.out), expected);
+}
+
+#[test]
+fn the_secret_is_in_no_argument_and_in_no_message() {
+    let launch = start(&["-n", "2", "--verbose"], "echo got $SIRTAKI_SECRET; sleep 2");
+    let secret = launch.prints("got", 2)[0].split_whitespace().last().unwrap().to_owned();
+    for (pid, line) in launch.processes() {
+        assert!(!line.contains(&secret), "{pid:?} {line}");
+    }
+    let done = launch.ends();
+    assert!(!done.message().contains(&secret));
+}
+
+#[test]
+fn cores_are_divided_and_threads_follow() {
+    let done = run(&["-n", "2"], "echo $OMP_NUM_THREADS $(nproc)");
+    for line in &done.out {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(words[1], words[2], "{line}");
+    }
+    let done = run(&["-n", "2", "--cores", "none"], "echo ${OMP_NUM_THREADS:-unset}");
+    assert_eq!(sorted(done.out), ["[0] unset", "[1] unset"]);
+}
+
+#[test]
+fn the_first_failure_gives_the_code_and_the_others_end() {
+    let script = "if [ $RANK = 1 ]; then echo about to fail >&2; exit 7; fi; exec sleep 1000";
+    let done = run(&["-n", "3", "--grace", "5"], script);
+    assert_eq!(done.code, 7, "{}", done.message());
+    let text = done.message();
+    assert!(text.contains("rank 1") && text.contains("exit code 7") && text.contains("about to fail"), "{text}");
+}
+
+#[test]
+fn a_killed_rank_is_named_with_its_signal() {
+    let launch = start(&["-n", "2", "--grace", "5"], "echo pid $$; exec sleep 1000");
+    let lines = launch.prints("pid", 2);
+    let line = lines.iter().find(|line| line.starts_with("[1]")).unwrap();
+    let pid = line.split_whitespace().last().unwrap().parse().unwrap();
+    kill_process(rustix::process::Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    let done = launch.ends();
+    assert_eq!(done.code, 137, "{}", done.message());
+    assert!(done.message().contains("rank 1") && done.message().contains("SIGKILL"), "{}", done.message());
+}
+
+#[test]
+fn a_job_that_is_interrupted_ends_politely() {
+    for (signal, code, trapped) in [(Signal::INT, 130, "INT"), (Signal::TERM, 143, "TERM")] {
+        let script = "trap 'echo got INT; exit 0' INT; trap 'echo got TERM; exit 0' TERM; echo ready; \
+                      while true; do sleep 0.05; done";
+        let launch = start(&["-n", "2"], script);
+        launch.prints("ready", 2);
+        launch.signal(signal);
+        let done = launch.ends();
+        assert_eq!(done.code, code, "{}", done.message());
+        let polite = done.out.iter().filter(|line| line.ends_with(&format!("got {trapped}"))).count();
+        assert_eq!(polite, 2, "{done:?}");
+    }
+}
+
+#[test]
+fn a_warning_signal_reaches_every_rank_and_the_job_goes_on() {
+    let script = "trap 'echo saving; exit 0' USR1; echo ready; while true; do sleep 0.05; done";
+    let launch = start(&["-n", "2"], script);
+    launch.prints("ready", 2);
+    launch.signal(Signal::USR1);
+    let done = launch.ends();
+    assert_eq!(done.code, 0, "{}", done.message());
+    assert_eq!(sorted(done.out)[2..], ["[1] ready", "[1] saving"]);
+}
+
+#[test]
+fn who_does_not_listen_is_killed_after_the_grace_time() {
+    let launch = start(&["-n", "2", "--grace", "0.5"], "trap '' INT TERM; echo ready; while true; do sleep 0.05; done");
+    launch.prints("ready", 2);
+    launch.signal(Signal::TERM);
+    assert_eq!(launch.ends().code, 143);
+}
+
+/// A rank that starts processes which detach themselves in every way.
+const FAMILY: &str = "sleep 1000 & (setsid sleep 1000 &) ; (setsid sh -c 'trap \"\" TERM HUP INT; sleep 1000 & wait' &) ; \
+                      echo ready; wait";
+
+#[test]
+fn nothing_survives_the_launchers_end_however_it_ends() {
+    for signal in [Signal::KILL, Signal::TERM, Signal::INT, Signal::HUP] {
+        let launch = start(&["-n", "2", "--grace", "0.5"], FAMILY);
+        launch.prints("ready", 2);
+        assert!(launch.processes().len() > 6, "{:?}", launch.processes());
+        launch.signal(signal);
+        launch.vanishes();
+    }
+}
+
+#[test]
+fn nothing_survives_the_end_of_an_agent() {
+    let launch = start(&["-n", "2", "--grace", "0.5"], FAMILY);
+    launch.prints("ready", 2);
+    let agent = launch.processes().into_iter().find(|(_, line)| line.ends_with(" agent")).expect("there is an agent");
+    kill_process(agent.0, Signal::KILL).unwrap();
+    let done = launch.ends();
+    assert_ne!(done.code, 0, "{}", done.message());
+}
+
+#[test]
+fn what_ranks_leave_behind_ends_with_a_job_that_succeeds() {
+    let done =
+        run(&["-n", "2", "--grace", "0.5"], "(setsid sleep 1000 &); (setsid sleep 1000 >/dev/null 2>&1 &); echo bye");
+    assert_eq!((done.code, sorted(done.out)), (0, vec!["[0] bye".to_string(), "[1] bye".to_string()]));
+}
+
+#[test]
+fn a_stopped_rank_is_ended_too() {
+    let launch = start(&["-n", "2", "--grace", "0.5"], "echo ready; kill -STOP $$; echo never");
+    launch.prints("ready", 2);
+    launch.signal(Signal::TERM);
+    assert_eq!(launch.ends().code, 143);
+}
+
+#[test]
+fn output_is_prefixed_quiet_plain_or_in_files() {
+    let script = "printf 'one\\ntwo'; echo oops >&2";
+    let done = run(&["-n", "2"], script);
+    assert_eq!(sorted(done.out), ["[0] one", "[0] two", "[1] one", "[1] two"]);
+    assert_eq!(sorted(done.err), ["[0] oops", "[1] oops"]);
+    let done = run(&["-n", "1", "--tag-output", "none"], script);
+    assert_eq!((done.out, done.err), (vec!["one".to_string(), "two".into()], vec!["oops".to_string()]));
+    let done = run(&["-n", "2", "--quiet"], script);
+    assert_eq!((done.out.len(), sorted(done.err)), (0, vec!["[0] oops".to_string(), "[1] oops".into()]));
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("logs");
+    let done = run(&["-n", "2", "--output", place.to_str().unwrap()], script);
+    assert_eq!(done.code, 0, "{}", done.message());
+    let mut bytes = fs::read_to_string(place.join("rank-1.log")).unwrap();
+    bytes = bytes.replace("oops\n", "");
+    assert_eq!(bytes, "one\ntwo");
+}
+
+#[test]
+fn mistakes_are_one_line_and_a_hint() {
+    let mistakes: [(&[&str], &str); 5] = [
+        (&["run", "-n", "2", "--", "no-such-program"], "no-such-program"),
+        (&["run", "-n", "2"], "no program"),
+        (&["run", "--workdir", "/no/such/folder", "--", "true"], "/no/such/folder"),
+        (&["run", "-H", "a:2", "-n", "3", "--", "true"], "3"),
+        (&["run", "--config", "/no/such/job.toml", "--", "true"], "/no/such/job.toml"),
+    ];
+    for (arguments, named) in mistakes {
+        let mut command = sirtaki();
+        command.args(arguments);
+        let done = Launch::start(command).ends();
+        let text = done.message();
+        assert_ne!(done.code, 0, "{arguments:?}");
+        assert!(text.contains(named) && text.contains("hint:") && done.err.len() == 2, "{arguments:?}: {text}");
+    }
+}
+
+#[test]
+fn many_jobs_at_once_never_clash() {
+    let program = env!("CARGO_BIN_EXE_engine-rank");
+    for _ in 0..50 {
+        let jobs: Vec<Launch> = (0..2)
+            .map(|_| {
+                let mut command = sirtaki();
+                command.args(["run", "-n", "2", "--", program]).env("TEST_SCENARIO", "meet");
+                Launch::start(command)
+            })
+            .collect();
+        for job in jobs {
+            let done = job.ends();
+            assert_eq!(done.code, 0, "{}", done.message());
+            assert_eq!(sorted(done.out), ["[0] done met 2", "[1] done met 2"]);
+        }
+    }
+}
+
+#[test]
+fn many_ranks_start_and_end() {
+    let mut command = sirtaki();
+    command.args(["run", "-n", "64", "--", "true"]);
+    let done = Launch::start(command).ends();
+    assert_eq!((done.code, done.out.len()), (0, 0), "{}", done.message());
+}

@@ -1,0 +1,57 @@
+//! `sirtaki run` inside allocations of a real Slurm, and its signals.
+
+use sirtaki_tests::{launch::Launch, slurm::Slurm};
+
+const SIRTAKI: &str = env!("CARGO_BIN_EXE_sirtaki-under-test");
+
+fn sorted(mut lines: Vec<String>) -> Vec<String> {
+    lines.sort();
+    lines
+}
+
+/// The launcher in an allocation of its own.
+fn start(slurm: &Slurm, allocation: &[&str], arguments: &[&str]) -> Launch {
+    let mut command = slurm.command("salloc");
+    command.arg("--quiet").args(allocation).args([SIRTAKI, "run"]).args(arguments);
+    Launch::start(command)
+}
+
+#[test]
+fn an_allocation_gives_hosts_and_slots() {
+    let slurm = Slurm::start("sa", 2);
+    let script = "echo $RANK of $WORLD_SIZE on $(hostname)";
+    let done = start(&slurm, &["-N2", "--ntasks-per-node=2"], &["--", "sh", "-c", script]).ends();
+    assert_eq!(done.code, 0, "{}", done.message());
+    let expected: Vec<String> = (0..4).map(|rank| format!("[{rank}] {rank} of 4 on n{}", rank / 2)).collect();
+    assert_eq!(sorted(done.out.clone()), expected);
+    assert!(done.message().contains("network: "), "{}", done.message());
+    let done = start(&slurm, &["-N2", "-n2"], &["-n", "3", "--", "true"]).ends();
+    assert!(done.code != 0 && done.message().contains("hint:"), "{}", done.message());
+    let failing =
+        start(&slurm, &["-N2", "-n2"], &["--grace", "2", "--", "sh", "-c", "test $RANK = 1 && exit 5; sleep 1000"]);
+    let done = failing.ends();
+    assert_eq!(done.code, 5, "{}", done.message());
+    for node in 0..2 {
+        slurm.node(node).wait_for(SIRTAKI, false);
+    }
+}
+
+#[test]
+fn the_schedulers_warning_and_its_end_reach_every_rank() {
+    let slurm = Slurm::start("sb", 2);
+    let script = "trap 'echo warned; exit 0' USR1; echo ready; while true; do sleep 0.1; done";
+    let launch = start(&slurm, &["-N2", "-n2"], &["--", "sh", "-c", script]);
+    launch.prints("ready", 2);
+    let job = slurm.says("squeue", &["-h", "-o", "%A"]).trim().to_owned();
+    slurm.says("scancel", &["--signal=USR1", &job]);
+    let done = launch.ends();
+    assert_eq!(done.out.iter().filter(|line| line.contains("warned")).count(), 2, "{done:?}");
+    let launch = start(&slurm, &["-N2", "-n2"], &["--grace", "2", "--", "sh", "-c", "echo ready; sleep 1000"]);
+    launch.prints("ready", 2);
+    let job = slurm.says("squeue", &["-h", "-o", "%A"]).trim().to_owned();
+    slurm.says("scancel", &[&job]);
+    launch.vanishes();
+    for node in 0..2 {
+        slurm.node(node).wait_for(SIRTAKI, false);
+    }
+}

@@ -1,0 +1,151 @@
+//! `sirtaki run` on other hosts, over a real ssh: hosts in network namespaces, and servers on loopback.
+
+use std::{process::Command, time::Instant};
+
+use rustix::process::Signal;
+use sirtaki_tests::{
+    hosts::Hosts,
+    launch::{Finished, Launch},
+    sshd::Sshd,
+    wait::until,
+};
+
+const SIRTAKI: &str = env!("CARGO_BIN_EXE_sirtaki-under-test");
+
+/// Two hosts with a server each; the launcher runs on the first.
+struct Cluster {
+    hosts: Hosts,
+    servers: Sshd,
+}
+
+impl Cluster {
+    fn new(prefix: &str) -> Cluster {
+        let hosts = Hosts::new(prefix, 2);
+        hosts.throttle("slow", 200);
+        let servers = Sshd::on(&hosts);
+        Cluster { hosts, servers }
+    }
+
+    fn start(&self, arguments: &[&str], program: &[&str]) -> Launch {
+        let mut command = self.hosts.command(0, SIRTAKI);
+        command.args(["run", "--via", "ssh", "--ssh-config", &self.servers.options()[1], "-H", "h0:2,h1:2"]);
+        command.args(["--env", "TEST_RUN"]).args(arguments).arg("--").args(program);
+        Launch::start(command)
+    }
+
+    fn run(&self, arguments: &[&str], script: &str) -> Finished {
+        self.start(arguments, &["sh", "-c", script]).ends()
+    }
+
+    /// Waits until no agent is left on any host.
+    fn is_quiet(&self) {
+        for host in 0..2 {
+            self.servers.host(host).wait_for(SIRTAKI, false);
+        }
+    }
+}
+
+fn sorted(mut lines: Vec<String>) -> Vec<String> {
+    lines.sort();
+    lines
+}
+
+#[test]
+fn ranks_run_on_both_hosts_and_the_network_is_told() {
+    let cluster = Cluster::new("la");
+    let script = "echo $RANK $LOCAL_RANK $SIRTAKI_CROSS_RANK $MASTER_ADDR $GLOO_SOCKET_IFNAME $(hostname)";
+    let done = cluster.run(&[], script);
+    assert_eq!(done.code, 0, "{}", done.message());
+    let address = cluster.hosts.address(0);
+    let expected: Vec<String> =
+        (0..4).map(|rank| format!("[{rank}] {rank} {} {} {address} fast h{}", rank % 2, rank / 2, rank / 2)).collect();
+    assert_eq!(sorted(done.out.clone()), expected);
+    let text = done.message();
+    assert!(text.contains("h0: network: fast") && text.contains("Gbit/s"), "{text}");
+    cluster.is_quiet();
+}
+
+#[test]
+fn a_failure_on_one_host_ends_the_other() {
+    let cluster = Cluster::new("lb");
+    let done = cluster.run(&["--grace", "2"], "test $RANK = 3 && exit 9; sleep 1000");
+    assert_eq!(done.code, 9, "{}", done.message());
+    assert!(done.message().contains("rank 3") && done.message().contains("h1"), "{}", done.message());
+    cluster.is_quiet();
+}
+
+#[test]
+fn nothing_stays_on_any_host_when_the_launcher_is_killed() {
+    let cluster = Cluster::new("lc");
+    let launch = cluster.start(&["--grace", "1"], &["sh", "-c", "(setsid sleep 1000 &); echo ready; sleep 1000"]);
+    launch.prints("ready", 4);
+    launch.signal(Signal::KILL);
+    launch.vanishes();
+    cluster.is_quiet();
+}
+
+#[test]
+fn a_broken_connection_names_the_host_and_leaves_nothing() {
+    let cluster = Cluster::new("ld");
+    let launch = cluster.start(&["--grace", "1"], &["sh", "-c", "echo ready; sleep 1000"]);
+    launch.prints("ready", 4);
+    cluster.servers.break_connections(1);
+    let done = launch.ends_eventually();
+    assert_ne!(done.code, 0);
+    assert!(done.message().contains("host h1"), "{}", done.message());
+    cluster.is_quiet();
+}
+
+#[test]
+fn a_cut_cable_is_noticed_on_both_sides() {
+    let cluster = Cluster::new("le");
+    let launch = cluster.start(&["--grace", "1"], &["sh", "-c", "echo ready; sleep 1000"]);
+    launch.prints("ready", 4);
+    let cut = Instant::now();
+    cluster.hosts.cut(1);
+    let done = launch.ends_eventually();
+    assert!(done.message().contains("host h1"), "{}", done.message());
+    until("an empty host behind the cut", || cluster.servers.host(1).find(SIRTAKI).is_empty());
+    assert!(cut.elapsed().as_secs() >= 1);
+}
+
+#[test]
+fn mistakes_with_hosts_are_told_before_anything_starts() {
+    let servers = Sshd::loopback(1);
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(SIRTAKI);
+        command.args(["run", "--via", "ssh", "--ssh-config", &servers.options()[1]]).args(arguments);
+        Launch::start(command).ends()
+    };
+    let cases: [(&[&str], &str, &str); 4] = [
+        (&["-H", "h0,nowhere.invalid", "true"], "host nowhere.invalid", "ssh nowhere.invalid true"),
+        (&["-H", "h0", "--remote-sirtaki", "/no/sirtaki", "true"], "/no/sirtaki", "--remote-sirtaki"),
+        (&["-H", "h0", "no-such-program"], "no-such-program", "spelling"),
+        (
+            &[
+                "-H",
+                "h0",
+                "--ssh-identity",
+                "/dev/null",
+                "--ssh-option",
+                "IdentitiesOnly=yes",
+                "--ssh-option",
+                "IdentityFile=/dev/null",
+                "--ssh-option",
+                "PubkeyAuthentication=no",
+                "true",
+            ],
+            "Permission denied",
+            "ssh-copy-id h0",
+        ),
+    ];
+    for (arguments, named, hint) in cases {
+        let done = run(arguments);
+        let text = done.message();
+        assert_eq!(done.code, 1, "{arguments:?}: {text}");
+        assert!(text.contains(named) && text.contains("hint:") && text.contains(hint), "{arguments:?}: {text}");
+        assert_eq!(done.err.len(), 2, "{text}");
+    }
+    let done = run(&["-H", "h0:2", "--", "sh", "-c", "echo $RANK"]);
+    assert_eq!((done.code, sorted(done.out)), (0, vec!["[0] 0".to_string(), "[1] 1".into()]), "{:?}", done.err);
+}
