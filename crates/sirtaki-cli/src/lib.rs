@@ -5,7 +5,7 @@
 //! - [`args`]: what can be typed. Nothing but clap.
 //! - [`commands`]: one module per command; what was typed becomes what is done.
 //! - [`launch`]: starting the processes of a job and never leaving one behind.
-//! - [`mod@env`]: every `SIRTAKI_*` variable, in one table and one parser.
+//! - [`mod@env`]: the process's environment; what its variables mean is in [`sirtaki_engine::job`].
 //! - [`printer`]: the only place that writes to the terminal.
 
 pub mod args;

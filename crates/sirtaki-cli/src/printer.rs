@@ -13,6 +13,7 @@ use std::{
 use rustix::termios::tcgetwinsize;
 use serde::{Deserialize, Serialize};
 use sirtaki_comm::CommError;
+use sirtaki_engine::job::JobError;
 
 /// One of the two ways out of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -262,7 +263,8 @@ fn paint(colour: bool, style: Style, text: &str) -> String {
 pub fn hint(error: &anyhow::Error) -> Option<String> {
     error.chain().find_map(|cause| {
         let advice = cause.downcast_ref::<Advice>().map(|advice| advice.hint.clone());
-        advice.or_else(|| cause.downcast_ref::<CommError>()?.hint().map(Into::into))
+        let job = || cause.downcast_ref::<JobError>()?.hint().map(Into::into);
+        advice.or_else(job).or_else(|| cause.downcast_ref::<CommError>()?.hint().map(Into::into))
     })
 }
 

@@ -138,7 +138,8 @@ fn a_wrong_variable_is_named() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let expected = "error: SIRTAKI_TLS is `perhaps`, but must be 1, true, yes, on, 0, false, no or off\n";
+    let expected = "error: SIRTAKI_TLS is `perhaps`, but must be 1, true, yes, on, 0, false, no or off\n\
+                    hint: correct or unset it; docs/environment.md lists all variables\n";
     assert_eq!(String::from_utf8(output.stderr).unwrap(), expected);
 }
 

@@ -40,16 +40,23 @@ impl std::fmt::Debug for Engine {
 impl Engine {
     /// Starts an engine over all ranks of `world`, which all call it. `comm` is what the links between them use.
     pub fn start(
-        mut world: Box<dyn Communicator>,
+        world: Box<dyn Communicator>,
         comm: &sirtaki_comm::Settings,
         settings: Settings,
     ) -> Result<Engine, EngineError> {
+        Self::start_recording(world, comm, settings, Recorder::create()?)
+    }
+
+    /// As [`Engine::start`], with the memory to record in.
+    pub fn start_recording(
+        mut world: Box<dyn Communicator>,
+        comm: &sirtaki_comm::Settings,
+        settings: Settings,
+        recorder: Recorder,
+    ) -> Result<Engine, EngineError> {
         let group = world.group().clone();
         let star = Star::connect(&mut *world, comm)?;
-        let mut recorder = Recorder::create()?;
-        if !settings.record {
-            recorder = recorder.silenced();
-        }
+        let recorder = if settings.record { recorder } else { recorder.silenced() };
         let processes = ending::watch(&group);
         let records = watch::exchange_records(&mut *world, &recorder)?;
         let table = (group.rank() == 0).then(|| {

@@ -18,6 +18,7 @@
 //! - `owner`, `execute`, `run`, [`adasum`]: the thread and what it does.
 //! - [`blame`], `fail`, `ending`: how it ends.
 //! - `tuning`, `saved`: measuring steps, and what came of it in earlier jobs.
+//! - [`job`]: a process's place in a job.
 //! - [`recorder`], [`stall`], `watch`, `process`, [`report`]: what can be seen from outside.
 
 pub mod adasum;
@@ -34,6 +35,7 @@ mod fail;
 mod follow;
 pub mod fuse;
 mod inbox;
+pub mod job;
 pub mod late;
 pub mod memory;
 pub mod message;

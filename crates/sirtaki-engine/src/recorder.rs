@@ -97,6 +97,16 @@ impl Recorder {
         Ok(recorder)
     }
 
+    /// As [`Recorder::open`], to write into: what was there is forgotten. The memory belongs to somebody who wants to
+    /// read it after our end, and only one process may write.
+    pub fn adopt(pid: u32, descriptor: i32) -> Result<Self, CommError> {
+        let recorder = Self::open(pid, descriptor)?;
+        for index in 1..HEAD {
+            recorder.word(index).store(0, Ordering::Release);
+        }
+        Ok(recorder)
+    }
+
     fn word(&self, index: usize) -> &AtomicU64 {
         debug_assert!(index < HEAD + RECORDS as usize * WORDS);
         // SAFETY: the segment has SIZE bytes, starts at a page and consists of words that are only used atomically.
@@ -201,6 +211,20 @@ mod tests {
         let recorder = Recorder::create().unwrap().silenced();
         recorder.note(Phase::Done, 1, 1, 4, "tensor");
         assert!(recorder.read().is_empty());
+    }
+
+    #[test]
+    fn memory_of_another_process_is_written_anew() {
+        let keeper = Recorder::create().unwrap();
+        keeper.note(Phase::Done, 7, 1, 4, "from before");
+        let (pid, descriptor) = keeper.address();
+        let writer = Recorder::adopt(pid, descriptor).unwrap();
+        assert!(keeper.read().is_empty());
+        writer.note(Phase::Running, 1, 2, 8, "new");
+        assert_ne!(writer.address(), keeper.address(), "others find the writer's through the writer");
+        drop(writer);
+        let records = keeper.read();
+        assert_eq!((records.len(), records[0].name.as_str()), (1, "new"));
     }
 
     #[test]

@@ -14,14 +14,14 @@ use crate::env;
 pub const OWN: &[&str] = &[
     env::RANK,
     env::SIZE,
-    "SIRTAKI_LOCAL_RANK",
-    "SIRTAKI_LOCAL_SIZE",
-    "SIRTAKI_CROSS_RANK",
-    "SIRTAKI_CROSS_SIZE",
+    env::LOCAL_RANK,
+    env::LOCAL_SIZE,
+    env::CROSS_RANK,
+    env::CROSS_SIZE,
     env::STORE,
     env::SECRET,
-    "SIRTAKI_JOB",
-    "SIRTAKI_RECORD",
+    env::JOB,
+    env::RECORD,
     env::INTERFACE,
     env::TIMEOUT,
     env::START_TIMEOUT,
@@ -173,11 +173,11 @@ impl Variables {
 fn own_names(all: &mut Variables, place: &Place, job: &Meeting, share: &Share) {
     all.set(env::RANK, place.rank);
     all.set(env::SIZE, place.size);
-    all.set("SIRTAKI_LOCAL_RANK", place.local_rank);
-    all.set("SIRTAKI_LOCAL_SIZE", place.local_size);
-    all.set("SIRTAKI_CROSS_RANK", place.cross_rank);
-    all.set("SIRTAKI_CROSS_SIZE", place.cross_size);
-    all.set("SIRTAKI_JOB", &job.job);
+    all.set(env::LOCAL_RANK, place.local_rank);
+    all.set(env::LOCAL_SIZE, place.local_size);
+    all.set(env::CROSS_RANK, place.cross_rank);
+    all.set(env::CROSS_SIZE, place.cross_size);
+    all.set(env::JOB, &job.job);
     all.set(env::STORE, &job.store);
     all.set(env::SECRET, job.secret.to_hex());
     all.set(env::TIMEOUT, job.timeout.as_secs_f64());
@@ -187,7 +187,7 @@ fn own_names(all: &mut Variables, place: &Place, job: &Meeting, share: &Share) {
         all.set(env::INTERFACE, &interface.address);
     }
     if let Some((process, descriptor)) = share.record {
-        all.set("SIRTAKI_RECORD", format!("{process}:{descriptor}"));
+        all.set(env::RECORD, format!("{process}:{descriptor}"));
     }
 }
 

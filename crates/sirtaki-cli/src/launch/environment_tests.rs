@@ -1,3 +1,5 @@
+use sirtaki_engine::job;
+
 use super::*;
 
 const HEX: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
@@ -54,10 +56,18 @@ fn a_rank_finds_its_place_under_every_name() {
 #[test]
 fn the_engine_understands_what_the_launcher_says() {
     let all = of_rank(&place(), &meeting(), &share(), &|_| false);
-    let job = env::job(&|name| get(&all, name).map(Into::into)).unwrap();
-    assert_eq!((job.rank, job.size, job.store.to_string().as_str()), (5, 6, "10.0.0.1:7000"));
-    assert_eq!((job.settings.timeout, job.settings.tls), (Duration::from_millis(2500), true));
-    assert_eq!(job.settings.interface.as_deref(), Some("10.0.0.3"));
+    let found = job::Job::discover(&|name| get(&all, name).map(Into::into)).unwrap();
+    let (address, secret) = ("10.0.0.1:7000".parse().unwrap(), Secret::from_hex(HEX).unwrap());
+    let place = job::Place {
+        rank: 5,
+        size: 6,
+        local: Some(job::Position { rank: 1, size: 2 }),
+        cross: Some(job::Position { rank: 2, size: 3 }),
+        meeting: job::Meeting::Store { address, secret },
+    };
+    assert_eq!((found.place, found.record), (place, Some((42, 7))));
+    assert_eq!((found.communication.timeout, found.communication.tls), (Duration::from_millis(2500), true));
+    assert_eq!(found.communication.interface.as_deref(), Some("10.0.0.3"));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Which options of `sirtaki run` a variable can set: habits of a person or a site. What belongs to one job (ranks,
 //! hosts, program) is typed or in its file.
 
-use crate::env::{self, Variable};
+use crate::env::{self, Section, Variable};
 
 /// An option that a variable can set.
 #[derive(Debug, Clone, Copy)]
@@ -29,8 +29,11 @@ pub const OPTIONS: &[OptionVariable] = &[
     OptionVariable { name: env::INTERFACE, option: "interface" },
 ];
 
-/// The lines of the reference page.
-pub const VARIABLES: &[Variable] = &[
+/// Their section of the reference page.
+pub const SECTION: Section =
+    Section { title: "Launcher", about: "Defaults for options of `sirtaki run`.", variables: VARIABLES };
+
+const VARIABLES: &[Variable] = &[
     Variable {
         name: "SIRTAKI_RUN_HOSTFILE",
         allowed: "a file with a host per line",
@@ -94,7 +97,7 @@ mod tests {
     #[test]
     fn every_variable_of_an_option_is_explained_on_the_page() {
         for OptionVariable { name, .. } in OPTIONS {
-            let explained = env::VARIABLES.iter().chain(VARIABLES).filter(|variable| variable.name == *name).count();
+            let explained = env::all().chain(VARIABLES).filter(|variable| variable.name == *name).count();
             assert_eq!(explained, 1, "{name}");
         }
         assert!(VARIABLES.iter().all(|known| OPTIONS.iter().any(|option| option.name == known.name)));

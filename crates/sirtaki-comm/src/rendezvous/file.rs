@@ -1,13 +1,14 @@
 //! A store in a directory that all processes see, such as a shared home. For clusters where no port may be opened
 //! before the job runs.
 //!
-//! A value appears by renaming a complete file, so nobody reads half of one. Every job has its own sub-directory, so
+//! A value appears by renaming a complete file, which only its owner may read, so nobody reads half of one. Every job has its own sub-directory, so
 //! what an earlier job left behind is never seen. Counters are guarded by a lock that the system releases when its
 //! holder dies.
 
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Read, Write},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
@@ -37,6 +38,25 @@ impl FileStore {
         Ok(Self { folder, writes: AtomicU64::new(0) })
     }
 
+    /// The store of job `job` under `folder` that somebody else has created and may remove at any time.
+    pub fn open(folder: impl AsRef<Path>, job: &str) -> Result<Self, CommError> {
+        wire::check(job, &[])?;
+        let folder = folder.as_ref().join(file_name(job));
+        fs::metadata(&folder).map_err(|e| CommError::io(format!("cannot open {}", folder.display()), e))?;
+        Ok(Self { folder, writes: AtomicU64::new(0) })
+    }
+
+    /// Takes a key's value away.
+    pub fn forget(&self, key: &str) -> Result<(), CommError> {
+        let path = self.path(key, "value");
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(CommError::io(format!("cannot remove {}", path.display()), error))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Deletes everything of this job. For whoever started it, once all its processes have ended.
     pub fn remove(self) -> Result<(), CommError> {
         fs::remove_dir_all(&self.folder)
@@ -55,7 +75,7 @@ impl FileStore {
         let count = self.writes.fetch_add(1, Ordering::Relaxed);
         let draft = self.folder.join(format!("{:016x}-{count}.draft", u64::from_le_bytes(unique)));
         let write = || -> io::Result<()> {
-            let mut file = OpenOptions::new().write(true).create_new(true).open(&draft)?;
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
             file.write_all(content)?;
             file.sync_all()?;
             fs::rename(&draft, path)
@@ -167,6 +187,11 @@ mod tests {
         old.set("key", b"old").unwrap();
         let new = FileStore::new(&folder, "tuesday").unwrap();
         assert_eq!(new.wait("key", Instant::now()).unwrap(), None);
+        new.set("key", b"new").unwrap();
+        assert_eq!(FileStore::open(&folder, "tuesday").unwrap().wait("key", Instant::now()).unwrap().unwrap(), b"new");
+        new.forget("key").and_then(|()| new.forget("key")).unwrap();
+        assert_eq!(new.wait("key", Instant::now()).unwrap(), None);
+        assert!(FileStore::open(&folder, "wednesday").is_err());
         old.remove().unwrap();
         new.remove().unwrap();
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);

@@ -14,21 +14,16 @@ mod worker;
 use std::{
     net::{IpAddr, Ipv4Addr},
     process::Command,
-    sync::Arc,
-    time::Instant,
 };
 
 use anyhow::{Context, Result};
-use sirtaki_comm::{
-    Communicator,
-    rendezvous::{self, TcpStore},
-    secure::Secret,
-};
+use sirtaki_comm::{rendezvous::TcpStore, secure::Secret};
+use sirtaki_engine::job::settings::communication;
 
 pub use self::worker::work;
 use crate::{
     args::{Allreduce, Transport},
-    env::{self, Job},
+    env,
     launch::local::LocalJob,
     printer::Printer,
 };
@@ -38,8 +33,8 @@ pub fn run(arguments: &Allreduce, printer: &mut Printer) -> Result<()> {
     let secret = Secret::random()?;
     let variables = variables(arguments, &secret);
     let lookup = |name: &str| overlay(&variables, name);
-    let settings = env::settings(&lookup)?;
-    let server = TcpStore::serve(IpAddr::V4(Ipv4Addr::LOCALHOST), &secret, settings.tls)?;
+    let settings = communication(&lookup, secret)?;
+    let server = TcpStore::serve(IpAddr::V4(Ipv4Addr::LOCALHOST), &settings.secret, settings.tls)?;
     let store = format!("tcp://{}", server.address());
     let program = std::env::current_exe().context("cannot find the running program")?;
     let size = arguments.ranks.get();
@@ -55,13 +50,6 @@ pub fn run(arguments: &Allreduce, printer: &mut Printer) -> Result<()> {
         table::print(&rows, printer)?;
     }
     Ok(())
-}
-
-/// Joins the job as one of its ranks.
-fn join(job: &Job) -> Result<Box<dyn Communicator>> {
-    let deadline = Instant::now() + job.settings.start_timeout;
-    let store = TcpStore::connect(job.store, &job.settings.secret, job.settings.tls, deadline)?;
-    Ok(rendezvous::connect(Arc::new(store), job.rank, job.size, job.settings.clone())?)
 }
 
 /// What the ranks' environment has on top of ours. The secret travels here, never in arguments that others can read.

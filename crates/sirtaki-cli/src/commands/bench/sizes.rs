@@ -2,8 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-/// Beyond any machine's memory, so certainly a slip of the finger.
-const LIMIT: usize = 1 << 40;
+use crate::env::bytes;
 
 /// Bytes per rank, ascending, without repetition.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,24 +54,6 @@ fn range(from: &str, rest: &str, sizes: &mut Vec<usize>) -> Result<(), String> {
     }
     sizes.push(to);
     Ok(())
-}
-
-fn bytes(text: &str) -> Result<usize, String> {
-    let text = text.trim();
-    let bad = || format!("`{text}` is not a size; write bytes, or add K, M or G, such as 64K");
-    let digits = text.trim_end_matches(|letter: char| !letter.is_ascii_digit());
-    let unit: usize = match text[digits.len()..].trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "k" | "kb" | "kib" => 1 << 10,
-        "m" | "mb" | "mib" => 1 << 20,
-        "g" | "gb" | "gib" => 1 << 30,
-        _ => return Err(bad()),
-    };
-    let bytes = digits.parse::<usize>().ok().and_then(|number| number.checked_mul(unit)).ok_or_else(bad)?;
-    if bytes > LIMIT {
-        return Err(format!("`{text}` is more than 1 TiB; choose a size that fits in memory, such as 1G"));
-    }
-    Ok(bytes)
 }
 
 /// A size for people: `4 B`, `64 KiB`, `1.5 MiB`.

@@ -11,6 +11,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use sirtaki_comm::{CommError, Communicator, ReduceOp, Reduction, collective::Algorithm};
+use sirtaki_engine::job::Job;
 
 use super::{
     data::Buffer,
@@ -18,7 +19,6 @@ use super::{
 };
 use crate::{
     args::{Choice, Worker},
-    commands::bench::join,
     env,
     printer::hint,
 };
@@ -45,8 +45,7 @@ fn report(out: &mut Stdout, report: &Report) -> Result<()> {
 }
 
 fn measure_all(arguments: &Worker, out: &mut Stdout) -> Result<()> {
-    let job = env::job(&env::process)?;
-    let mut group = join(&job)?;
+    let mut group = Job::discover(&env::process)?.connect()?.communicator;
     let lead = group.group().rank() == 0;
     if lead {
         report(out, &Report::Connected { back_end: group.name().into() })?;

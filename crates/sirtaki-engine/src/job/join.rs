@@ -1,0 +1,166 @@
+//! From a place to a world with a running engine.
+
+use std::{sync::Arc, time::Instant};
+
+use sirtaki_comm::{
+    Communicator, Group, Rank,
+    communicator::Solo,
+    rendezvous::{Connected, Store, TcpStore, connect_over_mpi, connect_with_report, this_member},
+    secure::Secret,
+};
+
+use super::{
+    JobError, Lookup, Meeting, Place, Position, discover, ending, folder,
+    parse::optional,
+    settings::{communication, engine},
+    variables,
+};
+use crate::{Engine, Settings, recorder::Recorder};
+
+/// Everything variables say about a job, before it is joined. Whoever reads flags as well changes what they change.
+#[derive(Debug, Clone)]
+pub struct Job {
+    /// This process's place in it.
+    pub place: Place,
+    /// How its processes talk. The secret is the one of the place where that has one, and agreed on otherwise.
+    pub communication: sirtaki_comm::Settings,
+    /// What its engine does.
+    pub engine: Settings,
+    /// Process and descriptor of the memory to record in, if it is not our own.
+    pub record: Option<(u32, i32)>,
+}
+
+/// All ranks, connected.
+pub struct Met {
+    /// What connects them.
+    pub communicator: Box<dyn Communicator>,
+    /// Which network it uses between hosts and why, in one line; `None` on a single host.
+    pub network: Option<String>,
+    /// The launcher's store, where there is one.
+    pub store: Option<Arc<dyn Store>>,
+}
+
+/// A job that this process has joined.
+#[derive(Debug)]
+pub struct World {
+    engine: Engine,
+    local: Position,
+    cross: Position,
+    back_end: &'static str,
+    network: Option<String>,
+}
+
+impl Job {
+    /// The job in these variables; a world of one where they have none.
+    pub fn discover(get: Lookup<'_>) -> Result<Job, JobError> {
+        let place = discover(get)?;
+        let secret = match &place.meeting {
+            Meeting::Store { secret, .. } => secret.clone(),
+            _ => Secret::random()?,
+        };
+        let record = optional(get, variables::RECORD, |text| {
+            let (process, descriptor) = text.split_once(':')?;
+            Some((process.parse().ok()?, descriptor.parse().ok().filter(|&descriptor: &i32| descriptor >= 0)?))
+        })?;
+        Ok(Job { place, communication: communication(get, secret)?, engine: engine(get)?, record })
+    }
+
+    /// Meets the other ranks, which all call it, once.
+    pub fn connect(&mut self) -> Result<Met, JobError> {
+        let Place { rank, size, meeting, .. } = &self.place;
+        let (rank, size, settings) = (*rank, *size, &mut self.communication);
+        match meeting {
+            Meeting::Alone => {
+                let communicator = Box::new(Solo::new(Group::new(0, vec![this_member(0)?]))?);
+                Ok(Met { communicator, network: None, store: None })
+            }
+            Meeting::Store { address, secret } => {
+                let deadline = Instant::now() + settings.start_timeout;
+                let store: Arc<dyn Store> = Arc::new(TcpStore::connect(*address, secret, settings.tls, deadline)?);
+                let Connected { communicator, network } =
+                    connect_with_report(store.clone(), rank, size, settings.clone())?;
+                Ok(Met { communicator, network, store: Some(store) })
+            }
+            Meeting::Mpi(choice) => {
+                let mut communicator = connect_over_mpi(settings, choice)?;
+                settings.secret = share(&mut *communicator, &settings.secret)?;
+                Ok(Met { communicator, network: None, store: None })
+            }
+            Meeting::Folder { cache, key, by_parent } => {
+                let key = folder::file_key(key, *by_parent)?;
+                let hall = folder::meet(cache, &key, Position { rank, size }, settings.start_timeout)?;
+                settings.secret = hall.secret();
+                let Connected { mut communicator, network } =
+                    connect_with_report(hall.store(), rank, size, settings.clone())?;
+                // Somebody may still be reading; after this nobody is.
+                communicator.barrier()?;
+                Ok(Met { communicator, network, store: None })
+            }
+        }
+    }
+
+    /// Meets the other ranks and starts the engine.
+    pub fn join(mut self) -> Result<World, JobError> {
+        let Met { communicator, network, store } = self.connect()?;
+        if let Some(store) = store {
+            self.engine.ending = ending(store);
+        }
+        let (group, back_end) = (communicator.group().clone(), communicator.name());
+        // A launcher that is gone, or on the other side of a container's wall, only loses its view of us.
+        let adopted = self.record.and_then(|(process, descriptor)| Recorder::adopt(process, descriptor).ok());
+        let recorder = adopted.map_or_else(Recorder::create, Ok)?;
+        let engine = Engine::start_recording(communicator, &self.communication, self.engine, recorder)?;
+        let local = self.place.local.unwrap_or_else(|| Position::on_host(&group));
+        let cross = self.place.cross.unwrap_or_else(|| Position::of_host(&group));
+        Ok(World { engine, local, cross, back_end, network })
+    }
+}
+
+/// Rank 0's secret, on all ranks.
+fn share(communicator: &mut dyn Communicator, mine: &Secret) -> Result<Secret, JobError> {
+    let mut digits = mine.to_hex().into_bytes();
+    communicator.broadcast((&mut digits).into(), 0)?;
+    Ok(Secret::from_hex(&String::from_utf8_lossy(&digits))?)
+}
+
+impl World {
+    /// The engine over all ranks.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The engine alone, for whoever needs nothing else of this.
+    pub fn into_engine(self) -> Engine {
+        self.engine
+    }
+
+    /// Which process this is.
+    pub fn rank(&self) -> Rank {
+        self.engine.group().rank()
+    }
+
+    /// How many there are.
+    pub fn size(&self) -> usize {
+        self.engine.group().size()
+    }
+
+    /// Which process of its host this is.
+    pub fn local(&self) -> Position {
+        self.local
+    }
+
+    /// Which host of the job it is on.
+    pub fn cross(&self) -> Position {
+        self.cross
+    }
+
+    /// What connects the ranks, such as "arena".
+    pub fn back_end(&self) -> &'static str {
+        self.back_end
+    }
+
+    /// Which network is used between hosts and why, in one line; `None` on a single host and over MPI.
+    pub fn network(&self) -> Option<&str> {
+        self.network.as_deref()
+    }
+}

@@ -1,0 +1,29 @@
+//! A process's place in a job, and taking it.
+//!
+//! ```text
+//! variables → discover → connect → join
+//! ```
+//!
+//! Nothing here reads the environment: variables come in as a [`Lookup`], which a program makes of its own environment
+//! and a test of a table.
+//!
+//! - [`variables`]: every `SIRTAKI_*` variable, in one table, from which `docs/environment.md` is generated.
+//! - [`parse`], [`settings`]: values, and the choices about communication and engine that they make.
+//! - [`discover`] with `starter`: the place that `sirtaki run`, `mpirun`, `srun` or `torchrun` gave.
+//! - [`Job`] with `folder`: from a place to a [`World`] with a running engine.
+
+mod ending;
+mod error;
+mod folder;
+mod join;
+pub mod parse;
+mod place;
+pub mod settings;
+mod starter;
+pub mod variables;
+
+pub use ending::{ending, exit_key};
+pub use error::JobError;
+pub use join::{Job, Met, World};
+pub use parse::Lookup;
+pub use place::{Meeting, Place, Position, discover};

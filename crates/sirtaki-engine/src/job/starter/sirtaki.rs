@@ -1,0 +1,26 @@
+//! `sirtaki run`, and whoever sets its variables by hand.
+
+use sirtaki_comm::secure::Secret;
+
+use super::{
+    super::{JobError, Lookup, Place, parse::required, parse::text, place::Meeting, variables as v},
+    position,
+};
+
+/// The place in `SIRTAKI_*`. One of them is enough to say that the others are meant to be there.
+pub(crate) fn by_sirtaki(get: Lookup<'_>) -> Result<Option<Place>, JobError> {
+    let place = [v::RANK, v::SIZE, v::STORE, v::LOCAL_RANK, v::LOCAL_SIZE, v::CROSS_RANK, v::CROSS_SIZE];
+    if place.iter().all(|name| text(get, name).is_none()) {
+        return Ok(None);
+    }
+    let Some(world) = position(get, (v::RANK, v::SIZE), None)? else {
+        return Err(JobError::Missing { name: v::RANK, allowed: v::allowed(v::RANK).into() });
+    };
+    let limit = Some((v::SIZE, world.size));
+    let local = position(get, (v::LOCAL_RANK, v::LOCAL_SIZE), limit)?;
+    let cross = position(get, (v::CROSS_RANK, v::CROSS_SIZE), limit)?;
+    let address = required(get, v::STORE, |text| text.strip_prefix("tcp://")?.parse().ok())?;
+    let secret = required(get, v::SECRET, |text| Secret::from_hex(text).ok())?;
+    let meeting = Meeting::Store { address, secret };
+    Ok(Some(Place { rank: world.rank, size: world.size, local, cross, meeting }))
+}

@@ -1,0 +1,295 @@
+//! Every `SIRTAKI_*` variable: one table for people and for the program.
+
+/// This process's rank.
+pub const RANK: &str = "SIRTAKI_RANK";
+/// Number of processes.
+pub const SIZE: &str = "SIRTAKI_SIZE";
+/// This process's number on its host.
+pub const LOCAL_RANK: &str = "SIRTAKI_LOCAL_RANK";
+/// Number of processes on this host.
+pub const LOCAL_SIZE: &str = "SIRTAKI_LOCAL_SIZE";
+/// This host's number.
+pub const CROSS_RANK: &str = "SIRTAKI_CROSS_RANK";
+/// Number of hosts.
+pub const CROSS_SIZE: &str = "SIRTAKI_CROSS_SIZE";
+/// Where the ranks meet.
+pub const STORE: &str = "SIRTAKI_STORE";
+/// The job's secret.
+pub const SECRET: &str = "SIRTAKI_SECRET";
+/// The job's name.
+pub const JOB: &str = "SIRTAKI_JOB";
+/// Memory for the flight record.
+pub const RECORD: &str = "SIRTAKI_RECORD";
+/// Patience with a silent rank.
+pub const TIMEOUT: &str = "SIRTAKI_TIMEOUT";
+/// Patience at start-up.
+pub const START_TIMEOUT: &str = "SIRTAKI_START_TIMEOUT";
+/// The all-reduce algorithm.
+pub const ALGORITHM: &str = "SIRTAKI_ALGORITHM";
+/// Encryption.
+pub const TLS: &str = "SIRTAKI_TLS";
+/// The network interface.
+pub const INTERFACE: &str = "SIRTAKI_INTERFACE";
+/// Shared memory.
+pub const SHM: &str = "SIRTAKI_SHM";
+/// The MPI library.
+pub const MPI: &str = "SIRTAKI_MPI";
+/// The limit of a fused batch.
+pub const FUSION: &str = "SIRTAKI_FUSION";
+/// The size from which a tensor is not fused.
+pub const FUSION_LARGE: &str = "SIRTAKI_FUSION_LARGE";
+/// Adopting a repeated order.
+pub const ADOPT: &str = "SIRTAKI_ADOPT";
+/// Tuning.
+pub const TUNE: &str = "SIRTAKI_TUNE";
+/// When a waiting tensor is explained.
+pub const WARN_AFTER: &str = "SIRTAKI_WARN_AFTER";
+/// When a waiting tensor ends the job.
+pub const SHUTDOWN_AFTER: &str = "SIRTAKI_SHUTDOWN_AFTER";
+
+/// One line of the table.
+#[derive(Debug, Clone, Copy)]
+pub struct Variable {
+    /// Its name.
+    pub name: &'static str,
+    /// The values it may have.
+    pub allowed: &'static str,
+    /// What holds when it is not set.
+    pub default: &'static str,
+    /// What it does.
+    pub about: &'static str,
+}
+
+/// Variables that belong together.
+#[derive(Debug, Clone, Copy)]
+pub struct Section {
+    /// Its heading.
+    pub title: &'static str,
+    /// What they have in common.
+    pub about: &'static str,
+    /// Its lines, in the order of the reference page.
+    pub variables: &'static [Variable],
+}
+
+pub(super) const SECONDS: &str = "seconds above zero, such as 60 or 0.5";
+const SECONDS_OR_OFF: &str = "seconds, such as 60 or 0.5; 0 or off for never";
+const SWITCH: &str = "1, true, yes, on, 0, false, no or off";
+const BYTES: &str = "bytes, such as 65536, 64K or 16M";
+
+/// The variables that give a process its place.
+const PLACE: Section = Section {
+    title: "Place in the job",
+    about: "Set by `sirtaki run` for every process it starts. Under `mpirun`, `srun` and `torchrun` the place is found \
+            from their variables instead.",
+    variables: &[
+        Variable {
+            name: RANK,
+            allowed: "a number from 0 to SIRTAKI_SIZE - 1",
+            default: "set by whoever starts the job",
+            about: "Which process of the job this is.",
+        },
+        Variable {
+            name: SIZE,
+            allowed: "a number above zero",
+            default: "set by whoever starts the job",
+            about: "How many processes the job has.",
+        },
+        Variable {
+            name: LOCAL_RANK,
+            allowed: "a number from 0 to SIRTAKI_LOCAL_SIZE - 1",
+            default: "found by asking the other ranks where they are",
+            about: "Which process of its host this is.",
+        },
+        Variable {
+            name: LOCAL_SIZE,
+            allowed: "a number from 1 to SIRTAKI_SIZE",
+            default: "found by asking the other ranks where they are",
+            about: "How many processes of the job its host has.",
+        },
+        Variable {
+            name: CROSS_RANK,
+            allowed: "a number from 0 to SIRTAKI_CROSS_SIZE - 1",
+            default: "found by asking the other ranks where they are",
+            about: "Which host of the job it is on.",
+        },
+        Variable {
+            name: CROSS_SIZE,
+            allowed: "a number from 1 to SIRTAKI_SIZE",
+            default: "found by asking the other ranks where they are",
+            about: "How many hosts the job has.",
+        },
+        Variable {
+            name: STORE,
+            allowed: "tcp://ADDRESS:PORT, such as tcp://127.0.0.1:29400",
+            default: "set by whoever starts the job",
+            about: "Where the processes of the job find each other.",
+        },
+        Variable {
+            name: SECRET,
+            allowed: "64 hexadecimal digits",
+            default: "drawn at random for every job",
+            about: "What every process proves to know before another one listens to it. Keep it out of arguments and \
+                    logs.",
+        },
+        Variable {
+            name: JOB,
+            allowed: "letters, digits and dashes",
+            default: "drawn at random for every job",
+            about: "The job's name, to tell jobs apart in reports. No secret.",
+        },
+        Variable {
+            name: RECORD,
+            allowed: "PROCESS:DESCRIPTOR, such as 4711:5",
+            default: "memory of the process itself",
+            about: "Memory of the launcher for the flight record, so that it can be read after the process is gone.",
+        },
+    ],
+};
+
+/// The variables that choose how processes talk.
+const COMMUNICATION: Section = Section {
+    title: "Communication",
+    about: "How processes talk to each other.",
+    variables: &[
+        Variable {
+            name: TIMEOUT,
+            allowed: SECONDS,
+            default: "60",
+            about: "How long a rank may wait for another without any progress before that is an error.",
+        },
+        Variable {
+            name: START_TIMEOUT,
+            allowed: SECONDS,
+            default: "60",
+            about: "How long to wait for all ranks to appear.",
+        },
+        Variable {
+            name: ALGORITHM,
+            allowed: "auto, flat, ring, doubling, halving, tree, direct or layered",
+            default: "auto",
+            about: "The all-reduce algorithm; auto decides by size and topology. Must be the same for all ranks.",
+        },
+        Variable {
+            name: TLS,
+            allowed: SWITCH,
+            default: "0",
+            about: "Encrypt connections between processes. Must be the same for all ranks.",
+        },
+        Variable {
+            name: INTERFACE,
+            allowed: "an interface, an address or a network, such as eth0, 10.0.0.5 or 10.0.0.0/24",
+            default: "the fastest one that reaches all peers, by measuring",
+            about: "The network interface to use between hosts.",
+        },
+        Variable {
+            name: SHM,
+            allowed: SWITCH,
+            default: "1",
+            about: "Let ranks of one host share memory; without, they talk over loopback.",
+        },
+        Variable {
+            name: MPI,
+            allowed: "the path of a library, such as /opt/mpi/lib/libmpi.so",
+            default: "the one that fits the launcher",
+            about: "The MPI library to use under an MPI launcher.",
+        },
+    ],
+};
+
+/// The variables that choose when the engine does what.
+const ENGINE: Section = Section {
+    title: "Engine",
+    about: "When tensors are reduced, and what is said about those that wait.",
+    variables: &[
+        Variable {
+            name: FUSION,
+            allowed: "bytes, such as 65536, 64K or 16M; 0 or off for none",
+            default: "16M",
+            about: "Small tensors are reduced together in batches of at most this size. Rank 0's value counts.",
+        },
+        Variable {
+            name: FUSION_LARGE,
+            allowed: BYTES,
+            default: "1M",
+            about: "A tensor of at least this size is reduced by itself. Rank 0's value counts.",
+        },
+        Variable {
+            name: ADOPT,
+            allowed: SWITCH,
+            default: "1",
+            about: "Adopt an order that repeats, which then needs no more agreement. Rank 0's value counts.",
+        },
+        Variable {
+            name: TUNE,
+            allowed: SWITCH,
+            default: "0",
+            about: "Try other limits in the first steps and keep the fastest. Rank 0's value counts.",
+        },
+        Variable {
+            name: WARN_AFTER,
+            allowed: SECONDS_OR_OFF,
+            default: "10",
+            about: "After how long rank 0 explains who waits for whom.",
+        },
+        Variable {
+            name: SHUTDOWN_AFTER,
+            allowed: SECONDS_OR_OFF,
+            default: "off",
+            about: "After how long a tensor that waits is an error on all ranks.",
+        },
+    ],
+};
+
+/// All of them, in the order of the reference page.
+pub const SECTIONS: &[Section] = &[PLACE, COMMUNICATION, ENGINE];
+
+/// Every line of the table.
+pub fn all() -> impl Iterator<Item = &'static Variable> {
+    SECTIONS.iter().flat_map(|section| section.variables)
+}
+
+/// What a variable may be.
+pub(super) fn allowed(name: &str) -> &'static str {
+    all().find(|variable| variable.name == name).map_or("set", |variable| variable.allowed)
+}
+
+/// Whether the variable says where in a job a process is, rather than what the job chooses.
+pub(super) fn is_place(name: &str) -> bool {
+    PLACE.variables.iter().any(|variable| variable.name == name)
+}
+
+/// The reference page `docs/environment.md`, with sections of the program's own at the end.
+pub fn reference(more: &[Section]) -> String {
+    let mut page = String::from(
+        "# Environment variables\n\n\
+         Written by `cargo xtask docs` from `crates/sirtaki-engine/src/job/variables.rs`; change it there.\n\
+         Flags of the command line come before variables, variables before defaults.\n",
+    );
+    for Section { title, about, variables } in SECTIONS.iter().chain(more) {
+        page += &format!("\n## {title}\n\n{about}\n\n");
+        page += "| variable | values | default | what it does |\n|---|---|---|---|\n";
+        for Variable { name, allowed, default, about } in *variables {
+            page += &format!("| `{name}` | {allowed} | {default} | {about} |\n");
+        }
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use sirtaki_comm::collective::Algorithm;
+
+    use super::*;
+
+    #[test]
+    fn names_are_ours_and_appear_once() {
+        let names: HashSet<&str> = all().map(|variable| variable.name).collect();
+        assert_eq!(names.len(), all().count());
+        assert!(names.iter().all(|name| name.starts_with("SIRTAKI_")));
+        for algorithm in Algorithm::ALL {
+            assert!(allowed(ALGORITHM).contains(algorithm.name()), "{} is not in the table", algorithm.name());
+        }
+    }
+}
