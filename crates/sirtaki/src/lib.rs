@@ -5,6 +5,7 @@
 //!
 //! - [`random`]: streams of random numbers, the same everywhere and for ever.
 //! - [`data`]: readers for common formats, who reads which samples, and threads that read ahead.
+//! - [`launch`]: a closure on many processes of this machine.
 //! - [`schedule`], [`lars`]: learning rates for large batches.
 //! - [`checkpoint`]: tensors by name and a manifest, on disk completely or not at all.
 //!
@@ -14,7 +15,9 @@ pub mod checkpoint;
 pub mod data;
 mod error;
 pub mod lars;
+mod launch;
 pub mod random;
 pub mod schedule;
 
 pub use error::{Error, Result};
+pub use launch::{LaunchError, launch};

@@ -1,0 +1,56 @@
+//! Closures on several processes: results by rank, and the first error.
+
+use std::convert::Infallible;
+
+use sirtaki::{LaunchError, launch};
+use sirtaki_comm::{DType, Reduction};
+use sirtaki_engine::{Operation, Output, Request, Tensor, job::World};
+
+fn sum(world: &World, mine: f32) -> f32 {
+    let request = Request::new("sum", Operation::AllReduce(Reduction::SUM), DType::F32, &[1]);
+    match world.engine().submit(request, Tensor::from_vec(vec![mine])).wait_one().unwrap() {
+        Output::Tensor(tensor, _) => bytemuck::pod_read_unaligned(tensor.bytes()),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn results_come_by_rank_and_calls_follow_each_other() {
+    let first = launch(3, |world| Ok::<_, Infallible>((world.rank(), sum(world, world.rank() as f32)))).unwrap();
+    assert_eq!(first, [(0, 3.0), (1, 3.0), (2, 3.0)]);
+    // Ranks of this call need what the one before returned, and get it.
+    let pids = launch(2, |world| Ok::<_, Infallible>((std::process::id(), sum(world, first[2].1)))).unwrap();
+    assert!(pids.iter().all(|&(pid, sum)| pid != std::process::id() && sum == 6.0), "{pids:?}");
+    for round in 0..2 {
+        let rounds = launch(2, |world| Ok::<_, Infallible>(sum(world, round as f32))).unwrap();
+        assert_eq!(rounds, [2.0 * round as f32; 2]);
+    }
+}
+
+#[test]
+fn the_first_error_is_returned_and_the_others_end() {
+    let error = launch(3, |world| match world.rank() {
+        1 => Err("no data here"),
+        _ => Ok(sum(world, 1.0)),
+    });
+    assert_eq!(error, Err(LaunchError::Rank { rank: 1, message: "no data here".into() }));
+}
+
+#[test]
+fn a_rank_that_panics_or_is_killed_is_named() {
+    let error = launch(2, |world| {
+        assert_eq!(world.rank(), 0, "this rank is odd");
+        Ok::<_, Infallible>(())
+    });
+    let Err(LaunchError::Ended { rank: 1, last_lines, .. }) = error else { panic!("{error:?}") };
+    assert!(last_lines.iter().any(|line| line.contains("this rank is odd")), "{last_lines:?}");
+    let error = launch(2, |world| {
+        if world.rank() == 0 {
+            let own = rustix::process::getpid();
+            rustix::process::kill_process(own, rustix::process::Signal::KILL).unwrap();
+        }
+        Ok::<_, Infallible>(())
+    });
+    let Err(LaunchError::Ended { rank: 0, how, .. }) = error else { panic!("{error:?}") };
+    assert!(how.contains("SIGKILL"), "{how}");
+}
