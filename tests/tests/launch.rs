@@ -197,19 +197,17 @@ fn mistakes_are_one_line_and_a_hint() {
 
 #[test]
 fn many_jobs_at_once_never_clash() {
-    let program = env!("CARGO_BIN_EXE_engine-rank");
+    let start = || {
+        let mut command = sirtaki();
+        command.args(["run", "-n", "2", "--", env!("CARGO_BIN_EXE_join-rank")]);
+        Launch::start(command)
+    };
+    let said = |rank| format!("[{rank}] rank {rank} of 2, local {rank} of 2, host 0 of 1, [3.0] over arena");
     for _ in 0..50 {
-        let jobs: Vec<Launch> = (0..2)
-            .map(|_| {
-                let mut command = sirtaki();
-                command.args(["run", "-n", "2", "--", program]).env("TEST_SCENARIO", "meet");
-                Launch::start(command)
-            })
-            .collect();
-        for job in jobs {
+        for job in [start(), start()] {
             let done = job.ends();
             assert_eq!(done.code, 0, "{}", done.message());
-            assert_eq!(sorted(done.out), ["[0] done met 2", "[1] done met 2"]);
+            assert_eq!(sorted(done.out), [said(0), said(1)]);
         }
     }
 }

@@ -37,6 +37,22 @@ fn an_allocation_gives_hosts_and_slots() {
 }
 
 #[test]
+fn programs_started_by_srun_itself_find_each_other() {
+    let slurm = Slurm::start("sc", 2);
+    let cache = tempfile::tempdir().unwrap();
+    let mut command = slurm.command("srun");
+    command.args(["--quiet", "-N2", "--ntasks-per-node=2", env!("CARGO_BIN_EXE_join-rank")]);
+    command.env("XDG_CACHE_HOME", cache.path());
+    let done = Launch::start(command).ends();
+    assert_eq!(done.code, 0, "{} {:?}", done.message(), done.out);
+    let said = |rank: usize| {
+        let (local, host) = (rank % 2, rank / 2);
+        format!("rank {rank} of 4, local {local} of 2, host {host} of 2, [10.0] over layered")
+    };
+    assert_eq!(sorted(done.out), (0..4).map(said).collect::<Vec<_>>());
+}
+
+#[test]
 fn the_schedulers_warning_and_its_end_reach_every_rank() {
     let slurm = Slurm::start("sb", 2);
     let script = "trap 'echo warned; exit 0' USR1; echo ready; while true; do sleep 0.1; done";

@@ -66,6 +66,18 @@ fn ranks_run_on_both_hosts_and_the_network_is_told() {
 }
 
 #[test]
+fn engines_of_both_hosts_work_together() {
+    let cluster = Cluster::new("lf");
+    let done = cluster.start(&[], &[env!("CARGO_BIN_EXE_join-rank")]).ends();
+    assert_eq!(done.code, 0, "{}", done.message());
+    let said = |rank: usize| {
+        let (local, host) = (rank % 2, rank / 2);
+        format!("[{rank}] rank {rank} of 4, local {local} of 2, host {host} of 2, [10.0] over layered")
+    };
+    assert_eq!(sorted(done.out), (0..4).map(said).collect::<Vec<_>>());
+}
+
+#[test]
 fn a_failure_on_one_host_ends_the_other() {
     let cluster = Cluster::new("lb");
     let done = cluster.run(&["--grace", "2"], "test $RANK = 3 && exit 9; sleep 1000");

@@ -17,7 +17,7 @@ use sirtaki_comm::{
     rendezvous::{FileStore, connect},
     secure::Secret,
 };
-use sirtaki_engine::{Engine, EngineError, Operation, Request, Settings, Tensor, Ticket};
+use sirtaki_engine::{Engine, EngineError, Operation, Request, Settings, Tensor, Ticket, job::Job};
 
 fn variable(name: &str) -> Result<String, Box<dyn Error>> {
     std::env::var(name).map_err(|_| format!("{name} is not set").into())
@@ -112,7 +112,23 @@ fn act(engine: &Engine, scenario: &str, odd: usize) -> Result<String, EngineErro
     Ok("through".into())
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+/// Warnings are said at once, and soon.
+fn settings(base: Settings) -> Settings {
+    Settings {
+        warn: Arc::new(|text| say(&format!("warning {text}"))),
+        warn_after: Some(Duration::from_secs(1)),
+        ..base
+    }
+}
+
+/// In a job of the launcher's, the place comes from its variables, as in any program.
+fn from_the_launcher() -> Result<Engine, Box<dyn Error>> {
+    let mut job = Job::discover(&|name| std::env::var(name).ok())?;
+    job.engine = settings(job.engine);
+    Ok(job.join()?.into_engine())
+}
+
+fn from_the_test() -> Result<Engine, Box<dyn Error>> {
     let (rank, size) = (variable("TEST_RANK")?.parse()?, variable("TEST_SIZE")?.parse()?);
     let mut links = sirtaki_comm::Settings::new(Secret::from_hex(&variable("TEST_SECRET")?)?);
     links.timeout = Duration::from_secs_f64(variable("TEST_TIMEOUT")?.parse()?);
@@ -120,15 +136,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     links.shared_memory = variable("TEST_SHARED_MEMORY")? == "1";
     links.interface = variable("TEST_INTERFACE").ok();
     links.tls = variable("TEST_TLS")? == "1";
-    let mut settings = Settings { warn: Arc::new(|text| say(&format!("warning {text}"))), ..Settings::default() };
-    settings.warn_after = Some(Duration::from_secs(1));
+    let mut settings = settings(Settings::default());
     settings.shutdown_after =
         variable("TEST_SHUTDOWN").ok().and_then(|text| text.parse().ok()).map(Duration::from_secs_f64);
     let folder = variable("TEST_STORE")?;
     let store = Arc::new(FileStore::new(&folder, "job")?);
     settings.ending = Arc::new(move |rank| std::fs::read_to_string(format!("{folder}/ending {rank}")).ok());
     let world = connect(store, rank, size, links.clone())?;
-    let engine = Engine::start(world, &links, settings)?;
+    Ok(Engine::start(world, &links, settings)?)
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let launched = std::env::var_os("SIRTAKI_RANK").is_some();
+    let engine = if launched { from_the_launcher()? } else { from_the_test()? };
     let (pid, descriptor) = engine.record_address();
     say(&format!("record {pid} {descriptor}"));
     let odd = variable("TEST_ODD").ok().and_then(|odd| odd.parse().ok()).unwrap_or(usize::MAX);

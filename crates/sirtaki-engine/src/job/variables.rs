@@ -42,6 +42,8 @@ pub const FUSION_LARGE: &str = "SIRTAKI_FUSION_LARGE";
 pub const ADOPT: &str = "SIRTAKI_ADOPT";
 /// Tuning.
 pub const TUNE: &str = "SIRTAKI_TUNE";
+/// What tuning found.
+pub const TUNED: &str = "SIRTAKI_TUNED";
 /// When a waiting tensor is explained.
 pub const WARN_AFTER: &str = "SIRTAKI_WARN_AFTER";
 /// When a waiting tensor ends the job.
@@ -223,7 +225,13 @@ const ENGINE: Section = Section {
             name: TUNE,
             allowed: SWITCH,
             default: "0",
-            about: "Try other limits in the first steps and keep the fastest. Rank 0's value counts.",
+            about: "Try other limits, algorithms and piece sizes in the first steps and keep the fastest. Rank 0's value counts.",
+        },
+        Variable {
+            name: TUNED,
+            allowed: "a file",
+            default: "not set",
+            about: "Where rank 0 keeps what tuning found, and looks for it in the next job.",
         },
         Variable {
             name: WARN_AFTER,

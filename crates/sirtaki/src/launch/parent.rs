@@ -33,7 +33,7 @@ const NOTICING: Duration = Duration::from_secs(3);
 /// How often ends are looked for.
 const LOOK: Duration = Duration::from_millis(5);
 /// Lines of a rank that are kept to explain its end.
-const KEPT: usize = 20;
+const KEPT: usize = 100;
 
 /// What calls have returned, each result as bytes.
 pub(super) type Returned = Result<Vec<Vec<u8>>, LaunchError>;

@@ -1,0 +1,114 @@
+//! The kill matrix from the launcher's side, with ranks that have engines: whoever fails first is named by the launcher
+//! and by the other ranks, the exit code is right, and nothing is left.
+
+use std::process::Command;
+
+use rustix::process::{Pid, Signal, kill_process};
+use sirtaki_tests::{
+    launch::{Finished, Launch},
+    memory::Cramped,
+};
+
+fn start(scenario: &str, odd: usize, arguments: &[&str]) -> Launch {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sirtaki-under-test"));
+    command.args(["run", "-n", "4", "--grace", "2"]).args(arguments).args(["--", env!("CARGO_BIN_EXE_engine-rank")]);
+    command.env("TEST_SCENARIO", scenario).env("TEST_ODD", odd.to_string());
+    Launch::start(command)
+}
+
+/// The process of a rank, from the first line it prints.
+fn pid_of(launch: &Launch, rank: usize) -> Pid {
+    let lines = launch.prints("record", 4);
+    let line = lines.iter().find(|line| line.starts_with(&format!("[{rank}]"))).expect("every rank says it");
+    let pid = line.split_whitespace().nth(2).expect("a process id").parse().expect("a number");
+    Pid::from_raw(pid).expect("a process id")
+}
+
+/// All other ranks name the culprit in the same words.
+fn others_blame(done: &Finished, culprit: usize) -> String {
+    let errors: Vec<&String> = done.out.iter().filter(|line| line.contains("] error ")).collect();
+    assert_eq!(errors.len(), 3, "{done:?}");
+    let reason = |line: &&String| line.split_once(" was not done: ").map(|(_, reason)| reason.to_owned());
+    let reasons: Vec<Option<String>> = errors.iter().map(reason).collect();
+    assert!(reasons.iter().all(|other| *other == reasons[0]), "{reasons:?}");
+    let reason = reasons[0].clone().expect("a reason");
+    assert!(reason.starts_with(&format!("rank {culprit} ")), "{reason}");
+    reason
+}
+
+#[test]
+fn a_killed_rank_is_named_by_everybody() {
+    for (culprit, scenario) in [(0, "loop"), (2, "varied")] {
+        let launch = start(scenario, 9, &[]);
+        let pid = pid_of(&launch, culprit);
+        launch.prints("ready", 4);
+        kill_process(pid, Signal::KILL).expect("the rank is there");
+        let done = launch.ends();
+        assert_eq!(done.code, 137, "{}", done.message());
+        assert!(done.message().contains(&format!("error: rank {culprit} was killed by SIGKILL")), "{}", done.message());
+        let reason = others_blame(&done, culprit);
+        assert!(reason.contains("SIGKILL"), "{reason}");
+    }
+}
+
+#[test]
+fn an_exception_and_an_abort_are_told_apart() {
+    for (scenario, code, words) in [("exception", 101, "exit code 101"), ("abort", 134, "SIGABRT")] {
+        for culprit in [0, 3] {
+            let done = start(scenario, culprit, &[]).ends();
+            assert_eq!(done.code, code, "{}", done.message());
+            let text = done.message();
+            assert!(text.contains(&format!("error: rank {culprit}")) && text.contains(words), "{text}");
+            others_blame(&done, culprit);
+        }
+    }
+}
+
+#[test]
+fn a_stopped_rank_is_found_and_the_others_say_where_they_were() {
+    let launch = start("loop", 9, &["--timeout", "2"]);
+    let pid = pid_of(&launch, 1);
+    launch.prints("ready", 4);
+    kill_process(pid, Signal::STOP).expect("the rank is there");
+    let done = launch.ends();
+    // The stopped rank is the culprit, but the first to end is one that noticed.
+    assert_eq!(done.code, 3, "{}", done.message());
+    others_blame(&done, 1);
+}
+
+#[test]
+fn what_the_others_did_is_in_the_report() {
+    let launch = start("silence", 2, &[]);
+    let pid = pid_of(&launch, 2);
+    launch.prints("warning", 1);
+    kill_process(pid, Signal::ABORT).expect("the rank is there");
+    let done = launch.ends();
+    assert_eq!(done.code, 134, "{}", done.message());
+    let text = done.message();
+    assert!(text.contains("the others meanwhile:") && text.contains("waiting in \"missing\" for"), "{text}");
+}
+
+#[test]
+fn lack_of_memory_is_called_by_its_name() {
+    // Where no memory cgroup can be made, allocations fail instead of being punished.
+    let cramped = Cramped::new();
+    let door = cramped.as_ref().map(|cramped| format!("TEST_CRAMPED={}", cramped.door().display()));
+    let door: Vec<&str> = door.iter().flat_map(|door| ["--env", door.as_str()]).collect();
+    let done = start("memory", 1, &door).ends();
+    let text = done.message();
+    others_blame(&done, 1);
+    let (code, words) = match cramped {
+        Some(_) => (137, "error: rank 1 ran out of memory and was killed by SIGKILL"),
+        None => (134, "error: rank 1 was killed by SIGABRT"),
+    };
+    assert_eq!(done.code, code, "{text}");
+    assert!(text.contains(words), "{text}");
+}
+
+#[test]
+fn a_killed_launcher_takes_everything_along() {
+    let launch = start("loop", 9, &[]);
+    launch.prints("ready", 4);
+    launch.signal(Signal::KILL);
+    launch.vanishes();
+}
