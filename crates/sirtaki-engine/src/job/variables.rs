@@ -42,6 +42,8 @@ pub const FUSION_LARGE: &str = "SIRTAKI_FUSION_LARGE";
 pub const ADOPT: &str = "SIRTAKI_ADOPT";
 /// Tuning.
 pub const TUNE: &str = "SIRTAKI_TUNE";
+/// What tuning has found.
+pub const TUNED: &str = "SIRTAKI_TUNED";
 /// When a waiting tensor is explained.
 pub const WARN_AFTER: &str = "SIRTAKI_WARN_AFTER";
 /// When a waiting tensor ends the job.
@@ -224,6 +226,12 @@ const ENGINE: Section = Section {
             allowed: SWITCH,
             default: "0",
             about: "Try other limits in the first steps and keep the fastest. Rank 0's value counts.",
+        },
+        Variable {
+            name: TUNED,
+            allowed: "the path of a file",
+            default: "not kept",
+            about: "Where rank 0 keeps what tuning has found, and looks before it searches.",
         },
         Variable {
             name: WARN_AFTER,
