@@ -17,6 +17,7 @@ use sirtaki_comm::{
     rendezvous::{Store, StoreExchange, TcpStore, TcpStoreServer, candidates, introduce, measure_network},
     secure::Secret,
 };
+use sirtaki_engine::job::exit_key;
 
 use crate::{
     launch::protocol::{Check, Checked, Program},
@@ -54,7 +55,7 @@ impl Meeting {
 
     /// Lets everybody know how a rank ended.
     pub(super) fn note(&self, rank: usize, how: &str) {
-        let _ = self.server.local().set(&format!("exit/{rank}"), how.as_bytes());
+        let _ = self.server.local().set(&exit_key(rank), how.as_bytes());
     }
 }
 
