@@ -229,12 +229,6 @@ const ENGINE: Section = Section {
         },
         Variable {
             name: TUNED,
-            allowed: "a file",
-            default: "not set",
-            about: "Where rank 0 keeps what tuning found, and looks for it in the next job.",
-        },
-        Variable {
-            name: TUNED,
             allowed: "the path of a file",
             default: "not kept",
             about: "Where rank 0 keeps what tuning has found, and looks before it searches.",
