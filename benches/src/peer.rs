@@ -10,7 +10,10 @@ use std::{
 
 use tempfile::TempDir;
 
-use crate::protocol::{BenchError, Hello, Lines, Order, SOCKET, Times};
+use crate::{
+    command,
+    protocol::{BenchError, Hello, Lines, Order, SOCKET, Times},
+};
 
 /// How long processes may take to leave before they are killed.
 const FAREWELL: Duration = Duration::from_secs(10);
@@ -116,18 +119,7 @@ impl Peer {
 impl Peer {
     /// Processor time of the processes that were started, all their threads together, so far.
     pub fn processor_time(&self) -> Result<Duration, BenchError> {
-        let mut nanos = 0;
-        for child in &self.children {
-            let folder = format!("/proc/{}/task", child.id());
-            let failed = || BenchError::io(format!("cannot read {folder}"));
-            for task in std::fs::read_dir(&folder).map_err(failed())? {
-                let file = task.map_err(failed())?.path().join("schedstat");
-                // A thread that has just ended has no time any more.
-                let text = std::fs::read_to_string(file).unwrap_or_default();
-                nanos += text.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0);
-            }
-        }
-        Ok(Duration::from_nanos(nanos))
+        self.children.iter().map(|child| command::processor_time(child.id())).sum()
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt::{self, Write};
 use crate::{
     comm::{Column, Row, Table},
     engine::{Cost, Scale},
+    launch::Start,
 };
 
 /// One goal, and whether it was reached.
@@ -119,6 +120,22 @@ pub fn scales(scales: &[Scale]) -> String {
             let each = |total: f64| total / scale.ranks as f64;
             let _ = write!(text, "  {wall:7.1} ms {:6.2} ms/rank {:6.2} ms CPU/rank", each(wall), each(cpu));
         }
+    }
+    text
+}
+
+/// What starting took, one line per way to start.
+pub fn starts(title: &str, starts: &[Start]) -> String {
+    let mut text = format!("{title:<32} {:>16} {:>14} {:>12}", "first collective", "whole command", "left behind");
+    for start in starts {
+        let _ = write!(text, "\n  {:<30} ", start.name);
+        let _ = match start.rounds.first() {
+            None => write!(text, "{:>16}", "not installed"),
+            Some(seen) => {
+                let first = seen.first.map_or("-".into(), |_| time(start.first()));
+                write!(text, "{first:>16} {:>14} {:>12}", time(start.whole()), start.left())
+            }
+        };
     }
     text
 }
