@@ -74,6 +74,7 @@ pub fn watch(commands: &mut [Command], limit: Duration) -> Result<Option<Seen>, 
         }
         let status = child.wait().map_err(BenchError::io(format!("cannot wait for {name}")))?;
         if !status.success() {
+            clean();
             return Err(BenchError::Protocol(format!("{name}: {status}\n{}", text(&mut err)?)));
         }
     }

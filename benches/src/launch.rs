@@ -171,13 +171,16 @@ pub fn sooner(ours: &Start, other: &Start) -> Option<Verdict> {
     Some(Verdict { reached: ratio > 1.0, text })
 }
 
-/// Whether nothing of our jobs was left behind.
-pub fn clean<'a>(starts: impl IntoIterator<Item = &'a Start>) -> Verdict {
-    let ours: Vec<_> = starts.into_iter().filter(|start| start.name.starts_with(OURS)).collect();
-    let jobs: usize = ours.iter().map(|start| start.rounds.len()).sum();
-    let [left, hung] = [Start::left, Start::hung].map(|count| ours.iter().map(|start| count(start)).sum::<usize>());
-    let text = format!("{jobs} jobs of {OURS}: {left} processes left behind, {hung} did not end, to be none");
-    Verdict { reached: left + hung == 0, text }
+/// Whether all our jobs ended and nothing of them was left behind, where there were any.
+pub fn clean(title: &str, starts: &[Start]) -> Option<Verdict> {
+    let ours = starts.iter().find(|start| start.name.starts_with(OURS) && !start.rounds.is_empty())?;
+    let (jobs, left, hung) = (ours.rounds.len(), ours.left(), ours.hung());
+    let text = format!(
+        "{title}, {}, start to end in {}: in {jobs} jobs {left} processes left behind, {hung} jobs did not end, to be none",
+        ours.name,
+        time(ours.whole())
+    );
+    Some(Verdict { reached: left + hung == 0, text })
 }
 
 /// What our launcher and its agent use while two ranks sleep, and while two ranks print ten lines per second each.
@@ -190,7 +193,7 @@ pub fn running(starter: &Starter) -> Result<Vec<Verdict>, BenchError> {
 
 fn use_of(name: &str, mut command: Command) -> Result<Verdict, BenchError> {
     let launcher = command.get_program().to_owned();
-    command.stdin(Stdio::null()).stdout(Stdio::null());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().map_err(BenchError::io("cannot start a job"))?;
     let used = wait_for_start(Path::new(&launcher), 2).and_then(|processes| {
         let all = || processes.iter().map(|&process| command::processor_time(process)).collect::<Result<Vec<_>, _>>();
@@ -254,8 +257,10 @@ mod tests {
 
     #[test]
     fn only_what_we_leave_behind_counts() {
-        assert!(clean(&[start(OURS, &[1.0], 0), start("other", &[1.0], 3)]).reached);
-        assert!(!clean(&[start(OURS, &[1.0, 1.0], 1)]).reached);
-        assert!(!clean(&[start(OURS, &[1.0, f64::INFINITY], 0)]).reached);
+        let reached = |starts: &[Start]| clean("jobs", starts).map(|verdict| verdict.reached);
+        assert_eq!(reached(&[start(OURS, &[1.0], 0), start("other", &[1.0], 3)]), Some(true));
+        assert_eq!(reached(&[start(OURS, &[1.0, 1.0], 1)]), Some(false));
+        assert_eq!(reached(&[start(OURS, &[1.0, f64::INFINITY], 0)]), Some(false));
+        assert_eq!(reached(&[start(OURS, &[], 0)]), None);
     }
 }
