@@ -7,11 +7,12 @@ use std::{
     fs::File,
     io::{Read, Seek},
     process::{Child, Command, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rustix::{
-    process::{WaitOptions, wait},
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Pid, PidfdFlags, WaitOptions, pidfd_open, wait},
     time::{ClockId, clock_gettime},
 };
 use sirtaki_cli::launch::tree;
@@ -50,30 +51,46 @@ fn latest(text: &str) -> Option<i128> {
     text.lines().filter_map(|line| line.rsplit_once(STAMP)?.1.trim().parse().ok()).max()
 }
 
-/// Starts these commands together and waits for all of them. This process has to adopt orphans.
-pub fn watch(commands: &mut [Command]) -> Result<Seen, BenchError> {
+/// Starts these commands together and waits for all of them; nothing is seen of commands that take longer than `limit`,
+/// which are killed. This process has to adopt orphans.
+pub fn watch(commands: &mut [Command], limit: Duration) -> Result<Option<Seen>, BenchError> {
     let file = || tempfile::tempfile().map_err(BenchError::io("cannot make a file for what a command prints"));
     let copy = |file: &File| file.try_clone().map_err(BenchError::io("cannot share a file"));
     let (mut out, mut err) = (file()?, file()?);
-    let mut children: Vec<(Child, String)> = Vec::new();
     for command in &mut *commands {
         command.stdin(Stdio::null()).stdout(copy(&out)?).stderr(copy(&err)?);
     }
-    let start = now();
+    let mut children: Vec<(Child, String)> = Vec::new();
+    let (start, deadline) = (now(), Instant::now() + limit);
     for command in &mut *commands {
         let name = command.get_program().display().to_string();
         let child = command.spawn().map_err(BenchError::io(format!("cannot start {name}")))?;
         children.push((child, name));
     }
     for (child, name) in &mut children {
+        if !ends(child, deadline)? {
+            clean();
+            return Ok(None);
+        }
         let status = child.wait().map_err(BenchError::io(format!("cannot wait for {name}")))?;
         if !status.success() {
+            clean();
             return Err(BenchError::Protocol(format!("{name}: {status}\n{}", text(&mut err)?)));
         }
     }
     let micros = |time: i128| (time - start) as f64 / 1e3;
     let whole = micros(now());
-    Ok(Seen { first: latest(&text(&mut out)?).map(micros), whole, left: clean() })
+    Ok(Some(Seen { first: latest(&text(&mut out)?).map(micros), whole, left: clean() }))
+}
+
+/// Waits without looking again and again, which would cost precision or time.
+fn ends(child: &Child, deadline: Instant) -> Result<bool, BenchError> {
+    let failed = |error: rustix::io::Errno| BenchError::io("cannot wait for a process")(error.into());
+    let Some(pid) = Pid::from_raw(child.id() as i32) else { return Ok(true) };
+    let process = pidfd_open(pid, PidfdFlags::empty()).map_err(failed)?;
+    let left = deadline.saturating_duration_since(Instant::now());
+    let limit = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+    Ok(poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&limit)).map_err(failed)? > 0)
 }
 
 fn text(file: &mut File) -> Result<String, BenchError> {
@@ -116,5 +133,14 @@ mod tests {
         assert_eq!(latest("[0] done at 5\nnoise\n[1] done at 7\ndone at x\n"), Some(7));
         assert_eq!(latest("nothing\n"), None);
         assert!(latest(&stamp()).is_some_and(|time| time <= now()));
+    }
+
+    #[test]
+    fn the_end_is_awaited_but_not_for_ever() {
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        assert!(!ends(&child, Instant::now()).unwrap());
+        child.kill().unwrap();
+        assert!(ends(&child, Instant::now() + CLEANING).unwrap());
+        child.wait().unwrap();
     }
 }

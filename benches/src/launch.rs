@@ -31,6 +31,10 @@ const PERCENT: f64 = 1.0;
 const WATCH: Duration = Duration::from_secs(10);
 /// How long a job may take until it can be watched.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// When a job of programs that end at once is given up: Open MPI 4.1 never ends with some of them.
+const HANGS: Duration = Duration::from_secs(10);
+/// When any other job is given up; Python with PyTorch takes a while to start on a busy machine.
+const LIMIT: Duration = Duration::from_secs(180);
 /// What our command is called in tables.
 const OURS: &str = "sirtaki run";
 
@@ -46,24 +50,29 @@ struct Way {
 pub struct Start {
     /// How it is called.
     pub name: &'static str,
-    /// None where it is not installed.
-    pub rounds: Vec<Seen>,
+    /// None where it is not installed; nothing was seen of a round that did not end.
+    pub rounds: Vec<Option<Seen>>,
 }
 
 impl Start {
     /// The middle of the times until the first collective was done, or until `true` had ended, which does none.
     pub fn first(&self) -> f64 {
-        median(&self.rounds.iter().map(first).collect::<Vec<_>>())
+        median(&self.rounds.iter().flatten().map(first).collect::<Vec<_>>())
     }
 
     /// The middle of the times from start to end.
     pub fn whole(&self) -> f64 {
-        median(&self.rounds.iter().map(|seen| seen.whole).collect::<Vec<_>>())
+        median(&self.rounds.iter().flatten().map(|seen| seen.whole).collect::<Vec<_>>())
     }
 
     /// Processes left behind, in all rounds together.
     pub fn left(&self) -> usize {
-        self.rounds.iter().map(|seen| seen.left).sum()
+        self.rounds.iter().flatten().map(|seen| seen.left).sum()
+    }
+
+    /// Rounds that did not end.
+    pub fn hung(&self) -> usize {
+        self.rounds.iter().filter(|seen| seen.is_none()).count()
     }
 }
 
@@ -87,11 +96,11 @@ fn theirs(ranks: usize, program: &Path) -> Vec<Command> {
 }
 
 /// Every way takes its turn in every round, after one round that does not count.
-fn measure(rounds: usize, mut ways: Vec<Way>) -> Result<Vec<Start>, BenchError> {
+fn measure(rounds: usize, limit: Duration, mut ways: Vec<Way>) -> Result<Vec<Start>, BenchError> {
     let mut starts: Vec<Start> = ways.iter().map(|way| Start { name: way.name, rounds: Vec::new() }).collect();
     for round in 0..=rounds {
         for (way, start) in ways.iter_mut().zip(&mut starts).filter(|(way, _)| !way.commands.is_empty()) {
-            let seen = command::watch(&mut way.commands)?;
+            let seen = command::watch(&mut way.commands, limit)?;
             if round > 0 {
                 start.rounds.push(seen);
             }
@@ -110,7 +119,7 @@ pub fn programs(rounds: usize, starter: &Starter) -> Result<Vec<Start>, BenchErr
         Way { name: OURS, commands: vec![with(ours(starter, 2, &program), "engine")] },
         Way { name: "mpirun (Open MPI)", commands: mpi.collect() },
     ];
-    measure(rounds, ways)
+    measure(rounds, LIMIT, ways)
 }
 
 /// Two ranks of the same PyTorch script, started by us and by `torchrun`.
@@ -124,7 +133,7 @@ pub fn scripts(rounds: usize, starter: &Starter) -> Result<Vec<Start>, BenchErro
         command.args(["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]).arg(&script);
         ways[1].commands.push(command);
     }
-    measure(rounds, ways)
+    measure(rounds, LIMIT, ways)
 }
 
 /// Many ranks that end at once.
@@ -134,7 +143,7 @@ pub fn many(rounds: usize, ranks: usize, starter: &Starter) -> Result<Vec<Start>
         Way { name: OURS, commands: vec![ours(starter, ranks, program)] },
         Way { name: "mpirun (Open MPI)", commands: theirs(ranks, program) },
     ];
-    measure(rounds, ways)
+    measure(rounds, HANGS, ways)
 }
 
 /// Whether the first collective comes soon enough after the bare start.
@@ -155,20 +164,23 @@ pub fn sooner(ours: &Start, other: &Start) -> Option<Verdict> {
     if other.rounds.is_empty() {
         return None;
     }
-    let ratios: Vec<f64> =
-        ours.rounds.iter().zip(&other.rounds).map(|(ours, other)| first(other) / first(ours)).collect();
+    let pairs = ours.rounds.iter().zip(&other.rounds).filter_map(|(ours, other)| ours.as_ref().zip(other.as_ref()));
+    let ratios: Vec<f64> = pairs.map(|(ours, other)| first(other) / first(ours)).collect();
     let (ratio, names) = (median(&ratios), (ours.name, other.name));
     let text = format!("2 ranks, first collective, {} ÷ {}: {ratio:.2}, to be above 1.00", names.1, names.0);
     Some(Verdict { reached: ratio > 1.0, text })
 }
 
-/// Whether nothing of our jobs was left behind.
-pub fn clean<'a>(starts: impl IntoIterator<Item = &'a Start>) -> Verdict {
-    let ours: Vec<_> = starts.into_iter().filter(|start| start.name.starts_with(OURS)).collect();
-    let jobs: usize = ours.iter().map(|start| start.rounds.len()).sum();
-    let left: usize = ours.iter().map(|start| start.left()).sum();
-    let text = format!("{jobs} jobs of {OURS}: {left} processes left behind, to be none");
-    Verdict { reached: left == 0, text }
+/// Whether all our jobs ended and nothing of them was left behind, where there were any.
+pub fn clean(title: &str, starts: &[Start]) -> Option<Verdict> {
+    let ours = starts.iter().find(|start| start.name.starts_with(OURS) && !start.rounds.is_empty())?;
+    let (jobs, left, hung) = (ours.rounds.len(), ours.left(), ours.hung());
+    let text = format!(
+        "{title}, {}, start to end in {}: in {jobs} jobs {left} processes left behind, {hung} jobs did not end, to be none",
+        ours.name,
+        time(ours.whole())
+    );
+    Some(Verdict { reached: left + hung == 0, text })
 }
 
 /// What our launcher and its agent use while two ranks sleep, and while two ranks print ten lines per second each.
@@ -181,7 +193,7 @@ pub fn running(starter: &Starter) -> Result<Vec<Verdict>, BenchError> {
 
 fn use_of(name: &str, mut command: Command) -> Result<Verdict, BenchError> {
     let launcher = command.get_program().to_owned();
-    command.stdin(Stdio::null()).stdout(Stdio::null());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().map_err(BenchError::io("cannot start a job"))?;
     let used = wait_for_start(Path::new(&launcher), 2).and_then(|processes| {
         let all = || processes.iter().map(|&process| command::processor_time(process)).collect::<Result<Vec<_>, _>>();
@@ -227,7 +239,7 @@ mod tests {
     use super::*;
 
     fn start(name: &'static str, times: &[f64], left: usize) -> Start {
-        let seen = |&time: &f64| Seen { first: Some(time), whole: time + 1.0, left };
+        let seen = |&time: &f64| time.is_finite().then_some(Seen { first: Some(time), whole: time + 1.0, left });
         Start { name, rounds: times.iter().map(seen).collect() }
     }
 
@@ -239,12 +251,16 @@ mod tests {
         let ours = start(OURS, &[10.0, 10.0, 10.0], 0);
         assert!(sooner(&ours, &start("other", &[9.0, 11.0, 12.0], 0)).unwrap().reached);
         assert!(!sooner(&ours, &start("other", &[9.0, 9.0, 12.0], 0)).unwrap().reached);
+        assert!(sooner(&ours, &start("other", &[f64::INFINITY, 9.0, 12.0], 0)).is_some_and(|verdict| !verdict.reached));
         assert_eq!(sooner(&ours, &start("other", &[], 0)), None);
     }
 
     #[test]
     fn only_what_we_leave_behind_counts() {
-        assert!(clean(&[start(OURS, &[1.0], 0), start("other", &[1.0], 3)]).reached);
-        assert!(!clean(&[start(OURS, &[1.0, 1.0], 1)]).reached);
+        let reached = |starts: &[Start]| clean("jobs", starts).map(|verdict| verdict.reached);
+        assert_eq!(reached(&[start(OURS, &[1.0], 0), start("other", &[1.0], 3)]), Some(true));
+        assert_eq!(reached(&[start(OURS, &[1.0, 1.0], 1)]), Some(false));
+        assert_eq!(reached(&[start(OURS, &[1.0, f64::INFINITY], 0)]), Some(false));
+        assert_eq!(reached(&[start(OURS, &[], 0)]), None);
     }
 }

@@ -129,13 +129,16 @@ pub fn starts(title: &str, starts: &[Start]) -> String {
     let mut text = format!("{title:<32} {:>16} {:>14} {:>12}", "first collective", "whole command", "left behind");
     for start in starts {
         let _ = write!(text, "\n  {:<30} ", start.name);
-        let _ = match start.rounds.first() {
-            None => write!(text, "{:>16}", "not installed"),
-            Some(seen) => {
-                let first = seen.first.map_or("-".into(), |_| time(start.first()));
-                write!(text, "{first:>16} {:>14} {:>12}", time(start.whole()), start.left())
-            }
-        };
+        if start.rounds.is_empty() {
+            text.push_str("   not installed");
+            continue;
+        }
+        let collective = start.rounds.iter().flatten().any(|seen| seen.first.is_some());
+        let first = if collective { time(start.first()) } else { "-".into() };
+        let _ = write!(text, "{first:>16} {:>14} {:>12}", time(start.whole()), start.left());
+        if start.hung() > 0 {
+            let _ = write!(text, "   {} of {} did not end", start.hung(), start.rounds.len());
+        }
     }
     text
 }

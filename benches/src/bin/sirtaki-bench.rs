@@ -152,17 +152,19 @@ fn run_launch(rounds: usize, ranks: usize, starter: &Starter) -> Result<Vec<Verd
     tree::adopt_orphans().map_err(BenchError::io("cannot adopt orphans"))?;
     say("programs of 2 ranks");
     let programs = launch::programs(rounds, starter)?;
-    println!("{}", report::starts("2 ranks of a program", &programs));
     say("PyTorch scripts of 2 ranks");
     let scripts = launch::scripts(rounds.div_ceil(3), starter)?;
-    println!("\n{}", report::starts("2 ranks of a PyTorch script", &scripts));
     say("many ranks");
     let many = launch::many(rounds.div_ceil(3), ranks, starter)?;
-    println!("\n{}", report::starts(&format!("{ranks} ranks of `true`"), &many));
     let mut verdicts = vec![launch::soon(&programs[0], &programs[1])];
     verdicts.extend(launch::sooner(&programs[1], &programs[2]));
     verdicts.extend(launch::sooner(&scripts[0], &scripts[1]));
-    verdicts.push(launch::clean(programs.iter().chain(&scripts).chain(&many)));
+    let last = format!("{ranks} ranks of `true`");
+    let tables = [("2 ranks of a program", &programs), ("2 ranks of a PyTorch script", &scripts), (&last, &many)];
+    for (title, starts) in tables {
+        println!("{}\n", report::starts(title, starts));
+        verdicts.extend(launch::clean(title, starts));
+    }
     say("what the launcher uses");
     verdicts.extend(launch::running(starter)?);
     Ok(verdicts)
