@@ -32,7 +32,8 @@ pub(super) fn work<T: Serialize, E: Display>(
 
 /// Writes a file completely or not at all.
 pub(super) fn keep(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let beside = path.with_extension("new");
+    // The rank is the extension, so another one would make all ranks write the same file.
+    let beside = path.with_added_extension("new");
     fs::write(&beside, bytes)?;
     fs::rename(beside, path)
 }
