@@ -11,7 +11,7 @@ use burn::{
         loss::CrossEntropyLossConfig,
     },
     optim::{GradientsParams, SgdConfig, momentum::MomentumConfig},
-    tensor::{Device, Int, Tensor, TensorData, activation::relu, module::max_pool2d},
+    tensor::{Device, Int, Tensor, TensorData, activation::relu, module::max_pool2d, ops::MaxPoolOptions},
 };
 use sirtaki::{
     DistributedOptimizer, World,
@@ -38,7 +38,7 @@ impl LeNet {
     }
 
     fn forward(&self, images: Tensor<4>) -> Tensor<2> {
-        let pool = |images| max_pool2d(relu(images), [2, 2], [2, 2], [0, 0], [1, 1], false);
+        let pool = |images| max_pool2d(relu(images), MaxPoolOptions::new([2, 2]));
         let features = self.convolutions.iter().fold(images, |images, layer| pool(layer.forward(images)));
         let hidden = self.layers[..2].iter().fold(features.flatten(1, 3), |values, layer| relu(layer.forward(values)));
         self.layers[2].forward(hidden)

@@ -64,14 +64,16 @@ impl Reducer {
         }
         let mut outputs = world.engine().submit_group(&group, requests).wait()?.into_iter();
         let presence = outputs.next().map_or(Ok(Vec::new()), |output| elements::<f32>(purpose, output))?;
+        // The first number is about this rank as a whole.
+        let (share, presence) = presence.split_first().map_or((1.0, [].as_slice()), |(share, rest)| (*share, rest));
         let mut reduced = HashMap::new();
-        for ((entry, output), present) in found.into_iter().zip(outputs).zip(&presence[1..]) {
+        for ((entry, output), present) in found.into_iter().zip(outputs).zip(presence) {
             if *present > 0.0 {
                 let data = inbound(&entry.name, output, entry.shape, entry.dtype)?;
                 reduced.insert(entry.id, (data, entry.device));
             }
         }
-        let factor = self.factor(presence[0], reduced.values().map(|(data, _)| data));
+        let factor = self.factor(share, reduced.values().map(|(data, _)| data));
         let mut put = Put { reduced, factor, gradients: GradientsParams::new() };
         module.visit(&mut put);
         Ok(put.gradients)
