@@ -1,5 +1,7 @@
 //! Modules made equal: every kind of tensor, running statistics, and what happens where modules differ.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use burn::{
     module::{Initializer, Module, Param, ParamId},
     nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig},

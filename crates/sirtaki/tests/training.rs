@@ -1,5 +1,7 @@
 //! Burn's modules on several processes: the same numbers as on one, whatever the number of processes.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 mod network;
 
 use burn::{
