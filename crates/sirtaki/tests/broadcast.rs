@@ -32,7 +32,7 @@ impl Everything {
     }
 
     /// Everything that is in it.
-    fn contents(&self) -> (Vec<Vec<f32>>, Vec<i64>, Vec<bool>, Vec<u64>) {
+    fn contents(&self) -> (Vec<Vec<f32>>, Vec<i32>, Vec<bool>, Vec<u64>) {
         let floats = |data: TensorData| data.try_to_vec::<f32>().unwrap();
         let mut tensors: Vec<Vec<f32>> =
             self.layers.iter().map(|layer| floats(layer.weight.val().into_data())).collect();

@@ -54,3 +54,11 @@ fn a_rank_that_panics_or_is_killed_is_named() {
     let Err(LaunchError::Ended { rank: 0, how, .. }) = error else { panic!("{error:?}") };
     assert!(how.contains("SIGKILL"), "{how}");
 }
+
+#[test]
+fn ranks_that_end_at_the_same_time_leave_their_own_results() {
+    for _ in 0..5 {
+        let ranks = launch(8, |world| world.engine().barrier("end").map(|()| world.rank()));
+        assert_eq!(ranks.unwrap(), [0, 1, 2, 3, 4, 5, 6, 7]);
+    }
+}

@@ -34,7 +34,9 @@ pub(super) fn work<T: Serialize, E: Display>(
 
 /// Writes a file completely or not at all.
 pub(super) fn keep(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let beside = path.with_extension("new");
+    // Ranks write at the same time, and only the end of the name tells their files apart.
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
     fs::write(&beside, bytes)?;
     fs::rename(beside, path)
 }
