@@ -95,6 +95,7 @@ pub fn records(rounds: usize, ranks: usize, starter: &mut Starter) -> Result<Ver
 pub fn idle(ranks: usize, starter: &mut Starter) -> Result<Verdict, BenchError> {
     let mut peer = starter.sirtaki("engine", &Place::here(ranks))?;
     peer.measure(step_bytes(), 5)?;
+    peer.wake();
     let before = peer.processor_time()?;
     sleep(IDLE);
     let used = (peer.processor_time()? - before) / ranks as u32;

@@ -9,12 +9,15 @@
 //! - [`peer`]: the measuring side.
 //! - [`comm`], [`engine`], [`goals`], [`report`], [`plot`]: the comparisons, what they should show, and how it is shown.
 //! - [`start`], [`python`]: how every library is started.
+//! - [`launch`], [`command`]: the launcher beside others, and what is seen of a command from outside.
 //! - [`limit`]: what the machine itself can do with the same bytes.
 //! - [`resnet`], [`steps`]: the tensors of a training step, and the engine reducing them.
 
 pub mod comm;
+pub mod command;
 pub mod engine;
 pub mod goals;
+pub mod launch;
 pub mod limit;
 pub mod peer;
 pub mod plot;

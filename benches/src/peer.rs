@@ -8,9 +8,16 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rustix::{
+    net::sockopt::socket_peercred,
+    process::{Pid, Signal, kill_process},
+};
 use tempfile::TempDir;
 
-use crate::protocol::{BenchError, Hello, Lines, Order, SOCKET, Times};
+use crate::{
+    command,
+    protocol::{BenchError, Hello, Lines, Order, SOCKET, Times},
+};
 
 /// How long processes may take to leave before they are killed.
 const FAREWELL: Duration = Duration::from_secs(10);
@@ -21,6 +28,8 @@ pub struct Peer {
     name: String,
     /// By rank.
     ranks: Vec<Lines>,
+    /// The processes at the other ends.
+    pids: Vec<Pid>,
     children: Vec<Child>,
     _folder: TempDir,
 }
@@ -33,7 +42,8 @@ impl Peer {
         let path = folder.path().join("peer");
         let listener = UnixListener::bind(&path).map_err(BenchError::io("cannot listen for peers"))?;
         listener.set_nonblocking(true).map_err(BenchError::io("cannot listen for peers"))?;
-        let mut peer = Self { name: name.into(), ranks: Vec::new(), children: Vec::new(), _folder: folder };
+        let mut peer =
+            Self { name: name.into(), ranks: Vec::new(), pids: Vec::new(), children: Vec::new(), _folder: folder };
         for mut command in commands {
             let action = format!("cannot start {name} ({})", command.get_program().display());
             peer.children.push(command.env(SOCKET, &path).spawn().map_err(BenchError::io(action))?);
@@ -61,7 +71,22 @@ impl Peer {
         }
         found.sort_by_key(|(rank, _)| *rank);
         self.ranks = found.into_iter().map(|(_, lines)| lines).collect();
+        let other_end = |lines: &mut Lines| socket_peercred(lines.stream()).map(|other| other.pid);
+        self.pids = self
+            .ranks
+            .iter_mut()
+            .map(other_end)
+            .collect::<Result<_, _>>()
+            .map_err(|error| BenchError::io("cannot see who is at the other end of a socket")(error.into()))?;
+        self.signal(Signal::STOP);
         Ok(())
+    }
+
+    /// Peers run in turn: some have threads that are never idle, which must not disturb the others.
+    fn signal(&self, signal: Signal) {
+        for pid in &self.pids {
+            let _ = kill_process(*pid, signal);
+        }
     }
 
     fn greet(&self, mut lines: Lines, size: usize, patience: Duration) -> Result<(usize, Lines), BenchError> {
@@ -85,6 +110,11 @@ impl Peer {
         Ok(())
     }
 
+    /// Lets the processes run although nothing is asked of them.
+    pub fn wake(&self) {
+        self.signal(Signal::CONT);
+    }
+
     /// The library's name.
     pub fn name(&self) -> &str {
         &self.name
@@ -97,6 +127,7 @@ impl Peer {
 
     /// Runs `iterations` all-reduces of `bytes` bytes; for each of them the microseconds of the slowest process.
     pub fn measure(&mut self, bytes: usize, iterations: usize) -> Result<Vec<f64>, BenchError> {
+        self.signal(Signal::CONT);
         let order = Order { bytes, iterations, end: false };
         self.ranks.iter_mut().try_for_each(|lines| lines.write(&order))?;
         let mut slowest = vec![0f64; iterations];
@@ -109,6 +140,7 @@ impl Peer {
             }
             slowest.iter_mut().zip(micros).for_each(|(slowest, time)| *slowest = slowest.max(time));
         }
+        self.signal(Signal::STOP);
         Ok(slowest)
     }
 }
@@ -116,23 +148,13 @@ impl Peer {
 impl Peer {
     /// Processor time of the processes that were started, all their threads together, so far.
     pub fn processor_time(&self) -> Result<Duration, BenchError> {
-        let mut nanos = 0;
-        for child in &self.children {
-            let folder = format!("/proc/{}/task", child.id());
-            let failed = || BenchError::io(format!("cannot read {folder}"));
-            for task in std::fs::read_dir(&folder).map_err(failed())? {
-                let file = task.map_err(failed())?.path().join("schedstat");
-                // A thread that has just ended has no time any more.
-                let text = std::fs::read_to_string(file).unwrap_or_default();
-                nanos += text.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0);
-            }
-        }
-        Ok(Duration::from_nanos(nanos))
+        self.children.iter().map(|child| command::processor_time(child.id())).sum()
     }
 }
 
 impl Drop for Peer {
     fn drop(&mut self) {
+        self.signal(Signal::CONT);
         for lines in &mut self.ranks {
             let _ = lines.write(&Order { end: true, ..Order::default() });
         }

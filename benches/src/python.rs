@@ -6,6 +6,8 @@ use std::{
     process::{Command, Stdio},
 };
 
+use crate::start;
+
 /// Whether this Python can import PyTorch.
 fn has_torch(python: &Path) -> bool {
     let mut command = Command::new(python);
@@ -58,7 +60,7 @@ impl Horovod {
         command.args(["-c", "import horovod.torch as h; print('gloo' * h.gloo_built(), 'mpi' * h.mpi_built())"]);
         let output = command.stderr(Stdio::null()).output().ok().filter(|output| output.status.success())?;
         let built = String::from_utf8_lossy(&output.stdout).into_owned();
-        let mpi = succeeds(Command::new("mpirun.openmpi").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()));
+        let mpi = start::has_open_mpi();
         let usable = |carrier: &&str| built.contains(carrier) && (mpi || *carrier != "mpi");
         let carriers = ["gloo", "mpi"].into_iter().filter(usable).collect();
         Some(Self { python, carriers })

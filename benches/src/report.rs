@@ -5,6 +5,7 @@ use std::fmt::{self, Write};
 use crate::{
     comm::{Column, Row, Table},
     engine::{Cost, Scale},
+    launch::Start,
 };
 
 /// One goal, and whether it was reached.
@@ -118,6 +119,25 @@ pub fn scales(scales: &[Scale]) -> String {
         for Cost { wall, cpu } in [scale.agreed, scale.adopted] {
             let each = |total: f64| total / scale.ranks as f64;
             let _ = write!(text, "  {wall:7.1} ms {:6.2} ms/rank {:6.2} ms CPU/rank", each(wall), each(cpu));
+        }
+    }
+    text
+}
+
+/// What starting took, one line per way to start.
+pub fn starts(title: &str, starts: &[Start]) -> String {
+    let mut text = format!("{title:<32} {:>16} {:>14} {:>12}", "first collective", "whole command", "left behind");
+    for start in starts {
+        let _ = write!(text, "\n  {:<30} ", start.name);
+        if start.rounds.is_empty() {
+            text.push_str("   not installed");
+            continue;
+        }
+        let collective = start.rounds.iter().flatten().any(|seen| seen.first.is_some());
+        let first = if collective { time(start.first()) } else { "-".into() };
+        let _ = write!(text, "{first:>16} {:>14} {:>12}", time(start.whole()), start.left());
+        if start.hung() > 0 {
+            let _ = write!(text, "   {} of {} did not end", start.hung(), start.rounds.len());
         }
     }
     text

@@ -57,6 +57,16 @@ impl Starter {
         Self { programs, python, horovod, folders: Vec::new() }
     }
 
+    /// One of this package's programs, or another one that lies beside them.
+    pub fn program(&self, name: &str) -> PathBuf {
+        self.programs.join(name)
+    }
+
+    /// The Python that has PyTorch, if there is one.
+    pub fn python(&self) -> Option<&Path> {
+        self.python.as_deref()
+    }
+
     fn folder(&mut self) -> Result<PathBuf, BenchError> {
         let folder = TempDir::new().map_err(BenchError::io("cannot make a folder to meet in"))?;
         let path = folder.path().to_owned();
@@ -83,10 +93,8 @@ impl Starter {
 
     /// Open MPI as `mpirun` starts it.
     pub fn open_mpi(&self, ranks: usize) -> Result<Peer, BenchError> {
-        let mut command = Command::new("mpirun.openmpi");
-        command
-            .args(["--allow-run-as-root", "--oversubscribe", "-n", &ranks.to_string()])
-            .arg(self.programs.join("mpi-peer"));
+        let mut command = open_mpi(ranks);
+        command.arg(self.programs.join("mpi-peer"));
         Peer::start("openmpi", vec![command], ranks, PATIENCE)
     }
 
@@ -160,11 +168,26 @@ impl Starter {
     }
 }
 
+/// Open MPI's launcher, to which a program is to be added.
+pub fn open_mpi(ranks: usize) -> Command {
+    let mut command = Command::new("mpirun.openmpi");
+    command.args(["--allow-run-as-root", "--oversubscribe", "-n", &ranks.to_string()]);
+    command
+}
+
+/// Whether it is installed.
+pub fn has_open_mpi() -> bool {
+    let mut command = Command::new("mpirun.openmpi");
+    command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
 /// How Horovod over a carrier is called in the tables.
 pub fn horovod_name(carrier: &str) -> &'static str {
     if carrier == "mpi" { "hvd mpi" } else { "hvd gloo" }
 }
 
-fn peer_script(name: &str) -> PathBuf {
+/// Where one of the Python programs of this package is.
+pub fn peer_script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("peers").join(name)
 }

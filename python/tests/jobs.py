@@ -1,10 +1,12 @@
 """What ranks run in the tests: in a module of its own, so that ranks can import it."""
 
+import atexit
 import os
 import signal
 import sys
 import threading
 import time
+from pathlib import Path
 
 
 class AboutError(Exception):
@@ -58,16 +60,30 @@ def return_a_lock():
     return threading.Lock()
 
 
-def fail_in_turn():
-    """All raise, rank 1 first; but it is the last to end."""
-    rank, _ = place()
-    if rank == 1:
-        import atexit
-
-        atexit.register(time.sleep, 2)
+def fail_in_turn(folder):
+    """Both raise, rank 1 first; but rank 0 is the first to end."""
+    process, raised = Path(folder, "process"), Path(folder, "raised")
+    if place()[0] == 1:
+        # Runs when the exception is on its way to the caller.
+        atexit.register(_outlive, process, raised)
         raise ValueError("first")
-    time.sleep(1)
+    process.symlink_to(f"/proc/{os.getpid()}")
+    _until(raised.exists)
     raise ConnectionError("only a consequence")
+
+
+def _outlive(process, raised):
+    _until(process.is_symlink)
+    raised.touch()
+    # The link leads nowhere when its process is gone.
+    _until(lambda: not process.exists())
+
+
+def _until(condition):
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def say():
@@ -76,9 +92,16 @@ def say():
 
 
 def wait_for_ever(folder):
-    with open(os.path.join(folder, f"ready-{place()[0]}"), "w"):
-        pass
+    Path(folder, f"ready-{place()[0]}").touch()
     time.sleep(1000)
+
+
+def clean_up_late(folder):
+    try:
+        wait_for_ever(folder)
+    finally:
+        time.sleep(0.5)
+        Path(folder, f"clean-{place()[0]}").touch()
 
 
 def large(size):

@@ -92,7 +92,9 @@ class Failures(unittest.TestCase):
         self.assertEqual(error.reason, "raised jobs.AboutError: about everything")
 
     def test_the_first_exception_counts_and_not_the_first_end(self):
-        error = raised_by(jobs.fail_in_turn, ranks=2)
+        with tempfile.TemporaryDirectory() as folder:
+            error = raised_by(jobs.fail_in_turn, (folder,), ranks=2)
+        self.assertIn("error: rank 0 ", error.report)
         self.assertEqual((error.rank, error.reason), (1, "raised ValueError: first"))
 
     def test_a_killed_rank_is_named_while_others_wait(self):
@@ -211,22 +213,37 @@ class Ends(unittest.TestCase):
             sirtaki.run(jobs.wait_for_ever, (self.folder,), output="hide")
         self.assertEqual(children(), [])
 
-    def test_the_job_ends_with_a_caller_that_is_killed(self):
+    def caller(self, function):
+        """Another process that calls `function` on two ranks; in a session, as from a terminal."""
         script = (
             "import sys; sys.path[:] = eval(sys.argv[1]); import jobs, sirtaki;"
-            "sirtaki.run(jobs.wait_for_ever, (sys.argv[2],))"
+            f"sirtaki.run(jobs.{function}, (sys.argv[2],))"
         )
-        command = [sys.executable, "-c", script, repr(sys.path), str(self.folder)]
         temporary = self.folder / "temporary"
         temporary.mkdir()
-        mark = f"{self.folder}/mark"
-        environment = {**os.environ, "TMPDIR": str(temporary), "TEST_MARK": mark}
-        with subprocess.Popen(command, env=environment) as caller:
+        return subprocess.Popen(
+            [sys.executable, "-c", script, repr(sys.path), str(self.folder)],
+            env={**os.environ, "TMPDIR": str(temporary), "TEST_MARK": str(self.folder)},
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+
+    def test_ctrl_c_in_a_terminal_lets_ranks_clean_up(self):
+        with self.caller("clean_up_late") as caller:
             until("both ranks", self.ready)
-            self.assertGreater(len(marked(mark)), 3)
+            os.killpg(caller.pid, signal.SIGINT)
+            _, message = caller.communicate(timeout=PATIENCE)
+        self.assertIn(b"KeyboardInterrupt", message)
+        self.assertEqual(len(list(self.folder.glob("clean-*"))), 2)
+        self.assertEqual(marked(self.folder), [])
+
+    def test_the_job_ends_with_a_caller_that_is_killed(self):
+        with self.caller("wait_for_ever") as caller:
+            until("both ranks", self.ready)
+            self.assertGreater(len(marked(self.folder)), 3)
             caller.kill()
-        until("the end of all processes", lambda: not marked(mark))
-        self.assertEqual(list(temporary.iterdir()), [])
+        until("the end of all processes", lambda: not marked(self.folder))
+        self.assertEqual(list((self.folder / "temporary").iterdir()), [])
 
 
 class Documentation(unittest.TestCase):

@@ -12,7 +12,7 @@ use std::{
     process::Command,
 };
 
-use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket, sockopt::set_socket_reuseaddr};
+use sirtaki_cli::launch::port;
 use tempfile::TempDir;
 
 use crate::{container::Container, hosts::Hosts, wait::until};
@@ -41,8 +41,8 @@ impl Sshd {
     pub fn loopback(count: usize) -> Sshd {
         let (places, reserved) = (0..count)
             .map(|_| {
-                let (address, socket) = reserve();
-                (Place { network: None, address }, socket)
+                let (socket, port) = port::keep(Ipv4Addr::LOCALHOST.into()).expect("a free port");
+                (Place { network: None, address: (Ipv4Addr::LOCALHOST, port).into() }, socket)
             })
             .unzip();
         Sshd::start(places, reserved)
@@ -79,15 +79,6 @@ impl Sshd {
     pub fn break_connections(&self, host: usize) {
         self.servers[host].kill("sshd: root@");
     }
-}
-
-/// A free port, which nobody else is given as long as the socket is held, but which a server may listen on.
-fn reserve() -> (SocketAddr, OwnedFd) {
-    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
-    set_socket_reuseaddr(&socket, true).expect("an option of every socket");
-    bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("a free port");
-    let address = getsockname(&socket).expect("a bound socket").try_into().expect("an IPv4 address");
-    (address, socket)
 }
 
 fn serve(folder: &Path, host: usize, place: &Place) -> Container {

@@ -177,6 +177,15 @@ fn output_is_prefixed_quiet_plain_or_in_files() {
 }
 
 #[test]
+fn verbose_tells_where_ranks_run_and_how_they_end() {
+    let done = run(&["-n", "2", "--verbose"], "echo pid $$");
+    let pids: Vec<&str> = done.out.iter().filter_map(|line| line.split(' ').next_back()).collect();
+    let text = done.message();
+    assert!(pids.len() == 2 && pids.iter().all(|pid| text.contains(&format!("as process {pid}"))), "{text}");
+    assert!(text.contains("rank 1 ended") && text.contains("2 ranks on 1 host finished in "), "{text}");
+}
+
+#[test]
 fn mistakes_are_one_line_and_a_hint() {
     let mistakes: [(&[&str], &str); 5] = [
         (&["run", "-n", "2", "--", "no-such-program"], "no-such-program"),
@@ -203,7 +212,7 @@ fn many_jobs_at_once_never_clash() {
         Launch::start(command)
     };
     let said = |rank| format!("[{rank}] rank {rank} of 2, local {rank} of 2, host 0 of 1, [3.0] over arena");
-    for _ in 0..50 {
+    for _ in 0..100 {
         for job in [start(), start()] {
             let done = job.ends();
             assert_eq!(done.code, 0, "{}", done.message());

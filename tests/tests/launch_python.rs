@@ -1,6 +1,12 @@
 //! Python and the launcher: programs that know nothing of it run under it unchanged, and `sirtaki.run` starts jobs
 //! from Python. Its own tests are in `python/tests`; here they get a launcher, and a look at what they leave behind.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test that fails panics, one that leaves something out says so"
+)]
+
 use std::{
     fs,
     path::{Path, PathBuf},

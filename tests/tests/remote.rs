@@ -140,14 +140,3 @@ fn a_step_ends_with_its_srun() {
     srun.args(["-N1", "-n1", "sh", "-c", "exec cat -u"]);
     kill(waits(srun, slurm.node(0)), slurm.node(0));
 }
-
-#[test]
-fn a_job_gets_its_warning_signal() {
-    let slurm = Slurm::start("warn", 1);
-    let script = "#!/bin/sh\ntrap 'echo warned; exit 3' USR1\nwhile :; do sleep 0.1; done\n";
-    let mut sbatch = slurm.command("sbatch");
-    sbatch.args(["--parsable", "--wait", "--time=1", "--signal=B:USR1@60", "--output=/dev/fd/1"]);
-    let mut child = sbatch.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
-    assert_eq!(code(child), Some(3), "the script's own exit code after the signal");
-}

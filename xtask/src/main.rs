@@ -35,7 +35,7 @@ enum Task {
         #[arg(long)]
         list: bool,
     },
-    /// Compare with other libraries: `cargo xtask bench comm`
+    /// Compare with other libraries and launchers: `cargo xtask bench comm`
     Bench {
         /// Passed on to the benchmark program
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -64,6 +64,9 @@ fn perform(task: Task) -> Result<()> {
         }
         Task::Test { steps, .. } => steps::run(&shell, &steps),
         Task::Bench { arguments } => {
+            // `cargo run` would build the benchmark alone, not what it starts.
+            let both = ["--package", "sirtaki-cli", "--package", "sirtaki-bench"];
+            shell.run(cargo(["build", "--release", "--quiet"]).args(both))?;
             let run = cargo(["run", "--release", "--quiet", "--package", "sirtaki-bench", "--"]);
             shell.run(run.args(arguments))
         }

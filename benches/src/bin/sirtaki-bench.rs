@@ -1,4 +1,4 @@
-//! `cargo xtask bench comm` and `cargo xtask bench engine`: sirtaki beside other libraries on this machine.
+//! `cargo xtask bench comm`, `engine` and `launch`: sirtaki beside other libraries on this machine.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark talks to the person who started it")]
 
@@ -14,11 +14,12 @@ use sirtaki_bench::{
     comm::{self, Plan, Row, Table},
     engine,
     goals::Setting,
-    plot,
+    launch, plot,
     python::{self, Horovod},
     report::{self, Verdict},
     start::Starter,
 };
+use sirtaki_cli::launch::tree;
 
 /// Compares sirtaki with other libraries, interleaved, on this machine.
 #[derive(Parser)]
@@ -83,6 +84,21 @@ enum Command {
         #[arg(long)]
         markdown: bool,
     },
+    /// `sirtaki run` beside Open MPI's `mpirun` and PyTorch's `torchrun`: start, end, and what it uses meanwhile
+    ///
+    /// Two ranks to their first collective and to their end, then many ranks of `true`; every launcher takes its turn in
+    /// every round, and times are medians. Then what launcher and agent use while a job runs. Every goal gets a line.
+    Launch {
+        /// Turns of every launcher; a third of that where Python and PyTorch have to start
+        #[arg(long, default_value_t = 15)]
+        rounds: usize,
+        /// How many ranks of `true`
+        #[arg(long, default_value_t = 64)]
+        ranks: usize,
+        /// Leave out `torchrun`, which needs PyTorch
+        #[arg(long)]
+        no_torch: bool,
+    },
 }
 
 fn ranks_of(setting: &Setting) -> usize {
@@ -132,6 +148,28 @@ fn run_engine(plan: &Plan, threads: &[usize], starter: &mut Starter) -> Result<(
     Ok((tables, verdicts))
 }
 
+fn run_launch(rounds: usize, ranks: usize, starter: &Starter) -> Result<Vec<Verdict>, BenchError> {
+    tree::adopt_orphans().map_err(BenchError::io("cannot adopt orphans"))?;
+    say("programs of 2 ranks");
+    let programs = launch::programs(rounds, starter)?;
+    say("PyTorch scripts of 2 ranks");
+    let scripts = launch::scripts(rounds.div_ceil(3), starter)?;
+    say("many ranks");
+    let many = launch::many(rounds.div_ceil(3), ranks, starter)?;
+    let mut verdicts = vec![launch::soon(&programs[0], &programs[1])];
+    verdicts.extend(launch::sooner(&programs[1], &programs[2]));
+    verdicts.extend(launch::sooner(&scripts[0], &scripts[1]));
+    let last = format!("{ranks} ranks of `true`");
+    let tables = [("2 ranks of a program", &programs), ("2 ranks of a PyTorch script", &scripts), (&last, &many)];
+    for (title, starts) in tables {
+        println!("{}\n", report::starts(title, starts));
+        verdicts.extend(launch::clean(title, starts));
+    }
+    say("what the launcher uses");
+    verdicts.extend(launch::running(starter)?);
+    Ok(verdicts)
+}
+
 fn starter(no_gloo: bool) -> Result<Starter, BenchError> {
     let mut programs = std::env::current_exe().map_err(BenchError::io("cannot find this program"))?;
     programs.pop();
@@ -162,6 +200,10 @@ fn run(arguments: Arguments) -> Result<(), BenchError> {
                 print_markdown(&tables);
             }
             print_goals(&verdicts, false);
+            Ok(())
+        }
+        Command::Launch { rounds, ranks, no_torch } => {
+            print_goals(&run_launch(rounds.max(1), ranks.max(1), &starter(no_torch)?)?, false);
             Ok(())
         }
     }

@@ -21,6 +21,18 @@ const OUTPUT: Section = Section {
     }],
 };
 
+/// Variables that the Python package reads.
+const PYTHON: Section = Section {
+    title: "Python",
+    about: "What the package `sirtaki` needs to know.",
+    variables: &[Variable {
+        name: "SIRTAKI_COMMAND",
+        allowed: "the path of a program",
+        default: "the one beside Python, else the one in PATH",
+        about: "Which `sirtaki` command `sirtaki.run` calls.",
+    }],
+};
+
 /// The value of one of the process's own variables.
 pub fn process(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
@@ -28,7 +40,7 @@ pub fn process(name: &str) -> Option<String> {
 
 /// The page `docs/environment.md`.
 pub fn page() -> String {
-    reference(&[launch::variables::SECTION, OUTPUT])
+    reference(&[launch::variables::SECTION, OUTPUT, PYTHON])
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ use crate::{
 /// How long rank 0's address may answer "nobody listens here".
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(2);
 
-/// This rank's links: to everybody on rank 0, to rank 0 elsewhere. How a link ended is seen in [`Star::sign`].
+/// This rank's links: to everybody on rank 0, to rank 0 elsewhere. How a link ended is seen in `sign`.
 pub struct Star {
     wires: Vec<Option<Wire>>,
     /// Failures and ends that nobody has looked at yet.

@@ -163,7 +163,8 @@ impl Request {
 
     /// What this rank alone can see to be wrong, in words.
     pub fn problem(&self, size: usize) -> Option<String> {
-        let bytes = self.shape.iter().try_fold(self.dtype.size(), |bytes, &extent| bytes.checked_mul(extent));
+        // An extent of zero must not hide that a row is too large.
+        let bytes = self.shape.iter().try_fold(self.dtype.size(), |bytes, &extent| bytes.checked_mul(extent.max(1)));
         let too_large = bytes.is_none_or(|bytes| bytes > LARGEST);
         if self.name.len() > NAME_LIMIT {
             return Some(format!("its name has {} bytes; {NAME_LIMIT} are allowed", self.name.len()));
@@ -263,6 +264,7 @@ mod tests {
         assert!(problem(splits.clone(), DType::F32, &[4]).unwrap().contains("4 rows"));
         assert!(problem(splits, DType::F32, &[3, 2]).is_none());
         assert!(problem(Operation::Barrier, DType::F64, &[usize::MAX, 2]).unwrap().contains("larger than memory"));
+        assert!(problem(Operation::AllGather, DType::F64, &[0, usize::MAX, 2]).unwrap().contains("larger than memory"));
         let members = Operation::ProcessSet { members: vec![1, 3] };
         assert!(problem(members, DType::U8, &[]).unwrap().contains("3 ranks"));
         let compressed = Request::new("t", Operation::AllGather, DType::F32, &[1]).compressed(Compression::F16);

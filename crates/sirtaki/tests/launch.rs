@@ -1,5 +1,7 @@
 //! Closures on several processes: results by rank, and the first error.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails has to panic")]
+
 use std::convert::Infallible;
 
 use sirtaki::{LaunchError, World, launch};

@@ -116,14 +116,14 @@ pub struct Run {
     #[arg(long, value_name = "TAG", hide_possible_values = true, help_heading = "Output")]
     pub tag_output: Option<Tag>,
 
-    /// Say nothing but what the processes say, and errors
+    /// Hide what processes write to standard output; show their standard error, and why the job failed
     #[arg(
         short, long, conflicts_with = "verbose", value_name = "BOOL", num_args = 0..=1, require_equals = true,
         default_missing_value = "yes", value_parser = BoolishValueParser::new(), hide_possible_values = true, help_heading = "Output"
     )]
     pub quiet: Option<bool>,
 
-    /// Say what is done, and where
+    /// Also tell which process runs where, how each of them ends, and how long it took
     #[arg(
         short, long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
         default_missing_value = "yes", value_parser = BoolishValueParser::new(), hide_possible_values = true, help_heading = "Output"

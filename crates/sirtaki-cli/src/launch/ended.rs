@@ -63,27 +63,7 @@ impl fmt::Display for Ended {
 
 /// A signal as people know it.
 pub fn signal_name(number: i32) -> String {
-    let known = [
-        (1, "SIGHUP"),
-        (2, "SIGINT"),
-        (3, "SIGQUIT"),
-        (4, "SIGILL"),
-        (5, "SIGTRAP"),
-        (6, "SIGABRT"),
-        (7, "SIGBUS"),
-        (8, "SIGFPE"),
-        (9, "SIGKILL"),
-        (10, "SIGUSR1"),
-        (11, "SIGSEGV"),
-        (12, "SIGUSR2"),
-        (13, "SIGPIPE"),
-        (14, "SIGALRM"),
-        (15, "SIGTERM"),
-        (24, "SIGXCPU"),
-        (25, "SIGXFSZ"),
-        (31, "SIGSYS"),
-    ];
-    known.iter().find(|(known, _)| *known == number).map_or(format!("signal {number}"), |(_, name)| (*name).into())
+    signal_hook::low_level::signal_name(number).map_or_else(|| format!("signal {number}"), Into::into)
 }
 
 #[cfg(test)]

@@ -123,8 +123,6 @@ pub struct Share {
     pub gpus: Option<Vec<String>>,
     /// The network between hosts; `None` when there is only one.
     pub interface: Option<Interface>,
-    /// Process and descriptor that keep its flight record.
-    pub record: Option<(u32, i32)>,
 }
 
 /// The network that was chosen on a host.
@@ -162,6 +160,11 @@ pub fn of_rank(place: &Place, job: &Meeting, share: &Share, has: &dyn Fn(&str) -
     all.0
 }
 
+/// The variable that tells a rank where its agent keeps its flight record: process and descriptor.
+pub fn record((process, descriptor): (u32, i32)) -> (String, String) {
+    (env::RECORD.into(), format!("{process}:{descriptor}"))
+}
+
 struct Variables(Vec<(String, String)>);
 
 impl Variables {
@@ -185,9 +188,6 @@ fn own_names(all: &mut Variables, place: &Place, job: &Meeting, share: &Share) {
     all.set(env::TLS, u8::from(job.tls));
     if let Some(interface) = &share.interface {
         all.set(env::INTERFACE, &interface.address);
-    }
-    if let Some((process, descriptor)) = share.record {
-        all.set(env::RECORD, format!("{process}:{descriptor}"));
     }
 }
 

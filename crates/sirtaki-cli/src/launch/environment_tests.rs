@@ -27,7 +27,6 @@ fn share() -> Share {
         cores: vec![4, 5],
         gpus: Some(vec!["1".into(), "3".into()]),
         interface: Some(Interface { name: "eth1".into(), address: "10.0.0.3".into() }),
-        record: Some((42, 7)),
     }
 }
 
@@ -40,7 +39,7 @@ fn a_rank_finds_its_place_under_every_name() {
     let all = of_rank(&place(), &meeting(), &share(), &|_| false);
     let expected = "SIRTAKI_RANK=5 SIRTAKI_SIZE=6 SIRTAKI_LOCAL_RANK=1 SIRTAKI_LOCAL_SIZE=2 SIRTAKI_CROSS_RANK=2 \
         SIRTAKI_CROSS_SIZE=3 SIRTAKI_JOB=j7 SIRTAKI_STORE=tcp://10.0.0.1:7000 SIRTAKI_TIMEOUT=2.5 \
-        SIRTAKI_START_TIMEOUT=60 SIRTAKI_TLS=1 SIRTAKI_INTERFACE=10.0.0.3 SIRTAKI_RECORD=42:7 RANK=5 WORLD_SIZE=6 \
+        SIRTAKI_START_TIMEOUT=60 SIRTAKI_TLS=1 SIRTAKI_INTERFACE=10.0.0.3 RANK=5 WORLD_SIZE=6 \
         LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 GROUP_RANK=2 GROUP_WORLD_SIZE=3 ROLE_RANK=5 ROLE_WORLD_SIZE=6 \
         MASTER_ADDR=10.0.0.1 MASTER_PORT=7001 HOROVOD_RANK=5 HOROVOD_SIZE=6 HOROVOD_LOCAL_RANK=1 HOROVOD_LOCAL_SIZE=2 \
         HOROVOD_CROSS_RANK=2 HOROVOD_CROSS_SIZE=3 OMPI_COMM_WORLD_RANK=5 OMPI_COMM_WORLD_SIZE=6 \
@@ -55,7 +54,8 @@ fn a_rank_finds_its_place_under_every_name() {
 
 #[test]
 fn the_engine_understands_what_the_launcher_says() {
-    let all = of_rank(&place(), &meeting(), &share(), &|_| false);
+    let mut all = of_rank(&place(), &meeting(), &share(), &|_| false);
+    all.push(record((42, 7)));
     let found = job::Job::discover(&|name| get(&all, name).map(Into::into)).unwrap();
     let (address, secret) = ("10.0.0.1:7000".parse().unwrap(), Secret::from_hex(HEX).unwrap());
     let place = job::Place {

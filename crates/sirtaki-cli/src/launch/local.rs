@@ -1,24 +1,19 @@
-//! Processes of a job on this machine.
+//! Copies of this program on this machine that work for one command, such as a benchmark, and talk to it in lines.
 //!
-//! They end with us, however we end: the kernel kills a child when its parent is gone (also after SIGKILL or Ctrl-C,
-//! where no clean-up of ours would run), and dropping the job kills every child together with what it started.
-//! Children form process groups of their own, so the terminal's Ctrl-C reaches us alone and the rest follows.
+//! What users start goes through agents instead, which also look after what it starts itself. These copies start nothing,
+//! so being tied to us is enough: they end with us, however we end, and dropping the job ends them all.
 
 use std::{
     io::{BufRead, BufReader, Read},
-    os::unix::process::CommandExt,
     process::{Child, Command, ExitStatus, Stdio},
     sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result};
-use rustix::{
-    process::{Pid, Signal, getppid, kill_process_group, set_parent_process_death_signal},
-    thread::{CpuSet, sched_setaffinity},
-};
+use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::cores;
+use super::{child, cores};
 
 /// How often the end of a process is looked for once its output has ended.
 const LOOK: Duration = Duration::from_millis(5);
@@ -79,27 +74,15 @@ impl LocalJob {
         let mut job = Self { workers: Vec::new(), lines, sender };
         let usable = cores::usable();
         for rank in 0..size {
-            let share = cores::set(&cores::share(&usable, rank, size));
-            job.spawn(rank, command(rank), share).with_context(|| format!("cannot start rank {rank}"))?;
+            let share = cores::share(&usable, rank, size);
+            job.spawn(rank, command(rank), &share).with_context(|| format!("cannot start rank {rank}"))?;
         }
         Ok(job)
     }
 
-    fn spawn(&mut self, rank: usize, mut command: Command, cores: Option<CpuSet>) -> Result<()> {
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        let parent = rustix::process::getpid();
-        // SAFETY: the closure runs between fork and exec and makes a few system calls; it allocates and locks nothing.
-        unsafe {
-            command.pre_exec(move || {
-                set_parent_process_death_signal(Some(Signal::KILL))?;
-                if let Some(cores) = &cores {
-                    // Where this is forbidden, ranks run wherever there is room.
-                    let _ = sched_setaffinity(None, cores);
-                }
-                // The parent may have died before the call above.
-                if getppid() == Some(parent) { Ok(()) } else { Err(std::io::ErrorKind::NotConnected.into()) }
-            });
-        }
+    fn spawn(&mut self, rank: usize, mut command: Command, cores: &[usize]) -> Result<()> {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        child::tie(&mut command, cores);
         let mut child = command.spawn()?;
         let (output, messages) = (child.stdout.take(), child.stderr.take());
         self.workers.push(Worker { child, open: 2, ended: false });

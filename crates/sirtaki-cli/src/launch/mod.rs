@@ -9,6 +9,7 @@
 
 pub mod agent;
 pub mod allocation;
+pub mod child;
 pub mod config;
 pub mod cores;
 pub mod dry_run;
@@ -23,6 +24,7 @@ pub mod output;
 pub mod outside;
 pub mod placement;
 pub mod plan;
+pub mod port;
 pub mod protocol;
 pub mod report;
 pub mod supervise;

@@ -58,7 +58,6 @@ pub fn signal_all(signal: Signal) {
 pub fn kill_all(limit: Duration) {
     let deadline = Instant::now() + limit;
     while Instant::now() < deadline {
-        signal_all(Signal::KILL);
         loop {
             match wait(WaitOptions::NOHANG) {
                 Ok(Some(_)) => {}
@@ -66,6 +65,7 @@ pub fn kill_all(limit: Duration) {
                 Err(_) => return,
             }
         }
+        signal_all(Signal::KILL);
         std::thread::sleep(LOOK);
     }
 }

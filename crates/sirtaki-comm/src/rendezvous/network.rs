@@ -326,7 +326,9 @@ mod tests {
         let candidates: Vec<&[Candidate]> = vec![&one, &one];
         let none = Findings::new();
         assert_eq!(decide(&names()[..2], &candidates, &[&none, &none]).unwrap(), [0, 0]);
-        assert_eq!(describe(&one, 0, false, &[]).report, "network: eth0 10.0.1.2 (the only one)");
-        assert_eq!(describe(&one, 0, true, &[]).report, "network: eth0 10.0.1.2 (as asked for)");
+        assert_eq!(describe(&one, 0, false, &[String::new()]).report, "network: eth0 10.0.1.2 (the only one)");
+        assert_eq!(describe(&one, 0, true, &[String::new()]).report, "network: eth0 10.0.1.2 (as asked for)");
+        let measured = describe(&one, 0, true, &["9.4 Gbit/s".into()]).report;
+        assert_eq!(measured, "network: eth0 10.0.1.2 (as asked for, 9.4 Gbit/s measured)");
     }
 }

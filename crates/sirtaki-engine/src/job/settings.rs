@@ -82,14 +82,14 @@ mod tests {
             (v::FUSION_LARGE, "1000"),
             (v::ADOPT, "0"),
             (v::TUNE, "1"),
-            (v::TUNED, "/data/tuned.json"),
+            (v::TUNED, "/home/a/tuned"),
             (v::WARN_AFTER, "off"),
             (v::SHUTDOWN_AFTER, "30"),
         ];
         let settings = engine(&table(&variables)).unwrap();
         assert_eq!(settings.limits, crate::fuse::Limits { fused: 4 << 20, large: 1000 });
         assert!(!settings.adopt && settings.tune);
-        assert_eq!(settings.tuned.as_deref(), Some(std::path::Path::new("/data/tuned.json")));
+        assert_eq!(settings.tuned.as_deref(), Some("/home/a/tuned".as_ref()));
         assert_eq!((settings.warn_after, settings.shutdown_after), (None, Some(Duration::from_secs(30))));
     }
 

@@ -42,7 +42,7 @@ pub const FUSION_LARGE: &str = "SIRTAKI_FUSION_LARGE";
 pub const ADOPT: &str = "SIRTAKI_ADOPT";
 /// Tuning.
 pub const TUNE: &str = "SIRTAKI_TUNE";
-/// What tuning found.
+/// What tuning has found.
 pub const TUNED: &str = "SIRTAKI_TUNED";
 /// When a waiting tensor is explained.
 pub const WARN_AFTER: &str = "SIRTAKI_WARN_AFTER";
@@ -229,9 +229,9 @@ const ENGINE: Section = Section {
         },
         Variable {
             name: TUNED,
-            allowed: "a file",
-            default: "not set",
-            about: "Where rank 0 keeps what tuning found, and looks for it in the next job.",
+            allowed: "the path of a file",
+            default: "not kept",
+            about: "Where rank 0 keeps what tuning has found, and looks before it searches.",
         },
         Variable {
             name: WARN_AFTER,

@@ -61,7 +61,8 @@ fn attempt(ranks: usize, call: &str) -> Returned {
     })?;
     let secret = Secret::random().map_err(|error| start(&error))?;
     let server = TcpStore::serve(Ipv4Addr::LOCALHOST.into(), &secret, false).map_err(|error| start(&error))?;
-    let mut team = Team { children: Vec::new(), lines: channel(), server };
+    let (sender, lines) = channel();
+    let mut team = Team { children: Vec::new(), sender, lines, server };
     for rank in 0..ranks {
         let command = command(rank, ranks, &team.server, &secret, &format!("{}\n{call}", folder.path().display()));
         team.start(command.map_err(|error| start(&error))?).map_err(|error| start(&error))?;
@@ -114,6 +115,9 @@ fn is_test(program: &Path) -> bool {
     program.parent().and_then(Path::file_name).is_some_and(|folder| folder == "deps")
 }
 
+/// What a rank wrote.
+type Line = (usize, String);
+
 struct Rank {
     child: Child,
     ended: bool,
@@ -123,7 +127,8 @@ struct Rank {
 /// The ranks of a call; all of them are gone when this is.
 struct Team {
     children: Vec<Rank>,
-    lines: (Sender<(usize, String)>, Receiver<(usize, String)>),
+    sender: Sender<Line>,
+    lines: Receiver<Line>,
     server: TcpStoreServer,
 }
 
@@ -135,7 +140,7 @@ impl Team {
             [child.stdout.take().map(|out| Box::new(out) as _), child.stderr.take().map(|err| Box::new(err) as _)];
         self.children.push(Rank { child, ended: false, last: VecDeque::new() });
         for stream in streams.into_iter().flatten() {
-            let to = self.lines.0.clone();
+            let to = self.sender.clone();
             thread::spawn(move || {
                 for line in BufReader::new(stream).lines().map_while(Result::ok) {
                     let _ = to.send((rank, line));
@@ -187,7 +192,7 @@ impl Team {
     /// Passes on what ranks wrote, line by line.
     #[allow(clippy::print_stderr, reason = "what ranks write is for the people who see this program's messages")]
     fn show_lines(&mut self) {
-        for (rank, line) in self.lines.1.try_iter() {
+        for (rank, line) in self.lines.try_iter() {
             eprintln!("[{rank}] {line}");
             let last = &mut self.children[rank].last;
             last.push_back(line);

@@ -3,10 +3,9 @@
 use std::{fmt::Display, fs, path::Path};
 
 use serde::{Serialize, de::DeserializeOwned};
-use sirtaki_engine::job::variables;
+use sirtaki_engine::job::{Job, World};
 
 use super::{LaunchError, file, parent::Returned};
-use crate::{World, init};
 
 /// What a rank leaves behind.
 pub(super) type Left<T> = Result<T, String>;
@@ -17,12 +16,11 @@ pub(super) fn work<T: Serialize, E: Display>(
     call: &str,
     work: impl FnOnce(&World) -> Result<T, E>,
 ) -> ! {
-    let (rank, left): (usize, Left<T>) = match init() {
+    let lookup = |name: &str| std::env::var(name).ok();
+    let world = Job::discover(&lookup).and_then(Job::join);
+    let (rank, left): (usize, Left<T>) = match world {
         Ok(world) => (world.rank(), work(&world).map_err(|error| error.to_string())),
-        Err(error) => {
-            let rank = std::env::var(variables::RANK).ok().and_then(|rank| rank.parse().ok());
-            (rank.unwrap_or(0), Err(error.to_string()))
-        }
+        Err(error) => (lookup("SIRTAKI_RANK").and_then(|rank| rank.parse().ok()).unwrap_or(0), Err(error.to_string())),
     };
     let path = file(folder, call, rank);
     let fails = i32::from(left.is_err());
@@ -34,9 +32,8 @@ pub(super) fn work<T: Serialize, E: Display>(
 
 /// Writes a file completely or not at all.
 pub(super) fn keep(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    // Ranks write at the same time, and only the end of the name tells their files apart.
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
+    // The rank is the extension, so another one would make all ranks write the same file.
+    let beside = path.with_added_extension("new");
     fs::write(&beside, bytes)?;
     fs::rename(beside, path)
 }

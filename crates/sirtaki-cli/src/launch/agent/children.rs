@@ -1,29 +1,23 @@
 //! Starting the ranks of a host.
 //!
-//! A rank has a session of its own, so that signals of the terminal reach the launcher alone, and dies with the agent,
-//! because the kernel is told so. Its output goes through pipes, or through two pseudo-terminals where the launcher's
-//! own output is a terminal: then programs show progress bars and colours as they would without us.
+//! Their output goes through pipes, or through two pseudo-terminals where the launcher's own output is a terminal: then
+//! programs show progress bars and colours as they would without us.
 
 use std::{
     fs::File,
     io::{self, Read},
-    os::{
-        fd::{AsFd, OwnedFd},
-        unix::process::CommandExt,
-    },
+    os::fd::{AsFd, OwnedFd},
     process::{Command, Stdio},
     thread,
 };
 
 use rustix::{
-    process::{Signal, getpid, getppid, set_parent_process_death_signal, setsid},
     pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt},
     termios::{OptionalActions, OutputModes, Winsize, tcgetattr, tcsetattr, tcsetwinsize},
-    thread::sched_setaffinity,
 };
 
 use crate::launch::{
-    cores, environment,
+    child, environment,
     output::Stream,
     protocol::{Program, RankStart},
 };
@@ -71,20 +65,7 @@ pub(super) fn start(
     command.envs(program.environment.iter().map(|(name, value)| (name, value)));
     command.envs(rank.environment.iter().map(|(name, value)| (name, value)));
     command.current_dir(&program.folder);
-    let (agent, cores) = (getpid(), cores::set(&rank.cores));
-    // SAFETY: the closure runs between fork and exec and makes a few system calls; it allocates and locks nothing.
-    unsafe {
-        command.pre_exec(move || {
-            setsid()?;
-            set_parent_process_death_signal(Some(Signal::KILL))?;
-            if let Some(cores) = &cores {
-                // Where this is forbidden, ranks run wherever there is room.
-                let _ = sched_setaffinity(None, cores);
-            }
-            // The agent may have died before the call above.
-            if getppid() == Some(agent) { Ok(()) } else { Err(io::ErrorKind::NotConnected.into()) }
-        });
-    }
+    child::tie(&mut command, &rank.cores);
     let pid = command.spawn()?.id();
     for (stream, from) in [(Stream::Out, from_out), (Stream::Err, from_err)] {
         let wrote = wrote.clone();

@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use sirtaki_engine::recorder::{Phase, Record};
 
-/// What the rank was doing at time `now` of the host's monotonic clock; nothing where it has recorded nothing.
+/// What the rank was doing at time `now` of the host's monotonic clock; nothing where it has recorded nothing. A rank
+/// may have heard of another's end by then: what it was doing before tells more.
 pub(super) fn describe(records: &[Record], now: Duration) -> Option<String> {
-    let last = records.last()?;
-    let since = now.saturating_sub(Duration::from_nanos(last.time)).as_secs_f64();
+    let failed = records.iter().rev().take_while(|record| record.phase == Phase::Failed).last();
+    let until = failed.map_or(now, |record| Duration::from_nanos(record.time));
+    let last = records.iter().rev().find(|record| record.phase != Phase::Failed).or(failed)?;
+    let since = until.saturating_sub(Duration::from_nanos(last.time)).as_secs_f64();
     let name = &last.name;
     let operation = match name.is_empty() {
         true => format!("operation #{}", last.sequence),
@@ -38,6 +41,8 @@ mod tests {
         assert_eq!(describe(&records, now).unwrap(), "computing for 8.0 s since operation #7 \"conv1\"");
         records.push(record(Phase::Submitted, 8, 9, "fc.grad"));
         assert_eq!(describe(&records, now).unwrap(), "waiting in \"fc.grad\" for 1.0 s");
+        records.push(record(Phase::Failed, 0, 10, "fc.grad"));
+        assert_eq!(describe(&records, now * 2).unwrap(), "waiting in \"fc.grad\" for 1.0 s");
         records.push(record(Phase::Running, 8, 10, "fc.grad"));
         assert_eq!(describe(&records, now).unwrap(), "in operation #8 \"fc.grad\" for 0.0 s");
     }

@@ -11,15 +11,18 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket, sockopt::set_socket_reuseaddr};
 use sirtaki_comm::{
     Settings,
     rendezvous::{Store, StoreExchange, TcpStore, TcpStoreServer, candidates, introduce, measure_network},
     secure::Secret,
 };
+use sirtaki_engine::job::exit_key;
 
 use crate::{
-    launch::protocol::{Check, Checked, Program},
+    launch::{
+        port,
+        protocol::{Check, Checked, Program},
+    },
     printer::Advice,
 };
 
@@ -48,13 +51,13 @@ impl Meeting {
         // Several hosts of a job may be one machine.
         addresses.push(Ipv4Addr::LOCALHOST.into());
         let stores = addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect();
-        let (kept, master_port) = keep_port(bind)?;
+        let (kept, master_port) = port::keep(bind).context("cannot reserve a port")?;
         Ok(Self { server, stores, master_port, _kept: kept })
     }
 
     /// Lets everybody know how a rank ended.
     pub(super) fn note(&self, rank: usize, how: &str) {
-        let _ = self.server.local().set(&format!("exit/{rank}"), how.as_bytes());
+        let _ = self.server.local().set(&exit_key(rank), how.as_bytes());
     }
 }
 
@@ -65,17 +68,6 @@ fn everywhere() -> IpAddr {
         Ok(_) => both,
         Err(_) => Ipv4Addr::UNSPECIFIED.into(),
     }
-}
-
-/// A port that the system gives to nobody else while the socket lives, although a program that allows itself to reuse
-/// addresses, as servers do, can listen on it.
-fn keep_port(address: IpAddr) -> Result<(OwnedFd, u16)> {
-    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let kept = socket(family, SocketType::STREAM, None).context("cannot make a socket")?;
-    set_socket_reuseaddr(&kept, true).context("cannot prepare a socket")?;
-    bind(&kept, &SocketAddr::new(address, 0)).context("cannot reserve a port")?;
-    let own = SocketAddr::try_from(getsockname(&kept).context("cannot reserve a port")?).context("no address")?;
-    Ok((kept, own.port()))
 }
 
 /// Looks whether the job can run here, together with the agents of the other hosts.
@@ -181,11 +173,5 @@ mod tests {
         assert!(text("no-such-program").message.contains("no-such-program"));
         let nowhere = find_program(&program("sh", &folder.path().join("none"))).unwrap_err();
         assert!(nowhere.to_string().contains("there is no folder"));
-    }
-
-    #[test]
-    fn a_kept_port_is_given_to_nobody_else_but_can_be_used() {
-        let (_kept, port) = keep_port(Ipv4Addr::LOCALHOST.into()).unwrap();
-        assert!(TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok(), "servers reuse addresses");
     }
 }

@@ -10,12 +10,10 @@ use rustix::process::{Pid, Signal, WaitStatus, kill_process_group};
 use sirtaki_engine::recorder::Recorder;
 
 use super::{Happening, Mouth, children, doing};
-use crate::{
-    env,
-    launch::{
-        ended::Ended,
-        protocol::{Event, Start},
-    },
+use crate::launch::{
+    ended::Ended,
+    environment,
+    protocol::{Event, Start},
 };
 
 /// How long output may come after a rank has ended. What it left behind may keep its streams open for ever.
@@ -49,9 +47,7 @@ impl Ranks {
             let rank = wanted.rank;
             let recorder = Recorder::create().ok();
             let mut wanted = wanted.clone();
-            if let Some((pid, descriptor)) = recorder.as_ref().map(Recorder::address) {
-                wanted.environment.push((env::RECORD.into(), format!("{pid}:{descriptor}")));
-            }
+            wanted.environment.extend(recorder.as_ref().map(|recorder| environment::record(recorder.address())));
             let (to, ends) = (mouth.clone(), sender.clone());
             let wrote = move |stream, bytes: &[u8]| match bytes {
                 [] => drop(ends.send(Happening::StreamEnded(rank))),

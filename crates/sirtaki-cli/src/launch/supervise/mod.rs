@@ -21,7 +21,7 @@ use self::{
 use super::{
     ended::Ended,
     environment,
-    options::Options,
+    options::{Detail, Options},
     output::Output,
     placement::Placement,
     plan::HostPlan,
@@ -91,7 +91,9 @@ pub fn run(job: &Job, output: &mut Output<'_>) -> Result<Ending> {
     tree::adopt_orphans().context("cannot adopt orphans")?;
     let mut links = Links::new()?;
     let course = prepare::prepare(job, &mut links).map(|found| {
-        report_network(&found, output);
+        if job.options.detail != Detail::Quiet {
+            report_network(&found, output);
+        }
         start(job, &found, &mut links);
         Supervisor::new(job, &mut links, output).run()
     });
@@ -176,7 +178,10 @@ impl<'a, 'b> Supervisor<'a, 'b> {
     fn happened(&mut self, event: Event, host: usize) {
         match event {
             Event::Output { rank, stream, bytes } => self.output.wrote(Instant::now(), rank, stream, &bytes),
-            Event::Started { rank, pid } => self.ending.pids[rank] = Some(pid),
+            Event::Started { rank, pid } => {
+                self.ending.pids[rank] = Some(pid);
+                self.tell(&format!("rank {rank} runs on {} as process {pid}", self.host(host)));
+            }
             Event::Ended { rank, how } => self.ended(rank, &how),
             Event::Closed { rank } => {
                 self.output.closed(rank);
@@ -189,7 +194,15 @@ impl<'a, 'b> Supervisor<'a, 'b> {
         }
     }
 
+    /// Says what only those want to know who asked for it.
+    fn tell(&mut self, what: &str) {
+        if self.job.options.detail == Detail::Verbose {
+            self.output.note(what);
+        }
+    }
+
     fn ended(&mut self, rank: usize, how: &Ended) {
+        self.tell(&format!("rank {rank} {how}"));
         // The others learn it from the store, which is on the first host.
         self.links.order(0, &Order::Note { rank, how: how.to_string() });
         if !how.is_success() {

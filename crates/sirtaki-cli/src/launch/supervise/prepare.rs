@@ -12,6 +12,7 @@ use crate::{
     launch::{
         ended::signal_name,
         placement::Start,
+        plan::HostPlan,
         protocol::{Check, Checked, Event, Hello, Order, VERSION},
     },
     printer::Advice,
@@ -45,7 +46,7 @@ pub(super) fn prepare(job: &Job, links: &mut Links) -> Result<Found> {
         Event::Hello(hello) => Some(hello),
         _ => None,
     })?;
-    same_version(job, &hellos)?;
+    same_version(job.hosts(), &hellos)?;
     let secret = job.secret.to_hex();
     links.order(0, &Order::Serve { secret: secret.clone(), tls: job.options.tls, open: hosts > 1 });
     let serving = gather(job, links, 0..1, |event| match event {
@@ -73,12 +74,12 @@ pub(super) fn prepare(job: &Job, links: &mut Links) -> Result<Found> {
     Ok(Found { hellos, checked, master_port })
 }
 
-fn same_version(job: &Job, hellos: &[Hello]) -> Result<()> {
-    for (hello, host) in hellos.iter().zip(job.hosts()) {
+fn same_version(hosts: &[HostPlan], hellos: &[Hello]) -> Result<(), Advice> {
+    for (hello, host) in hellos.iter().zip(hosts) {
         if hello.version != VERSION {
             let message = format!("host {} has sirtaki {}, this is {VERSION}", host.host, hello.version);
             let hint = "install the same version there, or say where it is with --remote-sirtaki";
-            return Err(Advice::new(message, hint).into());
+            return Err(Advice::new(message, hint));
         }
     }
     Ok(())
@@ -146,6 +147,16 @@ fn unreachable(host: &str, how: &str, start: Start) -> Advice {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn another_version_is_refused_by_name() {
+        let hosts = ["a", "b"].map(|host| HostPlan { host: host.into(), ranks: 0..1 });
+        let hello =
+            |version: &str| Hello { version: version.into(), host: String::new(), cores: Vec::new(), gpus: Vec::new() };
+        assert!(same_version(&hosts, &[hello(VERSION), hello(VERSION)]).is_ok());
+        let error = same_version(&hosts, &[hello(VERSION), hello("0.0.9")]).unwrap_err();
+        assert!(error.message.contains("host b has sirtaki 0.0.9") && error.hint.contains("--remote-sirtaki"));
+    }
 
     #[test]
     fn the_hint_fits_the_reason() {

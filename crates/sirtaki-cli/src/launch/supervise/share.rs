@@ -13,15 +13,20 @@ use crate::launch::{
 pub(super) fn of_host(job: &Job, found: &Found, host: usize) -> Start {
     let ranks = job.hosts()[host].ranks.clone();
     let places = ranks.filter_map(|rank| job.placement.plan.place(rank));
+    let program = job.program(host);
+    let inherits = job.placement.starts[host].inherits();
+    let set = |name: &str| program.environment.iter().any(|(set, _)| set == name);
+    let has = |name: &str| set(name) || inherits && std::env::var_os(name).is_some();
     Start {
-        ranks: places.map(|place| of_rank(job, found, host, &place)).collect(),
-        program: job.program(host),
+        ranks: places.map(|place| of_rank(job, found, host, &place, &has)).collect(),
+        program: program.clone(),
         terminal: job.terminal,
         grace: job.options.grace,
     }
 }
 
-fn of_rank(job: &Job, found: &Found, host: usize, place: &Place) -> RankStart {
+/// What one rank is told; `has` says which variables it has already.
+fn of_rank(job: &Job, found: &Found, host: usize, place: &Place, has: &dyn Fn(&str) -> bool) -> RankStart {
     let hello = &found.hellos[host];
     let (rank, size) = (place.local_rank, place.local_size);
     let cores = if job.options.divide_cores { cores::share(&hello.cores, rank, size) } else { Vec::new() };
@@ -34,7 +39,6 @@ fn of_rank(job: &Job, found: &Found, host: usize, place: &Place) -> RankStart {
         gpus: job.options.divide_gpus.then(|| gpus::share(&hello.gpus, rank, size)).flatten(),
         cores: cores.clone(),
         interface,
-        record: None,
     };
     let meeting = Meeting {
         job: job.id.clone(),
@@ -46,8 +50,5 @@ fn of_rank(job: &Job, found: &Found, host: usize, place: &Place) -> RankStart {
         start_timeout: job.options.start_timeout,
         tls: job.options.tls,
     };
-    let set = job.program(host).environment;
-    let inherited = |name: &str| job.placement.starts[host].inherits() && std::env::var_os(name).is_some();
-    let has = |name: &str| set.iter().any(|(set, _)| set == name) || inherited(name);
-    RankStart { rank: place.rank, cores, environment: environment::of_rank(place, &meeting, &share, &has) }
+    RankStart { rank: place.rank, cores, environment: environment::of_rank(place, &meeting, &share, has) }
 }

@@ -1,0 +1,33 @@
+//! Ports for servers that somebody else will start.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    os::fd::OwnedFd,
+};
+
+use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket, sockopt::set_socket_reuseaddr};
+
+/// A port of `address` that the system gives to nobody else while the socket lives, although a program that allows
+/// itself to reuse addresses, as servers do, can listen on it.
+pub fn keep(address: IpAddr) -> io::Result<(OwnedFd, u16)> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let kept = socket(family, SocketType::STREAM, None)?;
+    set_socket_reuseaddr(&kept, true)?;
+    bind(&kept, &SocketAddr::new(address, 0))?;
+    let port = SocketAddr::try_from(getsockname(&kept)?)?.port();
+    Ok((kept, port))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::keep;
+
+    #[test]
+    fn a_kept_port_can_be_used_by_a_server() {
+        let (_kept, port) = keep(Ipv4Addr::LOCALHOST.into()).unwrap();
+        assert!(TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok(), "servers reuse addresses");
+    }
+}
