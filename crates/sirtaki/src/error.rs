@@ -6,7 +6,9 @@ use std::{
     sync::Arc,
 };
 
-/// Why data could not be read, a checkpoint not be written, or a setting not be used.
+use sirtaki_engine::{EngineError, job::JobError};
+
+/// Why data could not be read, a checkpoint not be written, a setting not be used, or ranks not work together.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
     /// A file is there but does not hold what it should.
@@ -45,6 +47,12 @@ pub enum Error {
         /// What the panic said.
         message: String,
     },
+    /// This process could not take its place among the others.
+    #[error(transparent)]
+    Job(#[from] JobError),
+    /// What all ranks do together was not done.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
 }
 
 /// A result with this crate's [`Error`].
@@ -85,7 +93,9 @@ impl Error {
                 io::ErrorKind::StorageFull => Some("make room on that disk, or use another one"),
                 _ => None,
             },
-            Error::Panic { .. } => None,
+            Error::Job(error) => error.hint(),
+            Error::Engine(EngineError::Failed { reason, .. } | EngineError::Comm(reason)) => reason.hint(),
+            Error::Engine(_) | Error::Panic { .. } => None,
         }
     }
 }

@@ -3,21 +3,29 @@
 //!
 //! # Layout
 //!
+//! - [`init`], [`World`]: the processes of a job, from the point of view of one of them.
+//! - [`DistributedOptimizer`] and the methods of [`World`] that take modules: Burn's models on many processes. The only
+//!   part that knows a tensor framework, and a feature of this crate, `burn`.
 //! - [`random`]: streams of random numbers, the same everywhere and for ever.
 //! - [`data`]: readers for common formats, who reads which samples, and threads that read ahead.
 //! - [`launch`]: a closure on many processes of this machine.
 //! - [`schedule`], [`lars`]: learning rates for large batches.
 //! - [`checkpoint`]: tensors by name and a manifest, on disk completely or not at all.
-//!
-//! Nothing here knows a tensor framework; values are slices of numbers and bytes.
 
 pub mod checkpoint;
 pub mod data;
 mod error;
 pub mod lars;
 mod launch;
+#[cfg(feature = "burn")]
+mod parallel;
 pub mod random;
 pub mod schedule;
+mod world;
 
 pub use error::{Error, Result};
 pub use launch::{LaunchError, launch};
+#[cfg(feature = "burn")]
+pub use parallel::DistributedOptimizer;
+pub use sirtaki_engine::Compression;
+pub use world::{World, init};

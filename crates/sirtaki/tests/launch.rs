@@ -4,9 +4,9 @@
 
 use std::convert::Infallible;
 
-use sirtaki::{LaunchError, launch};
+use sirtaki::{LaunchError, World, launch};
 use sirtaki_comm::{DType, Reduction};
-use sirtaki_engine::{Operation, Output, Request, Tensor, job::World};
+use sirtaki_engine::{Operation, Output, Request, Tensor};
 
 fn sum(world: &World, mine: f32) -> f32 {
     let request = Request::new("sum", Operation::AllReduce(Reduction::SUM), DType::F32, &[1]);

@@ -85,7 +85,7 @@ fn write(disk: &mut dyn Disk, folder: &Path, tensors: &Arranged<'_>, manifest: &
         disk.write(&path, &mut |file| content(&mut Summing { file, sum: &mut sum }))?;
         disk.sync(&path)?;
         sums += &format!("{}  {name}\n", hex(&sum.finalize()));
-        Ok(())
+        Ok::<_, Error>(())
     };
     add(TENSORS, &|file| tensors.write(file))?;
     add(MANIFEST, &|file| file.write_all(manifest))?;

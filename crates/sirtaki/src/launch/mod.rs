@@ -19,7 +19,8 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use sirtaki_engine::job::World;
+
+use crate::World;
 
 /// Tells a rank which call it was started for: its folder and the call's name.
 const CALL: &str = "SIRTAKI_CALL";

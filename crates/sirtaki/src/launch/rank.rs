@@ -3,9 +3,10 @@
 use std::{fmt::Display, fs, path::Path};
 
 use serde::{Serialize, de::DeserializeOwned};
-use sirtaki_engine::job::{Job, World};
+use sirtaki_engine::job::variables;
 
 use super::{LaunchError, file, parent::Returned};
+use crate::{World, init};
 
 /// What a rank leaves behind.
 pub(super) type Left<T> = Result<T, String>;
@@ -16,11 +17,12 @@ pub(super) fn work<T: Serialize, E: Display>(
     call: &str,
     work: impl FnOnce(&World) -> Result<T, E>,
 ) -> ! {
-    let lookup = |name: &str| std::env::var(name).ok();
-    let world = Job::discover(&lookup).and_then(Job::join);
-    let (rank, left): (usize, Left<T>) = match world {
+    let (rank, left): (usize, Left<T>) = match init() {
         Ok(world) => (world.rank(), work(&world).map_err(|error| error.to_string())),
-        Err(error) => (lookup("SIRTAKI_RANK").and_then(|rank| rank.parse().ok()).unwrap_or(0), Err(error.to_string())),
+        Err(error) => {
+            let rank = std::env::var(variables::RANK).ok().and_then(|rank| rank.parse().ok());
+            (rank.unwrap_or(0), Err(error.to_string()))
+        }
     };
     let path = file(folder, call, rank);
     let fails = i32::from(left.is_err());

@@ -1,0 +1,79 @@
+//! The processes that train together, and this one's place among them.
+
+use std::sync::Arc;
+
+use sirtaki_comm::{DType, Rank, Reduction};
+use sirtaki_engine::{
+    Engine, EngineError, Operation, Output, Request, Tensor,
+    job::{Job, Position},
+};
+
+use crate::Result;
+
+/// All processes of a job, from the point of view of one of them. Clones are the same world.
+#[derive(Debug, Clone)]
+pub struct World {
+    engine: Arc<Engine>,
+    local: Position,
+}
+
+/// Joins the job that `sirtaki run`, `mpirun`, `srun` or `torchrun` started this process for; started by nobody, it is
+/// a world of one, so that the same program runs everywhere. All ranks call it, once.
+pub fn init() -> Result<World> {
+    let mut job = Job::discover(&|name| std::env::var(name).ok())?;
+    job.engine.warn = Arc::new(warn);
+    let joined = job.join()?;
+    let local = joined.local();
+    Ok(World { engine: Arc::new(joined.into_engine()), local })
+}
+
+#[allow(clippy::print_stderr, reason = "warnings are for the people who started the program")]
+fn warn(text: &str) {
+    eprintln!("sirtaki: {text}");
+}
+
+impl World {
+    /// Which process this is.
+    pub fn rank(&self) -> Rank {
+        self.engine.group().rank()
+    }
+
+    /// How many there are.
+    pub fn size(&self) -> usize {
+        self.engine.group().size()
+    }
+
+    /// Which process of its host this is.
+    pub fn local_rank(&self) -> usize {
+        self.local.rank
+    }
+
+    /// How many there are on this host.
+    pub fn local_size(&self) -> usize {
+        self.local.size
+    }
+
+    /// What runs the collectives, for whatever this does not offer.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The world of some ranks, ascending. All ranks call it; those that are not in it get `None`.
+    pub fn subset(&self, name: &str, members: &[Rank]) -> Result<Option<World>> {
+        let engine = self.engine.process_set(name, members)?;
+        Ok(engine.map(|engine| World { local: Position::on_host(engine.group()), engine: Arc::new(engine) }))
+    }
+
+    /// The mean of all ranks' values, such as a loss or an accuracy. All ranks call it.
+    pub fn average(&self, value: f64) -> Result<f64> {
+        let request = Request::new("average", Operation::AllReduce(Reduction::AVERAGE), DType::F64, &[1]);
+        let averaged = self.engine.submit(request, Tensor::from_vec(vec![value])).wait_one()?;
+        Ok(elements::<f64>("average", averaged)?[0])
+    }
+}
+
+/// The elements of a result, which has the type that was asked for.
+pub(crate) fn elements<T: sirtaki_comm::Element + Send>(name: &str, output: Output) -> Result<Vec<T>> {
+    let strange = || EngineError::Invalid { tensor: name.into(), problem: "a result of another type".into() };
+    Ok(output.into_vec().ok_or_else(strange)?)
+}
