@@ -35,9 +35,9 @@ use crate::{Error, Result, World};
 /// # }
 /// ```
 pub struct DistributedOptimizer {
-    world: World,
-    optimizer: ModuleOptimizer,
-    reducer: Reducer,
+    pub(super) world: World,
+    pub(super) optimizer: ModuleOptimizer,
+    pub(super) reducer: Reducer,
     kept: GradientsParams,
     passes: usize,
 }
@@ -171,6 +171,11 @@ impl DistributedOptimizer {
         let (shape, dtype) = (data.shape().clone(), data.dtype());
         let (request, tensor) = outbound(name, Operation::Broadcast { root }, data);
         inbound(name, self.world.engine().submit(request, tensor).wait_one()?, shape, dtype)
+    }
+
+    /// Whether some passes of a step are done and others are not.
+    pub(super) fn is_gathering(&self) -> bool {
+        self.passes > 0
     }
 
     /// The optimizer itself, as to save its state.
