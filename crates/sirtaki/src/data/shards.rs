@@ -117,10 +117,10 @@ mod tests {
 
     use super::*;
 
-    type Shard = (u64, usize, Vec<u32>, u64);
+    type Seen = (u64, usize, Vec<u32>, u64);
 
     /// All shards of an epoch in order, with first random number: from `from`, `steps` at most, on `world` workers.
-    fn run(samples: usize, from: Position, world: usize, steps: usize) -> (Vec<Shard>, Position) {
+    fn run(samples: usize, from: Position, world: usize, steps: usize) -> (Vec<Seen>, Position) {
         let mut shards = Vec::new();
         let mut position = from;
         for rank in 0..world {

@@ -46,8 +46,8 @@ impl DistributedOptimizer {
     /// All ranks call it. Parameters without a gradient in a shard count as zero; those without one in any are not
     /// touched. Gradients cannot be [compressed](Self::compress) and there is one pass per shard.
     ///
-    /// Workers have to compute alike: with the same version of the program and on processors of the same kind. Where
-    /// Burn's feature `rayon` is switched on, each needs the same number of threads too.
+    /// Workers have to compute alike: with the same version of the program, and on processors of the same kind. Where
+    /// Burn's feature `rayon` is switched on, which adds large sums in any order, set `RAYON_NUM_THREADS=1`.
     ///
     /// ```no_run
     /// # use burn::{nn::LinearConfig, optim::{GradientsParams, SgdConfig}, tensor::Tensor};
