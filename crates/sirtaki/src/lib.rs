@@ -29,6 +29,6 @@ mod world;
 pub use error::{Error, Result};
 pub use launch::{LaunchError, launch};
 #[cfg(feature = "burn")]
-pub use parallel::DistributedOptimizer;
+pub use parallel::{DistributedOptimizer, Resumed, seed};
 pub use sirtaki_engine::Compression;
 pub use world::{World, init};

@@ -37,12 +37,12 @@ use crate::{Error, Result, World};
 /// # }
 /// ```
 pub struct DistributedOptimizer {
-    world: World,
-    optimizer: ModuleOptimizer,
-    reducer: Reducer,
+    pub(super) world: World,
+    pub(super) optimizer: ModuleOptimizer,
+    pub(super) reducer: Reducer,
     kept: GradientsParams,
     passes: usize,
-    waited: Duration,
+    pub(super) waited: Duration,
 }
 
 impl DistributedOptimizer {
@@ -181,6 +181,11 @@ impl DistributedOptimizer {
     /// How long this rank has waited for the gradients of all so far, with everything that is done to reduce them.
     pub fn waited(&self) -> Duration {
         self.waited
+    }
+
+    /// Whether some passes of a step are done and others are not.
+    pub(super) fn is_gathering(&self) -> bool {
+        self.passes > 0
     }
 
     /// The optimizer itself, as to save its state.
