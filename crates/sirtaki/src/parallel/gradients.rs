@@ -33,16 +33,19 @@ pub(super) struct Reducer {
     pub(super) passes: usize,
     /// The largest norm of all gradients together.
     pub(super) clip: Option<f64>,
+    /// What losses were multiplied by.
+    pub(super) loss_scale: Option<f64>,
 }
 
 impl Reducer {
-    /// The gradients of all ranks as one. All ranks call it with the same structure, whichever gradients they have.
+    /// The gradients of all ranks as one, unless they are too large to be numbers. All ranks call it with the same
+    /// structure, whichever gradients they have.
     pub(super) fn reduce<M: Module>(
         &self,
         world: &World,
         module: &M,
         mut gradients: GradientsParams,
-    ) -> Result<GradientsParams> {
+    ) -> Result<Option<GradientsParams>> {
         let purpose = &self.purpose;
         let mut found = take(module, purpose, &mut gradients);
         let names = found.iter().map(|entry| entry.name.as_str());
@@ -69,18 +72,19 @@ impl Reducer {
         Ok(self.put(module, scale, reduced))
     }
 
-    /// These gradients times `scale`, clipped. Their order decides the bits of the norm.
+    /// These gradients times `scale`, clipped; nothing if losses were multiplied by too much. The order of the gradients
+    /// decides the bits of their norm.
     pub(super) fn put<M: Module>(
         &self,
         module: &M,
         scale: f64,
         reduced: Vec<(ParamId, TensorData, Device)>,
-    ) -> GradientsParams {
-        let factor = self.clipped(scale, reduced.iter().map(|(_, data, _)| data));
+    ) -> Option<GradientsParams> {
+        let factor = self.factor(scale, reduced.iter().map(|(_, data, _)| data))?;
         let reduced = reduced.into_iter().map(|(id, data, device)| (id, (data, device))).collect();
         let mut put = Put { reduced, factor, gradients: GradientsParams::new() };
         module.visit(&mut put);
-        put.gradients
+        Some(put.gradients)
     }
 
     fn operation(&self) -> Operation {
@@ -95,11 +99,18 @@ impl Reducer {
         outbound(&format!("{} presence", self.purpose), self.operation(), data)
     }
 
-    /// What the results are multiplied by, if it were `scale` without clipping.
-    fn clipped<'a>(&self, scale: f64, reduced: impl Iterator<Item = &'a TensorData>) -> f64 {
-        let Some(largest) = self.clip else { return scale };
+    /// What the results are multiplied by, where it would be `scale` without clipping and scaled losses.
+    fn factor<'a>(&self, scale: f64, reduced: impl Iterator<Item = &'a TensorData>) -> Option<f64> {
+        let scale = scale / self.loss_scale.unwrap_or(1.0);
+        if self.clip.is_none() && self.loss_scale.is_none() {
+            return Some(scale);
+        }
         let norm = reduced.map(squares).sum::<f64>().sqrt() * scale;
-        if norm > largest { scale * largest / norm } else { scale }
+        match self.clip {
+            _ if self.loss_scale.is_some() && !norm.is_finite() => None,
+            Some(largest) if norm > largest => Some(scale * largest / norm),
+            _ => Some(scale),
+        }
     }
 }
 

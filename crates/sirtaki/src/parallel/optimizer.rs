@@ -43,14 +43,22 @@ pub struct DistributedOptimizer {
     kept: GradientsParams,
     passes: usize,
     pub(super) waited: Duration,
+    skipped: u64,
 }
 
 impl DistributedOptimizer {
     /// The optimizer for these ranks. Every rank makes one, with the same options.
     pub fn new(world: &World, optimizer: impl Into<ModuleOptimizer>) -> Self {
-        let reducer = Reducer { purpose: "gradient".into(), mean: true, compression: None, passes: 1, clip: None };
+        let reducer = Reducer {
+            purpose: "gradient".into(),
+            mean: true,
+            compression: None,
+            passes: 1,
+            clip: None,
+            loss_scale: None,
+        };
         let (world, optimizer) = (world.clone(), optimizer.into());
-        Self { world, optimizer, reducer, kept: GradientsParams::new(), passes: 0, waited: Duration::ZERO }
+        Self { world, optimizer, reducer, kept: GradientsParams::new(), passes: 0, waited: Duration::ZERO, skipped: 0 }
     }
 
     /// Gradients are added, over ranks and passes, instead of averaged.
@@ -87,6 +95,19 @@ impl DistributedOptimizer {
         self
     }
 
+    /// Gradients are those of losses that were multiplied by this number, and are divided by it. For passes in `f16`,
+    /// which has no room for small gradients; 1024 is a good number to begin with. Steps whose gradients become too
+    /// large to be numbers are left out on all ranks, and [counted](DistributedOptimizer::skipped).
+    ///
+    /// # Panics
+    /// If it is not a positive number.
+    #[must_use]
+    pub fn loss_scale(mut self, scale: f64) -> Self {
+        assert!(scale > 0.0 && scale.is_finite(), "losses cannot be multiplied by {scale}");
+        self.reducer.loss_scale = Some(scale);
+        self
+    }
+
     /// What the gradients are called, for programs that train several modules at once and in any order.
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
@@ -106,7 +127,23 @@ impl DistributedOptimizer {
         let begun = Instant::now();
         let gradients = self.reducer.reduce(&self.world, &module, gradients)?;
         self.waited += begun.elapsed();
-        Ok(self.optimizer.step(rate, module, gradients))
+        Ok(self.follow(rate, module, gradients))
+    }
+
+    /// The step itself, if there is one.
+    pub(super) fn follow<M: Module>(
+        &mut self,
+        rate: impl Into<ModuleLearningRate>,
+        module: M,
+        gradients: Option<GradientsParams>,
+    ) -> M {
+        match gradients {
+            Some(gradients) => self.optimizer.step(rate, module, gradients),
+            None => {
+                self.skipped += 1;
+                module
+            }
+        }
     }
 
     /// The gradients of all passes, after the last of them.
@@ -181,6 +218,11 @@ impl DistributedOptimizer {
     /// How long this rank has waited for the gradients of all so far, with everything that is done to reduce them.
     pub fn waited(&self) -> Duration {
         self.waited
+    }
+
+    /// How many steps were left out because [scaled losses](DistributedOptimizer::loss_scale) were too large.
+    pub fn skipped(&self) -> u64 {
+        self.skipped
     }
 
     /// Whether some passes of a step are done and others are not.

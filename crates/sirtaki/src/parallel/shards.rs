@@ -94,7 +94,7 @@ impl DistributedOptimizer {
         let begun = Instant::now();
         let (module, gradients) = sharded.finish(&self.world, module, plan.together(step))?;
         self.waited += begun.elapsed();
-        Ok(self.optimizer.step(rate, module, gradients))
+        Ok(self.follow(rate, module, gradients))
     }
 }
 
@@ -184,7 +184,7 @@ impl<'a> Sharded<'a> {
     }
 
     /// The module with the new statistics, and the gradients of all ranks.
-    fn finish<M: Module>(self, world: &World, module: M, samples: usize) -> Result<(M, GradientsParams)> {
+    fn finish<M: Module>(self, world: &World, module: M, samples: usize) -> Result<(M, Option<GradientsParams>)> {
         let Self { reducer, parameters, still, columns, sums, counts, shards, full } = self;
         let (sums, counts) = over_all(world, &reducer.purpose, &columns, sums, shards, counts)?;
         let mut sums = sums.into_iter().zip(columns).zip(counts);

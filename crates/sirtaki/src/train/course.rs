@@ -81,7 +81,7 @@ impl<'a, N: Network> Course<'a, N> {
         let device = world.device().autodiff();
         device.seed(settings.seed);
         let network = N::new(images.kind, &device)?;
-        let mut optimizer = DistributedOptimizer::new(world, model::optimizer(settings.method));
+        let mut optimizer = model::distributed(world, settings);
         let (network, resumed) = match &settings.checkpoints {
             Some(folder) if settings.resume => world.resume(folder, settings.model.name(), network, &mut optimizer)?,
             _ => (world.broadcast(network, 0)?, None),
@@ -294,6 +294,8 @@ impl<'a, N: Network> Course<'a, N> {
             speedup: one_worker.map(|one| speed / one),
             communication_share: world.average(waited)?,
             peak_memory: world.sums("memory", memory)?.into_iter().map(|bytes| bytes as u64).collect(),
+            weights: model::digest(self.network()),
+            skipped: self.optimizer.skipped(),
             checkpoint: self.checkpoint,
             epochs: self.epochs,
         })

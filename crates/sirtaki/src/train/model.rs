@@ -3,20 +3,22 @@
 use std::sync::Arc;
 
 use burn::{
-    module::{ModuleMapper, Param},
+    module::{ModuleMapper, ModuleVisitor, Param},
     nn::loss::{CrossEntropyLoss, CrossEntropyLossConfig},
     optim::{AdamConfig, AdamWConfig, GradientsParams, ModuleOptimizer, SgdConfig, momentum::MomentumConfig},
     tensor::{DType, Device, Int, Tensor},
 };
 
+use sha2::{Digest as _, Sha256};
+
 use super::{
     images::tensors,
     meter::Score,
     networks::{Kind, Network},
-    settings::{Method, Precision},
+    settings::{Method, Precision, Settings},
 };
 use crate::{
-    Result, World,
+    Compression, DistributedOptimizer, Result, World,
     data::{Ahead, Batch, Loader, Memory, Partition, Position, Samples, Worker},
 };
 
@@ -31,6 +33,9 @@ pub(super) struct Passes {
     pub(super) precision: Precision,
     criterion: CrossEntropyLoss,
 }
+
+/// What losses are multiplied by where gradients would be too small for `f16`.
+const LOSS_SCALE: f64 = 1024.0;
 
 impl Passes {
     /// On this device, which keeps gradients if it is for training.
@@ -49,7 +54,8 @@ impl Passes {
             // Gradients go through the conversion, to the weights in 32 bits.
             dtype => self.forward(&network.clone().map(&mut Cast(dtype)), batch),
         };
-        let gradients = loss.mul_scalar(weight).backward();
+        let scale = if self.precision == Precision::F16 { LOSS_SCALE } else { 1.0 };
+        let gradients = loss.mul_scalar(weight * scale).backward();
         (score, GradientsParams::from_grads(gradients, network))
     }
 
@@ -93,7 +99,21 @@ fn recognised(guesses: Tensor<1, Int>, labels: Tensor<1, Int>) -> f64 {
     right as f64
 }
 
-/// The optimizer of that name.
+/// The optimizer of that name, for all ranks.
+pub(super) fn distributed(world: &World, settings: &Settings) -> DistributedOptimizer {
+    let optimizer = DistributedOptimizer::new(world, optimizer(settings.method));
+    let compressed = |optimizer: DistributedOptimizer, to: Compression| match settings.shards {
+        None => optimizer.compress(to),
+        Some(_) => optimizer,
+    };
+    match settings.precision {
+        Precision::F32 => optimizer,
+        Precision::BF16 => compressed(optimizer, Compression::BF16),
+        Precision::F16 => compressed(optimizer, Compression::F16).loss_scale(LOSS_SCALE),
+    }
+}
+
+/// The optimizer of that name, for one.
 pub(super) fn optimizer(method: Method) -> ModuleOptimizer {
     match method {
         Method::Sgd => {
@@ -102,6 +122,21 @@ pub(super) fn optimizer(method: Method) -> ModuleOptimizer {
         }
         Method::Adam => AdamConfig::new().init(),
         Method::AdamW => AdamWConfig::new().init(),
+    }
+}
+
+/// A sum of all weights, by which equal networks are recognised.
+pub(super) fn digest<N: Network>(network: &N) -> String {
+    let mut digest = Digest(Sha256::new());
+    network.visit(&mut digest);
+    digest.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+struct Digest(Sha256);
+
+impl ModuleVisitor for Digest {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        self.0.update(param.val().into_data().as_bytes());
     }
 }
 

@@ -124,6 +124,10 @@ pub struct Report {
     pub communication_share: f64,
     /// Largest memory of every rank, in bytes.
     pub peak_memory: Vec<u64>,
+    /// SHA-256 of all weights: the same for the same bits.
+    pub weights: String,
+    /// Steps that were left out because gradients in `f16` were too large.
+    pub skipped: u64,
     /// The newest checkpoint.
     pub checkpoint: Option<PathBuf>,
 }

@@ -70,6 +70,9 @@ impl<'a> Display<'a> {
         let memory = report.peak_memory.iter().max().copied().unwrap_or(0);
         rows.push(("memory", format!("{} MB", memory / 1_000_000), "of the largest worker".into()));
         rows.push(("time", duration(report.seconds), format!("{} steps in all, tests included", report.steps)));
+        if report.shards.is_some() {
+            rows.push(("weights", report.weights[..16].into(), "the same on any number of workers (SHA-256)".into()));
+        }
         if let Some(checkpoint) = &report.checkpoint {
             rows.push(("checkpoint", place(checkpoint), String::new()));
         }
