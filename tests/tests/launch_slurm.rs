@@ -71,3 +71,16 @@ fn the_schedulers_warning_and_its_end_reach_every_rank() {
         slurm.node(node).wait_for(SIRTAKI, false);
     }
 }
+
+#[test]
+fn training_uses_all_of_an_allocation() {
+    let slurm = Slurm::start("st", 2);
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = slurm.command("salloc");
+    command.args(["--quiet", "-N2", "--ntasks-per-node=1", SIRTAKI, "train", "--max-steps", "20"]);
+    command.args(["--batch-size", "16", "--data", concat!(env!("CARGO_MANIFEST_DIR"), "/../data/mnist")]);
+    command.current_dir(folder.path());
+    let done = Launch::start(command).ends();
+    assert_eq!(done.code, 0, "{}", done.message());
+    assert!(done.message().contains("2 workers with 16 images"), "{}", done.message());
+}

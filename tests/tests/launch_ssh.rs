@@ -161,3 +161,17 @@ fn mistakes_with_hosts_are_told_before_anything_starts() {
     let done = run(&["-H", "h0:2", "--", "sh", "-c", "echo $RANK"]);
     assert_eq!((done.code, sorted(done.out)), (0, vec!["[0] 0".to_string(), "[1] 1".into()]), "{:?}", done.err);
 }
+
+#[test]
+fn training_runs_on_both_hosts() {
+    let cluster = Cluster::new("lt");
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = cluster.hosts.command(0, SIRTAKI);
+    command.args(["train", "--via", "ssh", "--ssh-config", &cluster.servers.options()[1], "-H", "h0:1,h1:1"]);
+    command.args(["--env", "TEST_RUN", "--max-steps", "20", "--batch-size", "16"]);
+    command.args(["--data", concat!(env!("CARGO_MANIFEST_DIR"), "/../data/mnist")]).current_dir(folder.path());
+    let done = Launch::start(command).ends();
+    assert_eq!(done.code, 0, "{}", done.message());
+    assert!(done.message().contains("2 workers with 16 images"), "{}", done.message());
+    cluster.is_quiet();
+}
