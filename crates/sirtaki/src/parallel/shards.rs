@@ -77,6 +77,10 @@ impl DistributedOptimizer {
         mut gradients: impl FnMut(&M, Shard) -> std::result::Result<GradientsParams, E>,
     ) -> std::result::Result<M, E> {
         check(&self.world, &self.reducer, plan)?;
+        if step >= plan.steps() {
+            let problem = format!("there is no step {step} in a plan of {}", plan.steps());
+            return Err(Error::setting(problem, "make a plan for the next epoch").into());
+        }
         let mut sharded = Sharded::new(&module, &self.reducer, plan)?;
         let (mut module, devices) = (module, module_devices(&sharded.parameters));
         for batch in step * plan.per_step()..(step + 1) * plan.per_step() {
