@@ -61,7 +61,7 @@ impl DistributedOptimizer {
     /// let plan = FixedShards::new(60_000, Position::start(42), worker, 8, 256)?;
     /// for step in 0..plan.steps() {
     ///     model = optimizer.step_shards(0.1, model, &plan, step, |model, shard| {
-    ///         let loss = model.forward(Tensor::ones([shard.samples, 4], &device)).mean();
+    ///         let loss = model.forward(Tensor::<2>::ones([shard.samples, 4], &device)).mean();
     ///         Ok::<_, sirtaki::Error>(GradientsParams::from_grads(loss.backward(), model))
     ///     })?;
     /// }
