@@ -6,12 +6,12 @@ mod convolution;
 
 use std::path::Path;
 
-use burn::optim::ModuleOptimizer;
+use burn::optim::{ModuleOptimizer, SgdConfig};
 use convolution::{Bits, Folder, Network, SAMPLES, adam, bits, difference, momentum, samples, worker};
 use sirtaki::{
-    DistributedOptimizer, Result, World,
+    Compression, DistributedOptimizer, Result, World,
     checkpoint::Manifest,
-    data::{FixedShards, Partition, Plan, Position},
+    data::{FixedShards, Partition, Plan, Position, Worker},
     launch,
 };
 
@@ -123,5 +123,45 @@ fn it_is_the_usual_training_and_the_order_of_sums_would_show() {
     assert!(
         exact.learned != usual.learned,
         "sums in another order have the same bits, so nothing is shown by equal ones"
+    );
+}
+
+/// One step on this rank's shards, with these options.
+fn step(world: &World, rate: f64, optimizer: DistributedOptimizer, plan: &FixedShards, step: usize) -> Result<Bits> {
+    let (mut optimizer, network) = (optimizer, Network::new(&world.device().autodiff(), 10, 0.0));
+    let network = optimizer.step_shards(rate, network, plan, step, |network, shard| {
+        Ok::<_, sirtaki::Error>(network.gradients(&samples(plan, shard.batch), 1.0))
+    })?;
+    Ok(bits(&network))
+}
+
+#[test]
+fn sums_are_not_means_and_what_cannot_be_exact_is_refused() {
+    let results = launch(1, |world| -> Result<(f32, Vec<String>)> {
+        let plan = |worker| FixedShards::new(SAMPLES, Position::start(3), worker, 4, BATCH);
+        let own = plan(worker(world))?;
+        let new = || DistributedOptimizer::new(world, SgdConfig::new().init());
+        let sum = step(world, 0.01, new().sum(), &own, 0)?;
+        let mean = step(world, 0.04, new(), &own, 0)?;
+        let other = plan(Worker { rank: 1, world: 2 })?;
+        let refused = [
+            step(world, 0.1, new().compress(Compression::F16), &own, 0),
+            step(world, 0.1, new().passes(2), &own, 0),
+            step(world, 0.1, new(), &other, 0),
+            step(world, 0.1, new(), &own, own.steps()),
+        ];
+        let refused = refused.into_iter().map(|refused| refused.unwrap_err().to_string()).collect();
+        Ok((difference(&sum.learned, &mean.learned), refused))
+    });
+    let (apart, refused) = results.unwrap().remove(0);
+    assert!(apart < 1e-6, "{apart}");
+    assert_eq!(
+        refused,
+        [
+            "compressed gradients would depend on the number of workers",
+            "every shard has a backward pass of its own",
+            "the plan of shards is not that of rank 0 of 1",
+            "there is no step 5 in a plan of 5",
+        ]
     );
 }

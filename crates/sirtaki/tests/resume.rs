@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 use burn::optim::ModuleOptimizer;
 use convolution::{Bits, Folder, Network, SAMPLES, adam, bits, momentum, samples, worker};
 use sirtaki::{
-    DistributedOptimizer, Result, World,
+    DistributedOptimizer, Result, Resumed, World,
     checkpoint::Manifest,
     data::{Partition, Plan, Position},
     launch, seed,
@@ -126,6 +126,17 @@ fn what_does_not_fit_is_refused_on_all_ranks_and_left_alone() {
     })
     .unwrap();
     refused(refusals(&folder.0, "network", 10, adam), "it was changed or cut");
+}
+
+#[test]
+fn settings_can_be_required() {
+    let mut manifest = Manifest::new("network", 1, Position::start(1));
+    manifest.settings.insert("shards".into(), "8".into());
+    let resumed = Resumed { manifest, path: "here".into(), refused: Vec::new() };
+    assert!(resumed.require("shards", "8").is_ok());
+    let refused = |name, value| resumed.require(name, value).unwrap_err().to_string();
+    assert_eq!(refused("shards", "4"), "`here`: shards: \"8\" in the checkpoint, \"4\" here");
+    assert_eq!(refused("batch", "4"), "`here`: batch: nothing in the checkpoint, \"4\" here");
 }
 
 #[test]

@@ -29,7 +29,7 @@ use crate::{Error, Result, World};
 /// let device = world.device().autodiff();
 /// let mut model = world.broadcast(LinearConfig::new(4, 2).init(&device), 0)?;
 /// let mut optimizer = sirtaki::DistributedOptimizer::new(&world, SgdConfig::new().init()).clip(1.0);
-/// let loss = model.forward(Tensor::ones([8, 4], &device)).mean();
+/// let loss = model.forward(Tensor::<2>::ones([8, 4], &device)).mean();
 /// let gradients = GradientsParams::from_grads(loss.backward(), &model);
 /// model = optimizer.step(0.1, model, gradients)?;
 /// # let _ = model;

@@ -83,7 +83,9 @@ impl World {
     /// is no checkpoint, rank 0's module and optimizer, so that this is also how training begins.
     ///
     /// All ranks call it, with modules of the same structure; only rank 0 reads. A checkpoint that is damaged, or of
-    /// another model, structure or optimizer, is refused on all ranks and left as it is.
+    /// another model, structure or optimizer, is refused on all ranks and left as it is. Optimizers that keep the same
+    /// kind of state, such as Adam and AdamW, look alike here: see [`Resumed::require`]. Groups of parameters for an
+    /// optimizer have to be told by their paths, because identities become those of the checkpoint.
     pub fn resume<M: Module>(
         &self,
         folder: &Path,

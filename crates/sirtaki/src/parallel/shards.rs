@@ -63,7 +63,7 @@ impl DistributedOptimizer {
     /// let plan = FixedShards::new(60_000, Position::start(42), worker, 8, 256)?;
     /// for step in 0..plan.steps() {
     ///     model = optimizer.step_shards(0.1, model, &plan, step, |model, shard| {
-    ///         let loss = model.forward(Tensor::ones([shard.samples, 4], &device)).mean();
+    ///         let loss = model.forward(Tensor::<2>::ones([shard.samples, 4], &device)).mean();
     ///         Ok::<_, sirtaki::Error>(GradientsParams::from_grads(loss.backward(), model))
     ///     })?;
     /// }
@@ -79,6 +79,10 @@ impl DistributedOptimizer {
         mut gradients: impl FnMut(&M, Shard) -> std::result::Result<GradientsParams, E>,
     ) -> std::result::Result<M, E> {
         check(&self.world, &self.reducer, plan)?;
+        if step >= plan.steps() {
+            let problem = format!("there is no step {step} in a plan of {}", plan.steps());
+            return Err(Error::setting(problem, "make a plan for the next epoch").into());
+        }
         let mut sharded = Sharded::new(&module, &self.reducer, plan)?;
         let (mut module, devices) = (module, module_devices(&sharded.parameters));
         for batch in step * plan.per_step()..(step + 1) * plan.per_step() {
