@@ -35,6 +35,7 @@ fn compare(name: &str, arguments: &[&str]) {
 fn help() {
     compare("help", &["--help"]);
     compare("help_run", &["run", "--help"]);
+    compare("help_train", &["train", "--help"]);
     compare("help_completions", &["completions", "--help"]);
     compare("help_man", &["man", "--help"]);
     compare("help_doctor", &["doctor", "--help"]);
@@ -118,7 +119,7 @@ fn manual_pages_are_there_for_all_commands_and_well_formed() {
         .map(|file| file.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
-    let expected = ["-bench-allreduce", "-bench", "-completions", "-doctor", "-man", "-run", ""];
+    let expected = ["-bench-allreduce", "-bench", "-completions", "-doctor", "-man", "-run", "-train", ""];
     assert_eq!(names, expected.map(|name| format!("sirtaki{name}.1")));
     for name in &names {
         let page = std::fs::read(folder.path().join(name)).unwrap();

@@ -13,7 +13,7 @@ use burn::{
 use network::{BATCH, Network, Part, loss, samples, weights};
 use sirtaki::{DistributedOptimizer, Result, World, launch};
 
-const STEPS: usize = 40;
+const STEPS: usize = 100;
 
 fn network(world: &World, seed: u64) -> Result<Network> {
     let device = world.device().autodiff();

@@ -14,6 +14,7 @@ use crate::{commands::bench::sizes::Sizes, env};
 
 const EXAMPLES: &str = "\
 Examples:
+  sirtaki train                                       handwritten digits, on all cores
   sirtaki run -n 4 -- python train.py                 a job of 4 processes
   sirtaki doctor                                      what this machine offers
   sirtaki bench allreduce -n 4                        how fast 4 processes sum up

@@ -52,7 +52,7 @@ pub struct Train {
     #[arg(long, value_name = "N", value_parser = at_least_one, conflicts_with = "global_batch")]
     pub batch_size: Option<NonZeroUsize>,
 
-    /// Images per step of all workers together: more workers, less for each
+    /// Images per step of all workers together: more workers, less for each [default with --reproducible: 128]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub global_batch: Option<NonZeroUsize>,
 
@@ -122,8 +122,10 @@ impl Args for Job {
     fn augment_args(command: Command) -> Command {
         let workers = "Number of workers [default: all slots of the hosts or of the allocation; on this machine, one \
                        per core]";
+        let tag = "What stands before every line: rank, host (and rank) or none [default: none]";
         Run::augment_args(command)
             .mut_arg("ranks", |ranks| ranks.help(workers))
+            .mut_arg("tag_output", |output| output.help(tag))
             .mut_arg("program", |program| program.hide(true))
     }
 

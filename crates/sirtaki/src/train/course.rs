@@ -220,9 +220,11 @@ impl<'a, N: Network> Course<'a, N> {
         let at_most = self.settings.most_steps.map(|most| (most.saturating_sub(self.step)) as usize * self.sizes.1);
         let ahead = at_most.map_or(ahead, |most| most.min(ahead));
         let speed = self.seen as f64 / self.training.time().as_secs_f64();
+        let all = epochs * samples.div_ceil(self.sizes.1) as u64;
         Progress {
             epoch,
             epochs,
+            steps: (self.step, self.settings.most_steps.map_or(all, |most| most.min(all))),
             seen,
             samples,
             loss: score.mean_loss(),

@@ -46,6 +46,8 @@ pub struct Progress {
     pub epoch: u64,
     /// Epochs there will be.
     pub epochs: u64,
+    /// Steps since the very beginning, and how many there will be.
+    pub steps: (u64, u64),
     /// Samples of this epoch that were seen.
     pub seen: usize,
     /// Samples of an epoch.

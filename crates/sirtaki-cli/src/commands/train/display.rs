@@ -155,7 +155,7 @@ fn epoch(number: u64, of: u64) -> String {
 /// The figures of a moment, the most important first.
 fn figures(progress: &Progress) -> Vec<String> {
     vec![
-        format!("{:>3.0} %", 100.0 * progress.seen as f64 / progress.samples.max(1) as f64),
+        format!("step {}/{}", progress.steps.0, progress.steps.1),
         format!("{} images/s", grouped(progress.images_per_second)),
         format!("loss {:.4}", progress.loss),
         format!("accuracy {}", percent(progress.accuracy, 1)),
@@ -167,7 +167,7 @@ fn figures(progress: &Progress) -> Vec<String> {
 fn living(progress: &Progress, columns: usize, paint: impl Fn(Style, &str) -> String) -> String {
     let head = epoch(progress.epoch + 1, progress.epochs);
     let full = (BAR * progress.seen / progress.samples.max(1)).min(BAR);
-    let bar = format!("{}{}", paint(Style::Good, &"━".repeat(full)), paint(Style::Faint, &"━".repeat(BAR - full)));
+    let bar = format!("{}{}", paint(Style::Good, &"━".repeat(full)), paint(Style::Faint, &"─".repeat(BAR - full)));
     let mut width = head.chars().count() + 1 + BAR;
     let mut line = format!("{head} {bar}");
     for figure in figures(progress) {
@@ -211,6 +211,7 @@ mod tests {
         Progress {
             epoch: 1,
             epochs: 3,
+            steps: (703, 1407),
             seen: 30_000,
             samples: 60_000,
             loss: 0.09124,
@@ -223,8 +224,11 @@ mod tests {
     #[test]
     fn the_living_line_keeps_within_the_window() {
         let line = living(&progress(), 200, |_, text| text.into());
-        let bar = "━".repeat(BAR);
-        assert_eq!(line, format!("epoch 2/3 {bar}   50 %  18,204 images/s  loss 0.0912  accuracy 97.1 %  5.0 s left"));
+        let bar = format!("{}{}", "━".repeat(BAR / 2), "─".repeat(BAR / 2));
+        assert_eq!(
+            line,
+            format!("epoch 2/3 {bar}  step 703/1407  18,204 images/s  loss 0.0912  accuracy 97.1 %  5.0 s left")
+        );
         for columns in [40, 60, 80] {
             assert!(living(&progress(), columns, |_, text| text.into()).chars().count() < columns);
         }

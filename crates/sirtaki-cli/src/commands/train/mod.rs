@@ -29,6 +29,9 @@ use crate::{
 /// The most images per step that is chosen by itself; larger steps need more epochs.
 const LARGEST_STEP: usize = 1024;
 
+/// Images per step of a reproducible run if nothing was said: it must not depend on the number of workers.
+const REPRODUCIBLE_STEP: usize = 128;
+
 /// Decides what is wanted, and has it done.
 pub fn run(arguments: Train, printer: &mut Printer) -> Result<ExitCode> {
     let mut job = arguments.job.0.clone();
@@ -38,7 +41,7 @@ pub fn run(arguments: Train, printer: &mut Printer) -> Result<ExitCode> {
     }
     let outside = Outside::real();
     job.program = vec![ITSELF.into()];
-    one_worker_per_core(&mut job, &outside)?;
+    one_worker_per_core(&mut job, arguments.reproducible.then_some(arguments.shards), &outside)?;
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let options = Options::resolve(job.clone(), &outside)?;
     let placement = Placement::find(&options, &outside, &name)?;
@@ -58,11 +61,12 @@ pub fn run(arguments: Train, printer: &mut Printer) -> Result<ExitCode> {
     super::run::run(job, printer)
 }
 
-/// On this machine, unless something else was said.
-fn one_worker_per_core(job: &mut Run, outside: &Outside<'_>) -> Result<()> {
+/// On this machine, unless something else was said; fewer if shards could not be shared equally.
+fn one_worker_per_core(job: &mut Run, shards: Option<NonZeroUsize>, outside: &Outside<'_>) -> Result<()> {
     let elsewhere = job.hosts.is_some() || job.hostfile.is_some() || Allocation::find(outside)?.is_some();
     if job.ranks.is_none() && job.config.is_none() && !elsewhere {
-        job.ranks = NonZeroUsize::new(cores::usable().len());
+        let fits = |workers: &usize| shards.is_none_or(|shards| shards.get().is_multiple_of(*workers));
+        job.ranks = (1..=cores::usable().len()).rev().find(fits).and_then(NonZeroUsize::new);
     }
     Ok(())
 }
@@ -81,6 +85,7 @@ fn settings(arguments: &Train, workers: usize) -> Result<Settings> {
         batch: match (arguments.batch_size, arguments.global_batch) {
             (Some(each), _) => Batch::Worker(each.get()),
             (None, Some(all)) => Batch::Global(all.get()),
+            (None, None) if arguments.reproducible => Batch::Global(REPRODUCIBLE_STEP),
             (None, None) => Batch::Worker((LARGEST_STEP / workers).clamp(1, 64)),
         },
         rate: arguments.lr,
