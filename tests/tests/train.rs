@@ -1,5 +1,7 @@
 //! `sirtaki train` as people use it: what it reaches, what it writes, and what it says about mistakes.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails has to panic")]
+
 use std::{
     fs,
     path::{Path, PathBuf},
