@@ -322,3 +322,37 @@ fn the_straggler_is_in_the_report() {
         assert!(reports[0].to_string().contains("rank 1 "), "{}", reports[0]);
     }
 }
+
+#[test]
+fn a_number_now_and_then_does_not_hold_up_the_steps() {
+    let (done, finished) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let settings = Settings { patience: Duration::from_secs(3600), ..settings() };
+        for (period, first) in [(2, true), (3, false), (10, true), (10, false)] {
+            each(&(make::arena as fn(usize) -> _), 2, &settings, |engine| {
+                let number = |step: usize| {
+                    if step.is_multiple_of(period) {
+                        assert_eq!(
+                            vector::<f32>(sum(engine, "loss", vec![step as f32]).wait_one()),
+                            [2.0 * step as f32]
+                        );
+                    }
+                };
+                for step in 0..60 {
+                    if first {
+                        number(step);
+                    }
+                    let gradients = ["a", "b"].map(|name| sum(engine, name, vec![1.0_f32; 100]));
+                    gradients.into_iter().for_each(|ticket| assert_eq!(vector::<f32>(ticket.wait_one()), [2.0; 100]));
+                    if !first {
+                        number(step);
+                    }
+                }
+            });
+            done.send(()).unwrap();
+        }
+    });
+    for _ in 0..4 {
+        finished.recv_timeout(Duration::from_secs(60)).expect("nobody waits for what does not come");
+    }
+}

@@ -48,6 +48,10 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, printer: &mut Printer)
 fn dispatch(command: Command, printer: &mut Printer) -> Result<ExitCode> {
     match command {
         Command::Run(arguments) => return commands::run::run(*arguments, printer),
+        #[cfg(feature = "train")]
+        Command::Train(arguments) => return commands::train::run(*arguments, printer),
+        #[cfg(feature = "train")]
+        Command::TrainWorker(arguments) => commands::train::work(&arguments, printer),
         Command::Agent => launch::agent::work(),
         Command::Completions(arguments) => commands::shell::completions(&arguments, printer),
         Command::Man(arguments) => commands::shell::man(&arguments, printer),

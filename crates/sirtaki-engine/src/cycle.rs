@@ -1,9 +1,10 @@
 //! Noticing that the same tensors come again and again.
 //!
 //! A *cycle* is what was agreed on since some tensor came for the second time. One that consists of all-reduces alone is
-//! taken for a training step at once. A mixed one may contain set-up, so it has to be seen twice. An order that was
-//! left soon after it had been adopted has to prove itself longer, so that alternating work does not adopt and leave
-//! in turns.
+//! taken for a training step at once. A mixed one may contain set-up, so it has to be seen twice; so has any other once
+//! an order was left, because a number that all ranks put together now and then is not part of the step before it. An
+//! order that was left soon after it had been adopted has to prove itself longer, so that alternating work does not
+//! adopt and leave in turns.
 
 use std::collections::HashSet;
 
@@ -71,7 +72,7 @@ impl Cycle {
 
     /// The adopted order was left after this many cycles.
     pub fn left_after(&mut self, cycles: u64) {
-        let proof = if cycles >= WORTH { 1 } else { (self.proof * 2).min(MOST_PROOF) };
+        let proof = if cycles >= WORTH { 2 } else { (self.proof * 2).min(MOST_PROOF) };
         *self = Self { proof, ..Self::default() };
     }
 }
@@ -106,7 +107,10 @@ mod tests {
         assert!(!cycle.is_proven());
         run(&mut cycle, &[1, 2], false);
         assert!(cycle.is_proven());
+        cycle.left_after(1);
         cycle.left_after(100);
+        run(&mut cycle, &[1, 2], false);
+        assert!(!cycle.is_proven());
         run(&mut cycle, &[1, 2], false);
         assert!(cycle.is_proven());
     }

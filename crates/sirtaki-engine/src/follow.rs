@@ -39,13 +39,15 @@ impl Following {
 
     /// This rank has this tensor now; says whether the order has a place for it.
     pub(crate) fn has(&mut self, id: Id) -> bool {
-        match self.place.get(&id) {
-            Some(&at) if self.missing[at] > 0 => {
-                self.missing[at] -= 1;
-                true
-            }
-            _ => false,
+        let Some(&at) = self.place.get(&id) else { return false };
+        let here = self.at(self.position);
+        // What has had its turn in this cycle comes again: the rank has gone on without the rest.
+        let skipped = at < here && self.missing[here..].iter().any(|&missing| missing > 0);
+        if skipped || self.missing[at] == 0 {
+            return false;
         }
+        self.missing[at] -= 1;
+        true
     }
 
     fn at(&self, position: i64) -> usize {

@@ -29,6 +29,9 @@ use crate::{
 /// How long the thread looks for new work before it sleeps.
 const LOOKING: Duration = Duration::from_micros(60);
 
+/// How long a caller waits in an adopted order for what it may have to bring itself.
+const BRIEF: Duration = Duration::from_millis(1);
+
 /// One request on its way.
 pub(crate) struct Job {
     pub(crate) request: Arc<Request>,
@@ -283,14 +286,21 @@ impl Owner {
             std::thread::yield_now();
         }
         self.shared.activity.waiting.store(!self.jobs.is_empty(), Ordering::Release);
-        let patience = self.shared.settings.patience;
-        // In an adopted order somebody has to notice that it does not go on.
-        let limit = self.member.oldest().filter(|_| self.member.is_following()).map(|_| patience);
+        // In an adopted order somebody has to notice that it does not go on: soon if a caller waits, who cannot bring what
+        // is missing.
+        let stuck = self.member.is_following() && self.member.oldest().is_some();
+        let (patience, since) = (self.shared.settings.patience, self.stirred);
+        let limit = stuck.then(|| (now() - since).max(BRIEF).min(patience));
         self.watch_links();
         self.shared.inbox.sleep(&self.sockets, limit);
-        if limit.is_some() && now() - self.stirred >= patience {
+        if stuck && now() - since >= if self.is_awaited() { BRIEF.min(patience) } else { patience } {
             self.member.deviate();
         }
+    }
+
+    /// Whether a caller waits for anything that is not done.
+    fn is_awaited(&self) -> bool {
+        self.jobs.values().flatten().any(|job| job.promise.is_awaited())
     }
 
     fn rest_in_failure(&mut self) {

@@ -60,6 +60,7 @@ pub(crate) struct Promise {
     state: Mutex<State>,
     changed: Condvar,
     done: AtomicBool,
+    awaited: AtomicBool,
 }
 
 impl Promise {
@@ -68,11 +69,16 @@ impl Promise {
         let outcome = (parts == 0).then(|| Ok(Vec::new()));
         let done = AtomicBool::new(outcome.is_some());
         let state = Mutex::new(State { outputs, left: parts, outcome });
-        Arc::new(Self { state, changed: Condvar::new(), done })
+        Arc::new(Self { state, changed: Condvar::new(), done, awaited: AtomicBool::new(false) })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a caller has gone to sleep until it is kept.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.awaited.load(Ordering::Relaxed)
     }
 
     /// One part is done.
@@ -138,6 +144,7 @@ impl Ticket {
             }
             std::thread::yield_now();
         }
+        self.0.awaited.store(true, Ordering::Relaxed);
         let mut state = self.0.state();
         loop {
             if let Some(outcome) = state.outcome.take() {

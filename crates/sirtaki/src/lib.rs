@@ -11,6 +11,7 @@
 //! - [`data`]: readers for common formats, who reads which samples, and threads that read ahead.
 //! - [`launch`]: a closure on many processes of this machine.
 //! - [`schedule`], [`lars`]: learning rates for large batches.
+//! - [`train`]: a whole run of an image classifier, on top of all that; also of feature `burn`.
 //! - [`checkpoint`]: tensors by name and a manifest, on disk completely or not at all.
 
 pub mod checkpoint;
@@ -25,11 +26,13 @@ pub mod nn;
 mod parallel;
 pub mod random;
 pub mod schedule;
+#[cfg(feature = "burn")]
+pub mod train;
 mod world;
 
 pub use error::{Error, Result};
 pub use launch::{LaunchError, launch};
 #[cfg(feature = "burn")]
-pub use parallel::DistributedOptimizer;
+pub use parallel::{DistributedOptimizer, Resumed, seed};
 pub use sirtaki_engine::Compression;
 pub use world::{World, init};

@@ -67,9 +67,25 @@ impl World {
 
     /// The mean of all ranks' values, such as a loss or an accuracy. All ranks call it.
     pub fn average(&self, value: f64) -> Result<f64> {
-        let request = Request::new("average", Operation::AllReduce(Reduction::AVERAGE), DType::F64, &[1]);
-        let averaged = self.engine.submit(request, Tensor::from_vec(vec![value])).wait_one()?;
-        Ok(elements::<f64>("average", averaged)?[0])
+        let values = self.reduce("average", Reduction::AVERAGE, vec![value])?;
+        Ok(values[0])
+    }
+
+    /// The sums of all ranks' values, number by number, such as how many samples each has seen. All ranks call it with
+    /// as many values; `name` tells calls apart that ranks may make in different orders.
+    pub fn sum<const N: usize>(&self, name: &str, values: [f64; N]) -> Result<[f64; N]> {
+        let sums = self.sums(name, values.to_vec())?;
+        Ok(std::array::from_fn(|index| sums[index]))
+    }
+
+    /// [`World::sum`] of any number of values.
+    pub fn sums(&self, name: &str, values: Vec<f64>) -> Result<Vec<f64>> {
+        self.reduce(name, Reduction::SUM, values)
+    }
+
+    fn reduce(&self, name: &str, reduction: Reduction, values: Vec<f64>) -> Result<Vec<f64>> {
+        let request = Request::new(name, Operation::AllReduce(reduction), DType::F64, &[values.len()]);
+        elements(name, self.engine.submit(request, Tensor::from_vec(values)).wait_one()?)
     }
 }
 

@@ -1,6 +1,8 @@
 //! What can be typed. Meaning is given to it in [`crate::commands`].
 
 pub mod run;
+#[cfg(feature = "train")]
+pub mod train;
 
 use std::{num::NonZeroUsize, str::FromStr, time::Duration};
 
@@ -33,6 +35,9 @@ pub struct Arguments {
 pub enum Command {
     /// Run a program as several processes that work together, on this machine or on many
     Run(Box<Run>),
+    /// Train a network on all cores, or on many machines, and say how well and how fast it went
+    #[cfg(feature = "train")]
+    Train(Box<train::Train>),
     /// Show what this machine offers: cores, memory, network, MPI, NCCL, GPUs, Slurm
     Doctor(Doctor),
     /// Measure how fast processes talk to each other
@@ -45,6 +50,10 @@ pub enum Command {
     /// What `run` starts on every host
     #[command(hide = true)]
     Agent,
+    /// One worker of a training, started by `train`
+    #[cfg(feature = "train")]
+    #[command(hide = true)]
+    TrainWorker(train::Worker),
     /// One rank of a benchmark, started by `bench`
     #[command(hide = true)]
     BenchWorker(Worker),

@@ -4,3 +4,5 @@ pub mod bench;
 pub mod doctor;
 pub mod run;
 pub mod shell;
+#[cfg(feature = "train")]
+pub mod train;

@@ -25,6 +25,9 @@ pub const GREETING: Duration = Duration::from_secs(2);
 /// After how much silence between hosts each side takes the other for gone.
 pub const SILENCE: Duration = Duration::from_secs(20);
 
+/// The first word of a command that means `sirtaki` itself, wherever it is on a host.
+pub const ITSELF: &str = "@sirtaki";
+
 /// What has to be the same on both sides.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -91,6 +94,16 @@ pub struct Program {
     pub folder: String,
     /// Variables on top of the agent's own.
     pub environment: Vec<(String, String)>,
+}
+
+impl Program {
+    /// What is started on this host.
+    pub fn name(&self) -> String {
+        match self.command.first().map(String::as_str) {
+            Some(ITSELF) => std::env::current_exe().map_or("sirtaki".into(), |path| path.display().to_string()),
+            name => name.unwrap_or_default().to_owned(),
+        }
+    }
 }
 
 /// What an agent needs to start its ranks.

@@ -48,6 +48,12 @@ struct Whole {
 }
 
 impl Manifest {
+    /// The manifest of a model after so many steps, without anything else.
+    pub fn new(model: &str, step: u64, position: Position) -> Self {
+        let (random, versions, settings) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { model: model.into(), step, position, world: 1, random, versions, settings }
+    }
+
     /// The text of the file.
     pub(super) fn encode(&self, folder: &Path) -> Result<Vec<u8>> {
         let head = Head { format: FORMAT.into(), version: VERSION };

@@ -38,5 +38,5 @@ pub use loader::{Ahead, Batch, Loader};
 pub use memory::Memory;
 pub use partition::{Partition, Position};
 pub use samples::{Normalise, Plan, Samples, Split, Worker};
-pub use shards::FixedShards;
+pub use shards::{FixedShards, Shard};
 pub use source::Source;

@@ -74,6 +74,13 @@ impl Partition {
         self.range(batch).len()
     }
 
+    /// The random numbers of this worker's part of a batch, such as those of dropout. They follow from where training
+    /// is, so that going on needs nothing to be saved.
+    pub fn stream(&self, purpose: &str, batch: usize) -> Stream {
+        let Position { seed, epoch, .. } = self.position;
+        Stream::new(purpose, &[seed, epoch, self.range(batch).start as u64, self.worker.rank as u64])
+    }
+
     /// What a worker has in a batch.
     pub(super) fn part(&self, batch: usize, worker: usize) -> impl Iterator<Item = u32> {
         self.order[self.range(batch)].iter().copied().skip(worker).step_by(self.worker.world)
@@ -122,6 +129,17 @@ mod tests {
             seen
         });
         (seen.collect(), position)
+    }
+
+    #[test]
+    fn random_numbers_belong_to_the_place_and_the_worker() {
+        let plan = |seen, rank| {
+            Partition::new(100, Position { seen, ..Position::start(1) }, Worker { rank, world: 2 }, 5).unwrap()
+        };
+        let first = |plan: &Partition, batch| plan.stream("dropout", batch).bits();
+        assert_eq!(first(&plan(0, 1), 3), first(&plan(20, 1), 1));
+        assert_ne!(first(&plan(0, 1), 3), first(&plan(0, 0), 3));
+        assert_ne!(first(&plan(0, 1), 3), first(&plan(0, 1), 2));
     }
 
     fn sorted(parts: &[Vec<u32>]) -> Vec<u32> {

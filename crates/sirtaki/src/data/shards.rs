@@ -14,8 +14,22 @@ pub struct FixedShards {
     shards: Partition,
     from: Position,
     global_batch: usize,
+    total: usize,
     first: usize,
     mine: usize,
+}
+
+/// One shard of one step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shard {
+    /// The number of its batch in the plan of the worker that has it.
+    pub batch: usize,
+    /// Its step in the plan.
+    pub step: usize,
+    /// Which shard of the step it is, from 0.
+    pub number: usize,
+    /// How many samples it has: in the last step of an epoch it may be fewer than in others, or none.
+    pub samples: usize,
 }
 
 impl FixedShards {
@@ -30,10 +44,14 @@ impl FixedShards {
             let problem = format!("a batch of {global_batch} samples cannot be cut into {shards} equal shards");
             return Err(Error::setting(problem, "take a batch size that is a multiple of the number of shards"));
         }
-        let dealt = Worker { rank: 0, world: shards };
-        let mine = shards / worker.world;
-        let shards = Partition::new(samples, position, dealt, global_batch / shards)?;
-        Ok(Self { shards, from: position, global_batch, first: worker.rank * mine, mine })
+        let (total, mine) = (shards, shards / worker.world);
+        let shards = Partition::new(samples, position, Worker { rank: 0, world: total }, global_batch / total)?;
+        Ok(Self { shards, from: position, global_batch, total, first: worker.rank * mine, mine })
+    }
+
+    /// How many shards every step has, over all workers.
+    pub fn shards(&self) -> usize {
+        self.total
     }
 
     /// How many steps there are; each has [`FixedShards::per_step`] batches of this worker.
@@ -49,6 +67,18 @@ impl FixedShards {
     /// Step and shard of a batch.
     pub fn place(&self, batch: usize) -> (usize, usize) {
         (batch / self.mine, self.first + batch % self.mine)
+    }
+
+    /// A batch of this worker as a shard.
+    pub fn shard(&self, batch: usize) -> Shard {
+        let (step, number) = self.place(batch);
+        let samples = self.together(step).saturating_sub(number).div_ceil(self.total);
+        Shard { batch, step, number, samples }
+    }
+
+    /// How many samples a shard has, except in the last step of an epoch.
+    pub fn shard_size(&self) -> usize {
+        self.global_batch / self.total
     }
 
     /// How many samples all shards of a step together have, to weigh one of them.
@@ -87,10 +117,10 @@ mod tests {
 
     use super::*;
 
-    type Shard = (u64, usize, Vec<u32>, u64);
+    type Seen = (u64, usize, Vec<u32>, u64);
 
     /// All shards of an epoch in order, with first random number: from `from`, `steps` at most, on `world` workers.
-    fn run(samples: usize, from: Position, world: usize, steps: usize) -> (Vec<Shard>, Position) {
+    fn run(samples: usize, from: Position, world: usize, steps: usize) -> (Vec<Seen>, Position) {
         let mut shards = Vec::new();
         let mut position = from;
         for rank in 0..world {
@@ -100,6 +130,8 @@ mod tests {
                 let (step, shard) = plan.place(batch);
                 let mut indices = Vec::new();
                 plan.indices(batch, &mut indices);
+                assert_eq!(plan.shard(batch), Shard { batch, step, number: shard, samples: indices.len() });
+                assert!(indices.len() <= plan.shard_size());
                 let seen = from.seen + 24 * step as u64;
                 shards.push((seen, shard, indices, plan.stream("dropout", batch).bits()));
             }

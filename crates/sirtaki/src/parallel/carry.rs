@@ -55,6 +55,21 @@ pub(super) fn inbound(name: &str, output: Output, shape: Shape, dtype: DType) ->
     Ok(TensorData::from_bytes(bytes, shape, dtype))
 }
 
+/// The engine's type for elements of this type.
+pub(super) fn engine_type(dtype: DType) -> sirtaki_comm::DType {
+    typed!(dtype, T::DTYPE, otherwise u8::DTYPE)
+}
+
+/// Elements that lie somewhere else.
+pub(super) fn copied(bytes: &[u8], shape: Shape, dtype: DType) -> TensorData {
+    let bytes = typed!(
+        dtype,
+        Bytes::from_elems(bytemuck::pod_collect_to_vec::<u8, T>(bytes)),
+        otherwise Bytes::from_bytes_vec(bytes.to_vec())
+    );
+    TensorData::from_bytes(bytes, shape, dtype)
+}
+
 /// Zeros, for what this rank does not have.
 pub(super) fn zeros(shape: &Shape, dtype: DType) -> TensorData {
     let count = shape.num_elements();

@@ -44,15 +44,7 @@ impl Reducer {
         mut gradients: GradientsParams,
     ) -> Result<GradientsParams> {
         let purpose = &self.purpose;
-        let mut take = Take {
-            path: Path::default(),
-            purpose,
-            gradients: &mut gradients,
-            known: HashSet::new(),
-            found: Vec::new(),
-        };
-        module.visit(&mut take);
-        let mut found = take.found;
+        let mut found = take(module, purpose, &mut gradients);
         let names = found.iter().map(|entry| entry.name.as_str());
         let group = group(purpose, names);
         let mut requests = vec![self.presence(&found)];
@@ -66,17 +58,29 @@ impl Reducer {
         let presence = outputs.next().map_or(Ok(Vec::new()), |output| elements::<f32>(purpose, output))?;
         // The first number is about this rank as a whole.
         let (share, presence) = presence.split_first().map_or((1.0, [].as_slice()), |(share, rest)| (*share, rest));
-        let mut reduced = HashMap::new();
+        let mut reduced = Vec::new();
         for ((entry, output), present) in found.into_iter().zip(outputs).zip(presence) {
             if *present > 0.0 {
                 let data = inbound(&entry.name, output, entry.shape, entry.dtype)?;
-                reduced.insert(entry.id, (data, entry.device));
+                reduced.push((entry.id, data, entry.device));
             }
         }
-        let factor = self.factor(share, reduced.values().map(|(data, _)| data));
+        let scale = if self.mean { 1.0 / (f64::from(share) * self.passes as f64) } else { 1.0 };
+        Ok(self.put(module, scale, reduced))
+    }
+
+    /// These gradients times `scale`, clipped. Their order decides the bits of the norm.
+    pub(super) fn put<M: Module>(
+        &self,
+        module: &M,
+        scale: f64,
+        reduced: Vec<(ParamId, TensorData, Device)>,
+    ) -> GradientsParams {
+        let factor = self.clipped(scale, reduced.iter().map(|(_, data, _)| data));
+        let reduced = reduced.into_iter().map(|(id, data, device)| (id, (data, device))).collect();
         let mut put = Put { reduced, factor, gradients: GradientsParams::new() };
         module.visit(&mut put);
-        Ok(put.gradients)
+        put.gradients
     }
 
     fn operation(&self) -> Operation {
@@ -91,9 +95,8 @@ impl Reducer {
         outbound(&format!("{} presence", self.purpose), self.operation(), data)
     }
 
-    /// What the results are multiplied by. `share` is the part of the ranks that have data, if the mean is wanted.
-    fn factor<'a>(&self, share: f32, reduced: impl Iterator<Item = &'a TensorData>) -> f64 {
-        let scale = if self.mean { 1.0 / (f64::from(share) * self.passes as f64) } else { 1.0 };
+    /// What the results are multiplied by, if it were `scale` without clipping.
+    fn clipped<'a>(&self, scale: f64, reduced: impl Iterator<Item = &'a TensorData>) -> f64 {
         let Some(largest) = self.clip else { return scale };
         let norm = reduced.map(squares).sum::<f64>().sqrt() * scale;
         if norm > largest { scale * largest / norm } else { scale }
@@ -109,16 +112,22 @@ fn squares(data: &TensorData) -> f64 {
 }
 
 /// A parameter that learns, and its gradient here.
-struct Entry {
-    id: ParamId,
-    name: String,
-    shape: Shape,
-    dtype: DType,
-    device: Device,
-    data: Option<TensorData>,
+pub(super) struct Entry {
+    pub(super) id: ParamId,
+    pub(super) name: String,
+    pub(super) shape: Shape,
+    pub(super) dtype: DType,
+    pub(super) device: Device,
+    pub(super) data: Option<TensorData>,
 }
 
-/// Takes the gradients out, in an order that follows from the module's type.
+/// The parameters that learn, in an order that follows from the module's type, with those gradients that are there.
+pub(super) fn take<M: Module>(module: &M, purpose: &str, gradients: &mut GradientsParams) -> Vec<Entry> {
+    let mut take = Take { path: Path::default(), purpose, gradients, known: HashSet::new(), found: Vec::new() };
+    module.visit(&mut take);
+    take.found
+}
+
 struct Take<'a> {
     path: Path,
     purpose: &'a str,

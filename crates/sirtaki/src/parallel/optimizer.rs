@@ -1,5 +1,7 @@
 //! Any optimizer of Burn's, with the gradients of all ranks.
 
+use std::time::{Duration, Instant};
+
 use burn::{
     module::{Module, ModuleVisitor, Param},
     optim::{
@@ -35,11 +37,12 @@ use crate::{Error, Result, World};
 /// # }
 /// ```
 pub struct DistributedOptimizer {
-    world: World,
-    optimizer: ModuleOptimizer,
-    reducer: Reducer,
+    pub(super) world: World,
+    pub(super) optimizer: ModuleOptimizer,
+    pub(super) reducer: Reducer,
     kept: GradientsParams,
     passes: usize,
+    pub(super) waited: Duration,
 }
 
 impl DistributedOptimizer {
@@ -47,7 +50,7 @@ impl DistributedOptimizer {
     pub fn new(world: &World, optimizer: impl Into<ModuleOptimizer>) -> Self {
         let reducer = Reducer { purpose: "gradient".into(), mean: true, compression: None, passes: 1, clip: None };
         let (world, optimizer) = (world.clone(), optimizer.into());
-        Self { world, optimizer, reducer, kept: GradientsParams::new(), passes: 0 }
+        Self { world, optimizer, reducer, kept: GradientsParams::new(), passes: 0, waited: Duration::ZERO }
     }
 
     /// Gradients are added, over ranks and passes, instead of averaged.
@@ -100,7 +103,9 @@ impl DistributedOptimizer {
         gradients: GradientsParams,
     ) -> Result<M> {
         let Some(gradients) = self.gather(&module, gradients) else { return Ok(module) };
+        let begun = Instant::now();
         let gradients = self.reducer.reduce(&self.world, &module, gradients)?;
+        self.waited += begun.elapsed();
         Ok(self.optimizer.step(rate, module, gradients))
     }
 
@@ -171,6 +176,16 @@ impl DistributedOptimizer {
         let (shape, dtype) = (data.shape().clone(), data.dtype());
         let (request, tensor) = outbound(name, Operation::Broadcast { root }, data);
         inbound(name, self.world.engine().submit(request, tensor).wait_one()?, shape, dtype)
+    }
+
+    /// How long this rank has waited for the gradients of all so far, with everything that is done to reduce them.
+    pub fn waited(&self) -> Duration {
+        self.waited
+    }
+
+    /// Whether some passes of a step are done and others are not.
+    pub(super) fn is_gathering(&self) -> bool {
+        self.passes > 0
     }
 
     /// The optimizer itself, as to save its state.

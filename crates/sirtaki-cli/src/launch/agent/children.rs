@@ -54,11 +54,8 @@ pub(super) fn start(
 ) -> io::Result<u32> {
     let (out, from_out) = channel(terminal)?;
     let (err, from_err) = channel(terminal)?;
-    let Some((name, arguments)) = program.command.split_first() else {
-        return Err(io::Error::other("there is no program to run"));
-    };
-    let mut command = Command::new(name);
-    command.args(arguments).stdin(Stdio::null()).stdout(out).stderr(err);
+    let mut command = Command::new(program.name());
+    command.args(program.command.iter().skip(1)).stdin(Stdio::null()).stdout(out).stderr(err);
     for name in environment::OWN {
         command.env_remove(name);
     }

@@ -117,15 +117,15 @@ fn find_program(program: &Program) -> Result<PathBuf> {
         let hint = "choose a folder that every host has with --workdir";
         return Err(Advice::new(format!("there is no folder {}", folder.display()), hint).into());
     }
-    let name = program.command.first().map(String::as_str).unwrap_or_default();
+    let name = program.name();
     if name.contains('/') {
-        let path = folder.join(name);
-        return if is_executable(&path) { Ok(path) } else { Err(missing(name, &path).into()) };
+        let path = folder.join(&name);
+        return if is_executable(&path) { Ok(path) } else { Err(missing(&name, &path).into()) };
     }
     let set = program.environment.iter().rev().find(|(variable, _)| variable == "PATH").map(|(_, value)| value.into());
     let path = set.or_else(|| env::var_os("PATH")).unwrap_or_default();
-    let found = env::split_paths(&path).map(|place| folder.join(place).join(name)).find(|path| is_executable(path));
-    found.ok_or_else(|| missing(name, &folder.join(name)).into())
+    let found = env::split_paths(&path).map(|place| folder.join(place).join(&name)).find(|path| is_executable(path));
+    found.ok_or_else(|| missing(&name, &folder.join(&name)).into())
 }
 
 fn is_executable(path: &Path) -> bool {

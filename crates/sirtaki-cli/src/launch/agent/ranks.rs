@@ -60,7 +60,7 @@ impl Ranks {
                     self.ranks.push(Rank { rank, pid, recorder, open_streams: 2, ended: None, closed: false });
                 }
                 Err(error) => {
-                    let name = start.program.command.first().map(String::as_str).unwrap_or_default();
+                    let name = start.program.name();
                     let message = format!("rank {rank}: cannot start {name}: {error}");
                     mouth.say(&Event::Problem { message, hint: String::new() });
                     return;

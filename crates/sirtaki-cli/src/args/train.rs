@@ -1,0 +1,203 @@
+//! What can be typed after `sirtaki train`: how to train, and all that can be said of a job.
+
+use std::{num::NonZeroUsize, path::PathBuf};
+
+use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum};
+
+use super::{at_least_one, run::Run};
+
+const EXAMPLES: &str = "\
+Examples:
+  As many workers as there are cores, on the digits in data/mnist:
+    sirtaki train
+
+  The tutorials' network on 2 workers, to a target, with the result as data:
+    sirtaki train --model cnn -n 2 --epochs 6 --target-accuracy 0.99 --json result.json
+
+  Strong scaling: the same batch of 256 images, shared by 4 workers:
+    sirtaki train -n 4 --global-batch 256
+
+  Stopped and continued, on another number of workers:
+    sirtaki train -n 2 --checkpoint-dir runs/mine --max-steps 500
+    sirtaki train -n 1 --checkpoint-dir runs/mine --resume
+
+  The same bits on 1, 2 or 4 workers:
+    sirtaki train -n 2 --reproducible
+
+  On two hosts over ssh, and inside a Slurm allocation:
+    sirtaki train -H a:4,b:4
+    sbatch --nodes 2 --ntasks-per-node 4 --wrap 'sirtaki train'";
+
+/// `sirtaki train`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, override_usage = "sirtaki train [OPTIONS]")]
+pub struct Train {
+    /// The network: lenet, or cnn, which is larger
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
+    pub model: Model,
+
+    /// Folder with the data set: MNIST's four files, or CIFAR's binary ones
+    #[arg(long, value_name = "DIR", default_value = "data/mnist")]
+    pub data: PathBuf,
+
+    /// How many times all images are seen
+    #[arg(long, value_name = "N", default_value = "3", value_parser = at_least_one)]
+    pub epochs: NonZeroUsize,
+
+    /// Stop after this many steps, with a checkpoint
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub max_steps: Option<NonZeroUsize>,
+
+    /// Images per worker and step: more workers, larger steps [default: 64, and less above 16 workers]
+    #[arg(long, value_name = "N", value_parser = at_least_one, conflicts_with = "global_batch")]
+    pub batch_size: Option<NonZeroUsize>,
+
+    /// Images per step of all workers together: more workers, less for each
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub global_batch: Option<NonZeroUsize>,
+
+    /// Learning rate of one worker, multiplied by their number; with --global-batch, of all together [default: 0.02 for
+    /// sgd and 0.001 for adam and adamw, per 64 images]
+    #[arg(long, value_name = "RATE", value_parser = positive)]
+    pub lr: Option<f64>,
+
+    /// Epochs in which the rate grows from that of one worker to that of all
+    #[arg(long, value_name = "EPOCHS", default_value = "0.1", value_parser = not_negative)]
+    pub warmup_epochs: f64,
+
+    /// How weights follow from gradients: sgd (with momentum 0.9), adam or adamw
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
+    pub optimizer: Optimizer,
+
+    /// What is computed with: f32, or bf16 or f16 with weights kept in f32
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
+    pub precision: Precision,
+
+    /// Share of the test images to recognise, whose time is reported
+    #[arg(long, value_name = "SHARE", default_value = "0.985", value_parser = share)]
+    pub target_accuracy: f64,
+
+    /// Decides initial weights, order of images and all other random numbers
+    #[arg(long, value_name = "N", default_value = "42")]
+    pub seed: u64,
+
+    /// Where checkpoints are written [default: a new folder in runs/]
+    #[arg(long, value_name = "DIR", help_heading = "Checkpoints")]
+    pub checkpoint_dir: Option<PathBuf>,
+
+    /// Go on from the newest checkpoint in --checkpoint-dir, or else of the newest run of this model in runs/
+    #[arg(long, help_heading = "Checkpoints")]
+    pub resume: bool,
+
+    /// Write a checkpoint every so many steps, besides the one after each epoch
+    #[arg(long, value_name = "STEPS", value_parser = at_least_one, help_heading = "Checkpoints")]
+    pub checkpoint_every: Option<NonZeroUsize>,
+
+    /// How many checkpoints are kept; 0 keeps all
+    #[arg(long, value_name = "N", default_value = "3", help_heading = "Checkpoints")]
+    pub keep: usize,
+
+    /// The same bits in the end on any number of workers that divides --shards
+    #[arg(long, help_heading = "Result")]
+    pub reproducible: bool,
+
+    /// Pieces that a batch is cut into by --reproducible
+    #[arg(long, value_name = "K", default_value = "8", value_parser = at_least_one, help_heading = "Result")]
+    pub shards: NonZeroUsize,
+
+    /// Write the closing report as data, by rank 0
+    #[arg(long, value_name = "FILE", help_heading = "Result")]
+    pub json: Option<PathBuf>,
+
+    /// How the workers are started.
+    #[command(flatten)]
+    pub job: Job,
+}
+
+/// What `sirtaki run` knows of a job, except the program.
+#[derive(Debug)]
+pub struct Job(pub Run);
+
+impl Args for Job {
+    fn augment_args(command: Command) -> Command {
+        let workers = "Number of workers [default: all slots of the hosts or of the allocation; on this machine, one \
+                       per core]";
+        Run::augment_args(command)
+            .mut_arg("ranks", |ranks| ranks.help(workers))
+            .mut_arg("program", |program| program.hide(true))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Job {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Run::from_arg_matches(matches).map(Self)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.0.update_from_arg_matches(matches)
+    }
+}
+
+/// What a worker of `sirtaki train` is told; who it is comes from the environment.
+#[derive(Debug, Args)]
+pub struct Worker {
+    /// Everything that was decided, as JSON
+    #[arg(long)]
+    pub settings: String,
+    /// As typed by the user
+    #[arg(long)]
+    pub json: Option<PathBuf>,
+    /// Hide progress
+    #[arg(long)]
+    pub quiet: bool,
+}
+
+/// The networks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs)]
+pub enum Model {
+    #[default]
+    Lenet,
+    Cnn,
+}
+
+/// The optimizers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs)]
+pub enum Optimizer {
+    #[default]
+    Sgd,
+    Adam,
+    Adamw,
+}
+
+/// What is computed with.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs)]
+pub enum Precision {
+    #[default]
+    F32,
+    Bf16,
+    F16,
+}
+
+fn number(text: &str, good: impl Fn(f64) -> bool, wanted: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|&number: &f64| number.is_finite() && good(number));
+    number.ok_or_else(|| format!("must be {wanted}"))
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    number(text, |number| number > 0.0, "a number above zero")
+}
+
+fn not_negative(text: &str) -> Result<f64, String> {
+    number(text, |number| number >= 0.0, "zero or more")
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    number(text, |number| number > 0.0 && number <= 1.0, "a share above 0 and up to 1, such as 0.985")
+}

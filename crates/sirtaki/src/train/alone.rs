@@ -1,0 +1,56 @@
+//! What one worker does by itself: the rate that a speed-up is compared with.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{images::Images, model::Passes, networks::Network, settings::Method};
+use crate::{
+    Result, World,
+    data::{Ahead, Loader, Memory, Partition, Position, Worker},
+};
+
+/// Steps before the watch runs.
+const WARM: usize = 3;
+/// Steps and time of a measurement; the later of both.
+const STEPS: usize = 5;
+const TIME: Duration = Duration::from_millis(800);
+
+/// Images per second of rank 0 alone while the others wait; the same on all ranks. Nothing is learnt.
+pub(super) fn speed<N: Network>(
+    world: &World,
+    passes: &Passes,
+    network: &N,
+    method: Method,
+    images: &Images,
+    batch: usize,
+) -> Result<Option<f64>> {
+    if world.size() == 1 {
+        return Ok(None);
+    }
+    let mine = if world.rank() == 0 { measure(passes, network.clone(), method, images, batch)? } else { 0.0 };
+    let [speed] = world.sum("one worker", [mine])?;
+    Ok(Some(speed).filter(|&speed| speed > 0.0))
+}
+
+fn measure<N: Network>(passes: &Passes, mut network: N, method: Method, images: &Images, batch: usize) -> Result<f64> {
+    let mut optimizer = super::model::optimizer(method);
+    let plan = Partition::new(images.train.labels().len(), Position::start(0), Worker { rank: 0, world: 1 }, batch)?;
+    let batches = Loader::new(Arc::<Memory>::clone(&images.train), plan, Ahead::default())?;
+    let (mut begun, mut count) = (Instant::now(), 0);
+    for (step, batch) in batches.enumerate() {
+        if step == WARM {
+            (begun, count) = (Instant::now(), 0);
+        }
+        if step >= WARM + STEPS && begun.elapsed() >= TIME {
+            break;
+        }
+        let mut batch = batch?;
+        count += batch.count();
+        let gradients = passes.train(&network, &mut batch, 1.0).1;
+        // As dear as a real step, and no step at all.
+        network = optimizer.step(0.0, network, gradients);
+    }
+    Ok(count as f64 / begun.elapsed().as_secs_f64())
+}

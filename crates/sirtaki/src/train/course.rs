@@ -1,0 +1,322 @@
+//! The epochs of a run, from the first step to the last.
+
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{
+    alone,
+    images::{self, Images},
+    meter::{Score, Watch, peak_memory},
+    model::{self, Passes},
+    networks::{Cnn, LeNet, Network},
+    report::{Epoch, Observer, Progress, Report, Start},
+    settings::{Model, Settings},
+    shares::Shares,
+};
+use crate::{
+    DistributedOptimizer, Error, Result, Resumed, World,
+    checkpoint::Manifest,
+    data::{Ahead, Loader, Memory, Position, Samples, Worker},
+    schedule::{Decay, Schedule},
+    seed,
+};
+
+/// After so many steps all ranks put together what they have seen.
+const TOGETHER: usize = 10;
+
+/// Trains as the settings say. All ranks call it with the same.
+pub fn run(world: &World, settings: &Settings, observer: &mut dyn Observer) -> Result<Report> {
+    match settings.model {
+        Model::LeNet => Course::<LeNet>::prepare(world, settings)?.run(observer),
+        Model::Cnn => Course::<Cnn>::prepare(world, settings)?.run(observer),
+    }
+}
+
+/// Whether so many workers can train as the settings say, as far as that can be told without the data.
+pub fn check(settings: &Settings, workers: usize) -> Result<()> {
+    let sizes = settings.batch.sizes(workers)?;
+    rates(settings, workers, 1)?;
+    let worker = Worker { rank: 0, world: workers };
+    Shares::new(0, Position::start(0), worker, settings.shards, sizes).map(drop)
+}
+
+/// The learning rates of all steps.
+fn rates(settings: &Settings, workers: usize, steps_per_epoch: usize) -> Result<Schedule> {
+    let (rate, times) = settings.base_rate(workers);
+    let decay = Decay::Cosine { epochs: settings.epochs as f64, end: 0.0 };
+    Schedule::new(rate, times, steps_per_epoch, settings.warmup, decay)
+}
+
+/// A run on its way.
+struct Course<'a, N> {
+    world: &'a World,
+    settings: &'a Settings,
+    images: Images,
+    passes: Passes,
+    /// Taken out while it is changed.
+    network: Option<N>,
+    optimizer: DistributedOptimizer,
+    rates: Schedule,
+    /// Samples per step of a worker and of all.
+    sizes: (usize, usize),
+    position: Position,
+    step: u64,
+    resumed: Option<Resumed>,
+    begun: Instant,
+    training: Watch,
+    /// Images seen in this run, by all.
+    seen: usize,
+    epochs: Vec<Epoch>,
+    checkpoint: Option<PathBuf>,
+}
+
+impl<'a, N: Network> Course<'a, N> {
+    fn prepare(world: &'a World, settings: &'a Settings) -> Result<Self> {
+        let sizes = settings.batch.sizes(world.size())?;
+        let images = images::open(&settings.data)?;
+        let samples = images.train.count();
+        let device = world.device().autodiff();
+        device.seed(settings.seed);
+        let network = N::new(images.kind, &device)?;
+        let mut optimizer = DistributedOptimizer::new(world, model::optimizer(settings.method));
+        let (network, resumed) = match &settings.checkpoints {
+            Some(folder) if settings.resume => world.resume(folder, settings.model.name(), network, &mut optimizer)?,
+            _ => (world.broadcast(network, 0)?, None),
+        };
+        if let Some(resumed) = &resumed {
+            same_settings(resumed, settings, world.size(), samples)?;
+        }
+        let start = (Position::start(settings.seed), 0);
+        let (position, step) =
+            resumed.as_ref().map_or(start, |resumed| (resumed.manifest.position, resumed.manifest.step));
+        let rates = rates(settings, world.size(), samples.div_ceil(sizes.1))?;
+        let passes = Passes::new(images.kind, device, settings.precision);
+        let (begun, training) = (Instant::now(), Watch::running());
+        Ok(Self {
+            world,
+            settings,
+            images,
+            passes,
+            network: Some(network),
+            optimizer,
+            rates,
+            sizes,
+            position,
+            step,
+            resumed,
+            begun,
+            training,
+            seen: 0,
+            epochs: Vec::new(),
+            checkpoint: None,
+        })
+    }
+
+    fn run(mut self, observer: &mut dyn Observer) -> Result<Report> {
+        let network = self.network();
+        let method = self.settings.method;
+        let one_worker = alone::speed(self.world, &self.passes, network, method, &self.images, self.sizes.0)?;
+        let parameters = network.num_params();
+        observer.begins(&self.start(parameters, one_worker));
+        self.begun = Instant::now();
+        self.training = Watch::running();
+        while !self.is_done() {
+            self.epoch(observer)?;
+        }
+        self.training.pause();
+        self.report(parameters, one_worker)
+    }
+
+    fn start(&self, parameters: usize, one_worker: Option<f64>) -> Start {
+        let resumed = self.resumed.as_ref();
+        Start {
+            model: self.settings.model.name(),
+            parameters,
+            workers: self.world.size(),
+            batch_per_worker: self.sizes.0,
+            samples: (self.images.train.count(), self.images.test.count()),
+            epochs: self.settings.epochs,
+            one_worker,
+            resumed: resumed.map(|resumed| (resumed.path.clone(), resumed.manifest.step)),
+            refused: resumed.map_or(Vec::new(), |resumed| resumed.refused.clone()),
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.position.epoch >= self.settings.epochs || self.settings.most_steps.is_some_and(|most| self.step >= most)
+    }
+
+    fn network(&self) -> &N {
+        self.network.as_ref().expect("it is back whenever nothing changes it")
+    }
+
+    /// What is left of an epoch, or of all steps that were wanted; then a test.
+    fn epoch(&mut self, observer: &mut dyn Observer) -> Result<()> {
+        let worker = Worker { rank: self.world.rank(), world: self.world.size() };
+        let samples = self.images.train.count();
+        let shares = Shares::new(samples, self.position, worker, self.settings.shards, self.sizes)?;
+        let mut batches = Loader::new(Arc::<Memory>::clone(&self.images.train), shares.clone(), Ahead::default())?;
+        let (mut whole, mut recent) = (Score::default(), Score::default());
+        let (mut since, before, seen_before) = (Instant::now(), self.training.time(), self.seen);
+        let (epoch, from) = (self.position.epoch, self.position.seen as usize);
+        let steps = shares.steps();
+        for step in 0..steps {
+            recent.add(self.one_step(&shares, step, &mut batches)?);
+            let ends = step + 1 == steps || self.is_done();
+            if (step + 1) % TOGETHER == 0 || ends {
+                let score = Score::from_array(self.world.sum("progress", recent.to_array())?);
+                whole.add(score);
+                let rate = score.count / since.elapsed().as_secs_f64();
+                (recent, since) = (Score::default(), Instant::now());
+                let seen = from + self.seen - seen_before;
+                observer.goes_on(&self.progress(epoch, seen, score, rate));
+            }
+            if ends {
+                break;
+            }
+            if self.settings.checkpoint_every.is_some_and(|every| self.step.is_multiple_of(every)) {
+                self.save()?;
+            }
+        }
+        let trained = self.training.time() - before;
+        let images_per_second = (self.seen - seen_before) as f64 / trained.as_secs_f64();
+        self.end_epoch(epoch, whole, images_per_second, observer)
+    }
+
+    fn one_step(&mut self, shares: &Shares, step: usize, batches: &mut Loader) -> Result<Score> {
+        let rate = self.rates.rate(self.step);
+        let network = self.network.take().expect("it is back whenever nothing changes it");
+        let mut next = || batches.next().unwrap_or_else(|| Err(missing_batch(step)));
+        let mut score = Score::default();
+        let network = match shares {
+            Shares::Workers(plan) => {
+                let mut batch = next()?;
+                // In the last step of an epoch some have a sample less: means are weighed.
+                let weight = (batch.count() * self.world.size()) as f64 / plan.together(step) as f64;
+                seed(&self.passes.device, plan.stream("forward", step));
+                let (part, gradients) = self.passes.train(&network, &mut batch, weight);
+                score = part;
+                self.optimizer.step(rate, network, gradients)?
+            }
+            Shares::Shards(plan) => self.optimizer.step_shards(rate, network, plan, step, |network, _| {
+                let (part, gradients) = self.passes.train(network, &mut next()?, 1.0);
+                score.add(part);
+                Ok::<_, Error>(gradients)
+            })?,
+        };
+        self.network = Some(network);
+        self.step += 1;
+        self.seen += shares.together(step);
+        self.position = shares.position(step + 1);
+        Ok(score)
+    }
+
+    fn progress(&self, epoch: u64, seen: usize, score: Score, images_per_second: f64) -> Progress {
+        let (samples, epochs) = (self.images.train.count(), self.settings.epochs);
+        let ahead = samples - seen + (epochs - 1 - epoch) as usize * samples;
+        let at_most = self.settings.most_steps.map(|most| (most.saturating_sub(self.step)) as usize * self.sizes.1);
+        let ahead = at_most.map_or(ahead, |most| most.min(ahead));
+        let speed = self.seen as f64 / self.training.time().as_secs_f64();
+        Progress {
+            epoch,
+            epochs,
+            seen,
+            samples,
+            loss: score.mean_loss(),
+            accuracy: score.accuracy(),
+            images_per_second,
+            left: ahead as f64 / speed,
+        }
+    }
+
+    fn end_epoch(&mut self, epoch: u64, trained: Score, rate: f64, observer: &mut dyn Observer) -> Result<()> {
+        self.training.pause();
+        let network = self.network().valid();
+        let tests = Passes::new(self.images.kind, self.world.device(), super::Precision::F32);
+        let test = tests.test(self.world, &network, &self.images.test)?;
+        let seconds = self.begun.elapsed().as_secs_f64();
+        self.save()?;
+        let epoch = Epoch {
+            epoch: epoch + 1,
+            seconds,
+            train_loss: trained.mean_loss(),
+            train_accuracy: trained.accuracy(),
+            test_loss: test.mean_loss(),
+            test_accuracy: test.accuracy(),
+            images_per_second: rate,
+            checkpoint: self.checkpoint.clone(),
+        };
+        observer.epoch_ends(&epoch);
+        self.epochs.push(epoch);
+        self.training.go_on();
+        Ok(())
+    }
+
+    fn save(&mut self) -> Result<()> {
+        let Some(folder) = &self.settings.checkpoints else { return Ok(()) };
+        self.training.pause();
+        let settings = self.settings.lasting(self.world.size(), self.images.train.count());
+        let manifest = Manifest { settings, ..Manifest::new(self.settings.model.name(), self.step, self.position) };
+        let path = self.world.save(folder, self.settings.keep, manifest, self.network(), &self.optimizer)?;
+        self.checkpoint = Some(path);
+        self.training.go_on();
+        Ok(())
+    }
+
+    fn report(self, parameters: usize, one_worker: Option<f64>) -> Result<Report> {
+        let (world, settings) = (self.world, self.settings);
+        let target = self.epochs.iter().find(|epoch| epoch.test_accuracy >= settings.target);
+        let training = self.training.time();
+        let speed = self.seen as f64 / training.as_secs_f64().max(f64::MIN_POSITIVE);
+        let waited = share(self.optimizer.waited(), training);
+        let mut memory = vec![0.0; world.size()];
+        memory[world.rank()] = peak_memory() as f64;
+        Ok(Report {
+            model: settings.model.name().into(),
+            parameters,
+            workers: world.size(),
+            batch_per_worker: self.sizes.0,
+            global_batch: self.sizes.1,
+            optimizer: settings.method.name().into(),
+            precision: settings.precision.name().into(),
+            seed: settings.seed,
+            shards: settings.shards,
+            steps: self.step,
+            test_accuracy: self.epochs.last().map_or(0.0, |epoch| epoch.test_accuracy),
+            target_accuracy: settings.target,
+            seconds_to_target: target.map(|epoch| epoch.seconds),
+            seconds: self.begun.elapsed().as_secs_f64(),
+            images_per_second: speed,
+            images_per_second_one_worker: one_worker,
+            speedup: one_worker.map(|one| speed / one),
+            communication_share: world.average(waited)?,
+            peak_memory: world.sums("memory", memory)?.into_iter().map(|bytes| bytes as u64).collect(),
+            checkpoint: self.checkpoint,
+            epochs: self.epochs,
+        })
+    }
+}
+
+fn share(part: Duration, whole: Duration) -> f64 {
+    part.as_secs_f64() / whole.as_secs_f64().max(f64::MIN_POSITIVE)
+}
+
+fn missing_batch(step: usize) -> Error {
+    Error::setting(format!("there is no batch for step {step}"), "report this: the plan and its batches disagree")
+}
+
+/// Going on means going on with the same; only the number of workers may change.
+fn same_settings(resumed: &Resumed, settings: &Settings, workers: usize, samples: usize) -> Result<()> {
+    let now = settings.lasting(workers, samples);
+    let before = &resumed.manifest.settings;
+    let Some(name) = before.keys().chain(now.keys()).find(|&name| before.get(name) != now.get(name)) else {
+        return Ok(());
+    };
+    let say = |of: Option<&String>| of.map_or("nothing".to_owned(), Clone::clone);
+    let problem =
+        format!("{name}: it was {} when this run began, now it is {}", say(before.get(name)), say(now.get(name)));
+    Err(Error::file(&resumed.path, problem, format!("give the --{name} that the run began with, or begin a new run")))
+}

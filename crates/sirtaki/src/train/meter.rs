@@ -1,0 +1,103 @@
+//! What is counted while training. Times of testing and saving are kept apart, so that a rate is that of training.
+
+use std::time::{Duration, Instant};
+
+/// Losses and successes of some samples.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Score {
+    /// Sum of the losses.
+    pub(super) loss: f64,
+    /// How many were recognised.
+    pub(super) right: f64,
+    /// How many there were.
+    pub(super) count: f64,
+}
+
+impl Score {
+    pub(super) fn add(&mut self, other: Score) {
+        self.loss += other.loss;
+        self.right += other.right;
+        self.count += other.count;
+    }
+
+    pub(super) fn mean_loss(self) -> f64 {
+        self.loss / self.count.max(1.0)
+    }
+
+    pub(super) fn accuracy(self) -> f64 {
+        self.right / self.count.max(1.0)
+    }
+
+    pub(super) fn to_array(self) -> [f64; 3] {
+        [self.loss, self.right, self.count]
+    }
+
+    pub(super) fn from_array([loss, right, count]: [f64; 3]) -> Self {
+        Self { loss, right, count }
+    }
+}
+
+/// A watch that is stopped while something else is done.
+#[derive(Debug)]
+pub(super) struct Watch {
+    before: Duration,
+    since: Option<Instant>,
+}
+
+impl Watch {
+    /// One that runs.
+    pub(super) fn running() -> Self {
+        Self { before: Duration::ZERO, since: Some(Instant::now()) }
+    }
+
+    pub(super) fn pause(&mut self) {
+        self.before = self.time();
+        self.since = None;
+    }
+
+    pub(super) fn go_on(&mut self) {
+        self.since.get_or_insert_with(Instant::now);
+    }
+
+    pub(super) fn time(&self) -> Duration {
+        self.before + self.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+}
+
+/// The largest memory this process has had, in bytes.
+pub(super) fn peak_memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes: Option<u64> = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse().ok());
+    kilobytes.unwrap_or(0) * 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_paused_watch_stands_still() {
+        let mut watch = Watch::running();
+        watch.pause();
+        let time = watch.time();
+        assert_eq!(watch.time(), time);
+        watch.go_on();
+        watch.go_on();
+        assert!(watch.time() >= time);
+    }
+
+    #[test]
+    fn means_are_over_samples() {
+        let mut score = Score::default();
+        assert_eq!((score.mean_loss(), score.accuracy()), (0.0, 0.0));
+        score.add(Score { loss: 3.0, right: 1.0, count: 2.0 });
+        score.add(Score::from_array([1.0, 2.0, 2.0]));
+        assert_eq!((score.mean_loss(), score.accuracy()), (1.0, 0.75));
+    }
+
+    #[test]
+    fn this_process_has_some_memory() {
+        assert!(peak_memory() > 1 << 20);
+    }
+}

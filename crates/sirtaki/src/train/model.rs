@@ -1,0 +1,116 @@
+//! A network while it is trained: what one batch does to it, and what it knows.
+
+use std::sync::Arc;
+
+use burn::{
+    module::{ModuleMapper, Param},
+    nn::loss::{CrossEntropyLoss, CrossEntropyLossConfig},
+    optim::{AdamConfig, AdamWConfig, GradientsParams, ModuleOptimizer, SgdConfig, momentum::MomentumConfig},
+    tensor::{DType, Device, Int, Tensor},
+};
+
+use super::{
+    images::tensors,
+    meter::Score,
+    networks::{Kind, Network},
+    settings::{Method, Precision},
+};
+use crate::{
+    Result, World,
+    data::{Ahead, Batch, Loader, Memory, Partition, Position, Samples, Worker},
+};
+
+/// Samples that are tested at a time.
+const TESTED: usize = 500;
+
+/// How batches go through a network.
+#[derive(Debug, Clone)]
+pub(super) struct Passes {
+    pub(super) kind: Kind,
+    pub(super) device: Device,
+    pub(super) precision: Precision,
+    criterion: CrossEntropyLoss,
+}
+
+impl Passes {
+    /// On this device, which keeps gradients if it is for training.
+    pub(super) fn new(kind: Kind, device: Device, precision: Precision) -> Self {
+        let criterion = CrossEntropyLossConfig::new().init(&device);
+        Self { kind, device, precision, criterion }
+    }
+
+    /// The gradients of a batch, of its mean loss times `weight`. An empty batch has none.
+    pub(super) fn train<N: Network>(&self, network: &N, batch: &mut Batch, weight: f64) -> (Score, GradientsParams) {
+        if batch.count() == 0 {
+            return (Score::default(), GradientsParams::new());
+        }
+        let (loss, score) = match self.dtype() {
+            DType::F32 => self.forward(network, batch),
+            // Gradients go through the conversion, to the weights in 32 bits.
+            dtype => self.forward(&network.clone().map(&mut Cast(dtype)), batch),
+        };
+        let gradients = loss.mul_scalar(weight).backward();
+        (score, GradientsParams::from_grads(gradients, network))
+    }
+
+    /// How well the network does on some samples, of which each rank takes its part.
+    pub(super) fn test<N: Network>(&self, world: &World, network: &N, samples: &Arc<Memory>) -> Result<Score> {
+        let worker = Worker { rank: world.rank(), world: world.size() };
+        let plan = Partition::new(samples.count(), Position::start(0), worker, TESTED)?;
+        let mut sum = Score::default();
+        for batch in Loader::new(Arc::<Memory>::clone(samples), plan, Ahead::default())? {
+            let mut batch = batch?;
+            if batch.count() > 0 {
+                sum.add(self.forward(network, &mut batch).1);
+            }
+        }
+        let [loss, right, count] = world.sum("test", sum.to_array())?;
+        Ok(Score { loss, right, count })
+    }
+
+    fn forward<N: Network>(&self, network: &N, batch: &mut Batch) -> (Tensor<1>, Score) {
+        let count = batch.count() as f64;
+        let (images, labels) = tensors(batch, self.kind, &self.device, self.dtype());
+        let output = network.forward(images).cast(DType::F32);
+        let guesses = output.clone().argmax(1).flatten::<1>(0, 1);
+        let right = recognised(guesses, labels.clone());
+        let loss = self.criterion.forward(output, labels);
+        let mean: f32 = loss.clone().into_scalar();
+        (loss, Score { loss: f64::from(mean) * count, right, count })
+    }
+
+    fn dtype(&self) -> DType {
+        match self.precision {
+            Precision::F32 => DType::F32,
+            Precision::BF16 => DType::BF16,
+            Precision::F16 => DType::F16,
+        }
+    }
+}
+
+fn recognised(guesses: Tensor<1, Int>, labels: Tensor<1, Int>) -> f64 {
+    let right: i64 = guesses.equal(labels).int().sum().into_scalar();
+    right as f64
+}
+
+/// The optimizer of that name.
+pub(super) fn optimizer(method: Method) -> ModuleOptimizer {
+    match method {
+        Method::Sgd => {
+            let momentum = MomentumConfig::new().with_momentum(0.9).with_dampening(0.0);
+            SgdConfig::new().with_momentum(Some(momentum)).init()
+        }
+        Method::Adam => AdamConfig::new().init(),
+        Method::AdamW => AdamWConfig::new().init(),
+    }
+}
+
+/// Parameters as another type.
+struct Cast(DType);
+
+impl ModuleMapper for Cast {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let (id, tensor, mapper) = param.consume();
+        Param::from_mapped_value(id, tensor.cast(self.0), mapper)
+    }
+}

@@ -1,0 +1,129 @@
+//! What is told on the way and at the end.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// Sees a run happen. Called on every rank, at the same places.
+pub trait Observer {
+    /// Everything is ready.
+    fn begins(&mut self, _: &Start) {}
+    /// Some steps are done.
+    fn goes_on(&mut self, _: &Progress) {}
+    /// An epoch is done, and the model was tested.
+    fn epoch_ends(&mut self, _: &Epoch) {}
+}
+
+impl Observer for () {}
+
+/// A run before its first step.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Start {
+    /// The network's name.
+    pub model: &'static str,
+    /// How many weights it has.
+    pub parameters: usize,
+    /// How many workers there are.
+    pub workers: usize,
+    /// Samples per step of one of them.
+    pub batch_per_worker: usize,
+    /// Samples to train with, and to test with.
+    pub samples: (usize, usize),
+    /// Epochs there will be.
+    pub epochs: u64,
+    /// Images per second of one worker alone, if there are several.
+    pub one_worker: Option<f64>,
+    /// The checkpoint this goes on from, and its step.
+    pub resumed: Option<(PathBuf, u64)>,
+    /// Why newer checkpoints could not be used.
+    pub refused: Vec<String>,
+}
+
+/// A run in the midst of an epoch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Progress {
+    /// The epoch, from 0.
+    pub epoch: u64,
+    /// Epochs there will be.
+    pub epochs: u64,
+    /// Samples of this epoch that were seen.
+    pub seen: usize,
+    /// Samples of an epoch.
+    pub samples: usize,
+    /// Mean loss of the last steps.
+    pub loss: f64,
+    /// Share of the last steps' samples that were recognised.
+    pub accuracy: f64,
+    /// Images per second of all workers in the last steps.
+    pub images_per_second: f64,
+    /// Seconds to the end, if it goes on like this.
+    pub left: f64,
+}
+
+/// What an epoch brought.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Epoch {
+    /// Its number, from 1.
+    pub epoch: u64,
+    /// Seconds from the beginning of the run to the end of this epoch's test.
+    pub seconds: f64,
+    /// Mean loss of its steps.
+    pub train_loss: f64,
+    /// Share of its samples that were recognised in training.
+    pub train_accuracy: f64,
+    /// Mean loss of the test samples.
+    pub test_loss: f64,
+    /// Share of the test samples that were recognised.
+    pub test_accuracy: f64,
+    /// Images per second of all workers, tests not counted.
+    pub images_per_second: f64,
+    /// The checkpoint that holds the result.
+    pub checkpoint: Option<PathBuf>,
+}
+
+/// What came of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// The network's name.
+    pub model: String,
+    /// How many weights it has.
+    pub parameters: usize,
+    /// How many workers there were.
+    pub workers: usize,
+    /// Samples per step of a worker.
+    pub batch_per_worker: usize,
+    /// Samples per step of all.
+    pub global_batch: usize,
+    /// The optimizer's name.
+    pub optimizer: String,
+    /// What was computed with.
+    pub precision: String,
+    /// What all random numbers came from.
+    pub seed: u64,
+    /// Shards of a batch, in reproducible mode.
+    pub shards: Option<usize>,
+    /// Steps since the very beginning.
+    pub steps: u64,
+    /// All epochs of this run.
+    pub epochs: Vec<Epoch>,
+    /// Share of the test samples that were recognised at the end.
+    pub test_accuracy: f64,
+    /// The share to reach.
+    pub target_accuracy: f64,
+    /// Seconds until a test reached it, tests included; none if none did.
+    pub seconds_to_target: Option<f64>,
+    /// Seconds of all, tests included, what came before the first step not.
+    pub seconds: f64,
+    /// Images per second of all workers, tests not counted.
+    pub images_per_second: f64,
+    /// The same of one worker alone on one rank's share of the machine, measured before the run.
+    pub images_per_second_one_worker: Option<f64>,
+    /// How many times faster all workers were than that one.
+    pub speedup: Option<f64>,
+    /// Share of the training time in which a rank waited for gradients, mean over ranks.
+    pub communication_share: f64,
+    /// Largest memory of every rank, in bytes.
+    pub peak_memory: Vec<u64>,
+    /// The newest checkpoint.
+    pub checkpoint: Option<PathBuf>,
+}

@@ -1,0 +1,198 @@
+//! What is wanted of a training run. All ranks have the same.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Result};
+
+/// Everything that decides how a run goes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// The network.
+    pub model: Model,
+    /// The folder with the data set.
+    pub data: PathBuf,
+    /// How many times all samples are seen.
+    pub epochs: u64,
+    /// Ends the run early, after this many steps since its very beginning.
+    pub most_steps: Option<u64>,
+    /// How many samples a step has.
+    pub batch: Batch,
+    /// The learning rate of one worker, or of all together if the batch is [`Batch::Global`]; a good one if not given.
+    pub rate: Option<f64>,
+    /// Over how many epochs the rate grows to its height.
+    pub warmup: f64,
+    /// How weights follow from gradients.
+    pub method: Method,
+    /// What is computed with.
+    pub precision: Precision,
+    /// The share of test samples to recognise, whose time is reported.
+    pub target: f64,
+    /// Decides initial weights, order of samples and all other random numbers.
+    pub seed: u64,
+    /// Cut every batch into so many shards, so that the number of workers changes no bit of the result.
+    pub shards: Option<usize>,
+    /// Where checkpoints are written, if anywhere.
+    pub checkpoints: Option<PathBuf>,
+    /// Whether to go on from the newest of them.
+    pub resume: bool,
+    /// Also write one every so many steps, besides those after each epoch.
+    pub checkpoint_every: Option<u64>,
+    /// How many are kept.
+    pub keep: usize,
+}
+
+/// The networks to choose from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Model {
+    /// Two 5×5 convolutions and three dense layers, after LeCun's LeNet-5.
+    LeNet,
+    /// Two 3×3 convolutions with 32 and 64 channels, dropout, and two dense layers, as in many tutorials.
+    Cnn,
+}
+
+impl Model {
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Model::LeNet => "lenet",
+            Model::Cnn => "cnn",
+        }
+    }
+}
+
+/// How many samples a step has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Batch {
+    /// On each worker: more workers, larger steps.
+    Worker(usize),
+    /// On all workers together: more workers, less for each.
+    Global(usize),
+}
+
+impl Batch {
+    /// Samples per step of a worker and of all. With [`Batch::Global`] the number of workers has to divide it.
+    pub fn sizes(self, workers: usize) -> Result<(usize, usize)> {
+        let (each, all) = match self {
+            Batch::Worker(each) => (each, each.checked_mul(workers)),
+            Batch::Global(all) => (all / workers, Some(all)),
+        };
+        match all {
+            Some(all) if each > 0 && each * workers == all => Ok((each, all)),
+            _ => {
+                let problem = format!("{self} cannot be shared equally by {workers} workers");
+                Err(Error::setting(problem, "take a multiple of the number of workers"))
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Batch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Batch::Worker(size) => write!(f, "a batch of {size} on each worker"),
+            Batch::Global(size) => write!(f, "a global batch of {size}"),
+        }
+    }
+}
+
+/// How weights follow from gradients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Method {
+    /// Descent with momentum 0.9.
+    Sgd,
+    /// Adam.
+    Adam,
+    /// Adam with decoupled weight decay.
+    AdamW,
+}
+
+impl Method {
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Method::Sgd => "sgd",
+            Method::Adam => "adam",
+            Method::AdamW => "adamw",
+        }
+    }
+
+    /// A good rate for batches of this size.
+    fn rate(self, batch: usize) -> f64 {
+        let of_64 = match self {
+            Method::Sgd => 0.02,
+            Method::Adam | Method::AdamW => 0.001,
+        };
+        of_64 * batch as f64 / 64.0
+    }
+}
+
+/// What is computed with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Precision {
+    /// 32 bits everywhere.
+    F32,
+    /// Passes and messages in `bf16`; weights are kept and changed in 32 bits.
+    BF16,
+    /// The same with `f16`; losses are scaled so that small gradients are not lost.
+    F16,
+}
+
+impl Precision {
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Precision::F32 => "f32",
+            Precision::BF16 => "bf16",
+            Precision::F16 => "f16",
+        }
+    }
+}
+
+impl Settings {
+    /// The rate before it is multiplied by the second number, how many times larger the steps are.
+    pub(super) fn base_rate(&self, workers: usize) -> (f64, usize) {
+        let (size, times) = match self.batch {
+            Batch::Worker(each) => (each, workers),
+            Batch::Global(all) => (all, 1),
+        };
+        (self.rate.unwrap_or_else(|| self.method.rate(size)), times)
+    }
+
+    /// What must be the same to go on from a checkpoint, by the names that people type.
+    pub(super) fn lasting(&self, workers: usize, samples: usize) -> BTreeMap<String, String> {
+        let (rate, _) = self.base_rate(workers);
+        let batch = match self.batch {
+            Batch::Worker(size) => ("batch-size", size),
+            Batch::Global(size) => ("global-batch", size),
+        };
+        let entries = [
+            (batch.0, batch.1.to_string()),
+            ("epochs", self.epochs.to_string()),
+            ("lr", rate.to_string()),
+            ("warmup-epochs", self.warmup.to_string()),
+            ("optimizer", self.method.name().to_owned()),
+            ("precision", self.precision.name().to_owned()),
+            ("seed", self.seed.to_string()),
+            ("shards", self.shards.map_or("none".to_owned(), |shards| shards.to_string())),
+            ("samples", samples.to_string()),
+        ];
+        entries.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_are_shared_equally_or_refused() {
+        assert_eq!(Batch::Worker(64).sizes(3).unwrap(), (64, 192));
+        assert_eq!(Batch::Global(96).sizes(3).unwrap(), (32, 96));
+        for bad in [Batch::Global(100), Batch::Worker(0), Batch::Global(2), Batch::Worker(usize::MAX)] {
+            let error = bad.sizes(3).unwrap_err();
+            assert!(error.to_string().contains("3 workers") && error.hint().is_some(), "{error}");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Training in shards ends with the same bits on any number of workers, and after a stop on others.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod convolution;
+
+use std::path::Path;
+
+use burn::optim::ModuleOptimizer;
+use convolution::{Bits, Folder, Network, SAMPLES, adam, bits, difference, momentum, samples, worker};
+use sirtaki::{
+    DistributedOptimizer, Result, World,
+    checkpoint::Manifest,
+    data::{FixedShards, Partition, Plan, Position},
+    launch,
+};
+
+const BATCH: usize = 12;
+const EPOCHS: u64 = 2;
+
+/// What is trained, and until when.
+#[derive(Clone, Copy)]
+struct Run {
+    shards: usize,
+    optimizer: fn() -> ModuleOptimizer,
+    rate: f64,
+    dropout: f64,
+    /// The steps of one process; the whole is longer than that.
+    steps: usize,
+}
+
+const MOMENTUM: Run = Run { shards: 4, optimizer: momentum, rate: 0.05, dropout: 0.3, steps: usize::MAX };
+const ADAM: Run = Run { optimizer: adam, rate: 0.01, ..MOMENTUM };
+
+/// Trains from where the folder says to the end, or for some steps, and saves there.
+fn train(world: &World, run: Run, folder: &Path) -> Result<Bits> {
+    let network = Network::new(&world.device().autodiff(), 10, run.dropout);
+    let mut optimizer = DistributedOptimizer::new(world, (run.optimizer)()).clip(0.7);
+    let (mut network, resumed) = world.resume(folder, "network", network, &mut optimizer)?;
+    let (mut position, mut done) =
+        resumed.map_or((Position::start(3), 0), |resumed| (resumed.manifest.position, resumed.manifest.step as usize));
+    let last = done.saturating_add(run.steps);
+    while position.epoch < EPOCHS && done < last {
+        let plan = FixedShards::new(SAMPLES, position, worker(world), run.shards, BATCH)?;
+        let steps = plan.steps().min(last - done);
+        for step in 0..steps {
+            network = optimizer.step_shards(run.rate, network, &plan, step, |network, shard| {
+                Ok::<_, sirtaki::Error>(network.gradients(&samples(&plan, shard.batch), 1.0))
+            })?;
+        }
+        done += steps;
+        position = plan.position(steps);
+    }
+    world.save(folder, 0, Manifest::new("network", done as u64, position), &network, &optimizer)?;
+    Ok(bits(&network))
+}
+
+/// What one number of workers after the other makes of it, each going on where the one before stopped.
+#[track_caller]
+fn trained(runs: &[(usize, Run)]) -> Bits {
+    let folder = Folder::new();
+    let mut last = Bits::default();
+    for &(workers, run) in runs {
+        let ranks = launch(workers, |world| train(world, run, &folder.0)).unwrap();
+        assert!(ranks.iter().all(|rank| rank == &ranks[0]), "ranks of {workers} differ");
+        last = ranks.into_iter().next().unwrap();
+    }
+    last
+}
+
+#[test]
+fn momentum_on_one_two_and_four_workers() {
+    let alone = trained(&[(1, MOMENTUM)]);
+    assert!(alone.learned.iter().all(|&bits| f32::from_bits(bits).is_finite()) && alone.still.len() == 12);
+    for workers in [2, 4] {
+        assert!(trained(&[(workers, MOMENTUM)]) == alone, "{workers} workers");
+    }
+}
+
+#[test]
+fn adam_stopped_and_continued_on_other_numbers_of_workers() {
+    let alone = trained(&[(1, ADAM)]);
+    let some = |steps| Run { steps, ..ADAM };
+    assert!(trained(&[(2, some(3)), (4, some(4)), (1, ADAM)]) == alone);
+}
+
+#[test]
+fn workers_whose_shards_are_no_branch_of_the_tree() {
+    let six = |run: Run| Run { shards: 6, ..run };
+    let alone = trained(&[(1, six(MOMENTUM))]);
+    for workers in [2, 3] {
+        assert!(trained(&[(workers, six(MOMENTUM))]) == alone, "{workers} workers");
+    }
+    let alone = trained(&[(1, six(ADAM))]);
+    assert!(trained(&[(3, Run { steps: 4, ..six(ADAM) }), (2, six(ADAM))]) == alone);
+}
+
+/// As many workers as shards, in the usual way.
+fn plain(world: &World) -> Result<Bits> {
+    let mut network = Network::new(&world.device().autodiff(), 10, 0.0);
+    let mut optimizer = DistributedOptimizer::new(world, momentum()).clip(0.7);
+    network = world.broadcast(network, 0)?;
+    let plan = Partition::new(SAMPLES, Position::start(3), worker(world), BATCH / world.size())?;
+    for step in 0..plan.batches() {
+        let mine = samples(&plan, step);
+        let weight = (mine.len() * world.size()) as f64 / plan.together(step) as f64;
+        let gradients = match mine.len() {
+            0 => burn::optim::GradientsParams::new(),
+            _ => network.gradients(&mine, weight),
+        };
+        network = optimizer.step(0.05, network, gradients)?;
+    }
+    Ok(bits(&network))
+}
+
+#[test]
+fn it_is_the_usual_training_and_the_order_of_sums_would_show() {
+    let one_epoch = Run { dropout: 0.0, steps: SAMPLES.div_ceil(BATCH), ..MOMENTUM };
+    let exact = trained(&[(1, one_epoch)]);
+    let usual = launch(4, plain).unwrap().remove(0);
+    let apart = difference(&exact.learned, &usual.learned);
+    assert!(apart < 1e-4, "{apart}");
+    assert!(
+        exact.learned != usual.learned,
+        "sums in another order have the same bits, so nothing is shown by equal ones"
+    );
+}
