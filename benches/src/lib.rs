@@ -11,10 +11,12 @@
 //! - [`start`], [`python`]: how every library is started.
 //! - [`launch`], [`command`]: the launcher beside others, and what is seen of a command from outside.
 //! - [`limit`]: what the machine itself can do with the same bytes.
+//! - [`train`], [`contest`]: training runs beside PyTorch's, and what they show.
 //! - [`resnet`], [`steps`]: the tensors of a training step, and the engine reducing them.
 
 pub mod comm;
 pub mod command;
+pub mod contest;
 pub mod engine;
 pub mod goals;
 pub mod launch;
@@ -28,6 +30,7 @@ pub mod resnet;
 pub mod serve;
 pub mod start;
 pub mod steps;
+pub mod train;
 
 pub use peer::Peer;
 pub use protocol::BenchError;

@@ -6,6 +6,7 @@
 //! - [`init`], [`World`]: the processes of a job, from the point of view of one of them.
 //! - [`DistributedOptimizer`] and the methods of [`World`] that take modules: Burn's models on many processes. The only
 //!   part that knows a tensor framework, and a feature of this crate, `burn`.
+//! - [`nn`]: layers of Burn that train faster on processors.
 //! - [`random`]: streams of random numbers, the same everywhere and for ever.
 //! - [`data`]: readers for common formats, who reads which samples, and threads that read ahead.
 //! - [`launch`]: a closure on many processes of this machine.
@@ -18,6 +19,9 @@ pub mod data;
 mod error;
 pub mod lars;
 mod launch;
+mod memory;
+#[cfg(feature = "burn")]
+pub mod nn;
 #[cfg(feature = "burn")]
 mod parallel;
 pub mod random;

@@ -6,10 +6,13 @@ use burn::{
         Dropout, DropoutConfig, Linear, LinearConfig,
         conv::{Conv2d, Conv2dConfig},
     },
-    tensor::{Device, Tensor, activation::relu, module::max_pool2d, ops::MaxPoolOptions},
+    tensor::{Device, Tensor, activation::relu},
 };
 
-use crate::{Error, Result};
+use crate::{
+    Error, Result,
+    nn::{convolve, max_pool},
+};
 
 /// What images are like: channels, height and width, and the number of classes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,8 +52,8 @@ impl Network for LeNet {
     }
 
     fn forward(&self, images: Tensor<4>) -> Tensor<2> {
-        let pool = |images| max_pool2d(relu(images), MaxPoolOptions::new([2, 2]));
-        let features = self.convolutions.iter().fold(images, |images, layer| pool(layer.forward(images)));
+        let layers = self.convolutions.iter();
+        let features = layers.fold(images, |images, layer| max_pool(relu(convolve(layer, images)), 2));
         let [first, second, last] = &self.layers;
         last.forward(relu(second.forward(relu(first.forward(features.flatten(1, 3))))))
     }
@@ -80,9 +83,8 @@ impl Network for Cnn {
     }
 
     fn forward(&self, images: Tensor<4>) -> Tensor<2> {
-        let features = self.convolutions.iter().fold(images, |images, layer| relu(layer.forward(images)));
-        let pooled = max_pool2d(features, MaxPoolOptions::new([2, 2]));
-        let features = self.dropouts[0].forward(pooled).flatten(1, 3);
+        let features = self.convolutions.iter().fold(images, |images, layer| relu(convolve(layer, images)));
+        let features = self.dropouts[0].forward(max_pool(features, 2)).flatten(1, 3);
         let hidden = self.dropouts[1].forward(relu(self.layers[0].forward(features)));
         self.layers[1].forward(hidden)
     }

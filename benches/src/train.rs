@@ -1,0 +1,215 @@
+//! The proof behind `cargo xtask bench train`: `sirtaki train` beside PyTorch DDP over Gloo, the same network, batches,
+//! optimizer, learning rates, seeds and images, one thread per rank.
+//!
+//! Both systems take turns, run by run, and write the same report. Time to accuracy is MLPerf's: several seeds, the best
+//! and the worst dropped, the mean of the rest. Two processes that know nothing of each other show what the machine
+//! itself takes away when both cores work: whatever is lost beyond that is lost by training together.
+
+use std::{fs, path::Path, process::Command, time::Duration};
+
+use serde::Deserialize;
+use tempfile::TempDir;
+
+use crate::{
+    BenchError, command,
+    peer::median,
+    start::{Starter, peer_script},
+};
+
+/// A run may take so long.
+const LIMIT: Duration = Duration::from_secs(1200);
+/// Where the images are.
+const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../data/mnist");
+
+/// What to measure.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Seeds for the time to the target.
+    pub seeds: usize,
+    /// Turns of every system at every throughput.
+    pub rounds: usize,
+    /// Steps per run of LeNet and of the larger network.
+    pub steps: [usize; 2],
+}
+
+/// Who trains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum System {
+    /// `sirtaki train`.
+    Sirtaki,
+    /// PyTorch's `DistributedDataParallel` over Gloo.
+    Ddp,
+}
+
+impl System {
+    /// How it is called in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            System::Sirtaki => "sirtaki",
+            System::Ddp => "DDP (Gloo)",
+        }
+    }
+}
+
+/// How many train, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Crew {
+    /// One worker, the other core idle.
+    One,
+    /// Two workers together.
+    Two,
+    /// Two workers at the same time that know nothing of each other.
+    Strangers,
+}
+
+/// What both systems write at the end, as far as it is needed here.
+#[derive(Debug, Clone, Deserialize)]
+struct Report {
+    test_accuracy: f64,
+    seconds_to_target: Option<f64>,
+    images_per_second: f64,
+    communication_share: Option<f64>,
+    peak_memory: Vec<u64>,
+}
+
+/// One way to the target.
+#[derive(Debug, Clone, Copy)]
+pub struct Race {
+    /// Seconds of training and tests until the target was reached; infinite if it was not.
+    pub training: f64,
+    /// Seconds from the start of the command to its end, all epochs.
+    pub whole: f64,
+    /// Share of the test images recognised at the end.
+    pub accuracy: f64,
+}
+
+/// Throughput of a system with a network.
+#[derive(Debug, Clone)]
+pub struct Speed {
+    /// The network.
+    pub model: &'static str,
+    /// Who trained it.
+    pub system: System,
+    /// Images per second: one worker, two, two strangers; each the middle of its rounds.
+    pub images: [f64; 3],
+    /// How much of twice the speed of one worker two have: the middle of the rounds.
+    pub efficiency: f64,
+    /// How much of the speed of two strangers two workers have: the middle of the rounds.
+    pub togetherness: f64,
+    /// Share of the time in which two workers waited for each other, where that is known.
+    pub communication: Option<f64>,
+    /// Bytes of the largest of two workers.
+    pub memory: u64,
+}
+
+/// Runs a system once; the reports of all that ran, and how long they took from start to end.
+fn train(starter: &Starter, system: System, crew: Crew, options: &[&str]) -> Result<(Vec<Report>, f64), BenchError> {
+    let folder = TempDir::new().map_err(BenchError::io("cannot make a folder for reports"))?;
+    let jobs = if crew == Crew::Strangers { 2 } else { 1 };
+    let files: Vec<_> = (0..jobs).map(|job| folder.path().join(format!("{job}.json"))).collect();
+    let mut commands = Vec::new();
+    for (job, file) in files.iter().enumerate() {
+        let mut command = match system {
+            System::Sirtaki => ours(starter, crew, &folder.path().join(format!("checkpoints-{job}"))),
+            System::Ddp => theirs(starter, crew)?,
+        };
+        command.args(["--data", DATA]).args(options).arg("--json").arg(file);
+        commands.push(command);
+    }
+    let seen = command::watch(&mut commands, LIMIT)?;
+    let late = || BenchError::Protocol(format!("{} did not end within {} s", system.name(), LIMIT.as_secs()));
+    let whole = seen.ok_or_else(late)?.whole / 1e6;
+    let reports = files.iter().map(|file| read(file)).collect::<Result<_, _>>()?;
+    Ok((reports, whole))
+}
+
+fn read(file: &Path) -> Result<Report, BenchError> {
+    let text = fs::read(file).map_err(BenchError::io("cannot read the report of a training run"))?;
+    serde_json::from_slice(&text)
+        .map_err(|error| BenchError::Protocol(format!("the report of a training run: {error}")))
+}
+
+fn ours(starter: &Starter, crew: Crew, checkpoints: &Path) -> Command {
+    let mut command = Command::new(starter.program("sirtaki"));
+    command.args(["train", "--quiet", "-n", if crew == Crew::Two { "2" } else { "1" }]);
+    command.arg("--checkpoint-dir").arg(checkpoints);
+    command
+}
+
+fn theirs(starter: &Starter, crew: Crew) -> Result<Command, BenchError> {
+    let python = starter.python().ok_or_else(|| BenchError::Protocol("PyTorch is not installed".into()))?;
+    let mut command = Command::new(python);
+    if crew == Crew::Two {
+        let launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"];
+        command.args(launcher);
+    }
+    command.arg(peer_script("train.py")).env("PYTHONDONTWRITEBYTECODE", "1").env("OMP_NUM_THREADS", "1");
+    Ok(command)
+}
+
+/// Who is there to be compared.
+pub fn systems(starter: &Starter) -> Vec<System> {
+    let ddp = starter.python().map(|_: &Path| System::Ddp);
+    std::iter::once(System::Sirtaki).chain(ddp).collect()
+}
+
+/// Two workers of every system to the target, seed after seed.
+pub fn races(plan: &Plan, starter: &Starter, say: &dyn Fn(&str)) -> Result<Vec<(System, Vec<Race>)>, BenchError> {
+    let mut all: Vec<(System, Vec<Race>)> = systems(starter).into_iter().map(|system| (system, Vec::new())).collect();
+    for seed in 1..=plan.seeds {
+        for (system, races) in &mut all {
+            say(&format!("{} to the target, seed {seed}", system.name()));
+            let (reports, whole) = train(starter, *system, Crew::Two, &["--seed", &seed.to_string()])?;
+            races.extend(reports.iter().map(|report| Race {
+                training: report.seconds_to_target.unwrap_or(f64::INFINITY),
+                whole,
+                accuracy: report.test_accuracy,
+            }));
+        }
+    }
+    Ok(all)
+}
+
+/// The mean without the best and the worst; of fewer than three, of all.
+pub fn trimmed(times: impl IntoIterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = times.into_iter().collect();
+    sorted.sort_by(f64::total_cmp);
+    let kept = if sorted.len() < 3 { &sorted[..] } else { &sorted[1..sorted.len() - 1] };
+    kept.iter().sum::<f64>() / kept.len() as f64
+}
+
+/// Throughput of every system with every network.
+pub fn speeds(plan: &Plan, starter: &Starter, say: &dyn Fn(&str)) -> Result<Vec<Speed>, BenchError> {
+    let mut speeds = Vec::new();
+    for (model, steps) in ["lenet", "cnn"].into_iter().zip(plan.steps) {
+        let steps = steps.to_string();
+        let options = ["--model", model, "--max-steps", &steps];
+        let systems = systems(starter);
+        let mut runs: Vec<Vec<[Vec<Report>; 3]>> = vec![Vec::new(); systems.len()];
+        for round in 1..=plan.rounds {
+            for (system, runs) in systems.iter().zip(&mut runs) {
+                say(&format!("{} with {}, round {round}", model, system.name()));
+                let run = |crew| train(starter, *system, crew, &options).map(|(reports, _)| reports);
+                runs.push([run(Crew::One)?, run(Crew::Two)?, run(Crew::Strangers)?]);
+            }
+        }
+        speeds.extend(systems.iter().zip(&runs).map(|(&system, runs)| speed(model, system, runs)));
+    }
+    Ok(speeds)
+}
+
+fn speed(model: &'static str, system: System, runs: &[[Vec<Report>; 3]]) -> Speed {
+    let images = |reports: &[Report]| reports.iter().map(|report| report.images_per_second).sum::<f64>();
+    let middle = |value: &dyn Fn(&[Vec<Report>; 3]) -> f64| median(&runs.iter().map(value).collect::<Vec<_>>());
+    let together = || runs.iter().flat_map(|run| &run[1]);
+    let shares: Vec<f64> = together().filter_map(|report| report.communication_share).collect();
+    Speed {
+        model,
+        system,
+        images: [0, 1, 2].map(|crew| middle(&|run| images(&run[crew]))),
+        efficiency: middle(&|run| images(&run[1]) / images(&run[0]) / 2.0),
+        togetherness: middle(&|run| images(&run[1]) / images(&run[2])),
+        communication: (!shares.is_empty()).then(|| median(&shares)),
+        memory: together().flat_map(|report| &report.peak_memory).copied().max().unwrap_or(0),
+    }
+}
