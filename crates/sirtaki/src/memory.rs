@@ -1,7 +1,7 @@
 //! Memory that a step has used is kept for the next one.
 //!
 //! The tensors of a training step are large, and the system's allocator hands large pieces back as soon as they are free:
-//! the next step pays for every page again, a fifth of the time of a convolutional network. Only glibc has to be told.
+//! the next step pays for every page again, an eighth of the time of a convolutional network. Only glibc has to be told.
 
 /// From now on, freed memory stays with this process.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]

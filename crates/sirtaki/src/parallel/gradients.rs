@@ -48,6 +48,10 @@ impl Reducer {
     ) -> Result<Option<GradientsParams>> {
         let purpose = &self.purpose;
         let mut found = take(module, purpose, &mut gradients);
+        if world.size() == 1 && self.compression.is_none() {
+            let own = found.into_iter().filter_map(|entry| Some((entry.id, entry.data?, entry.device)));
+            return Ok(self.put(module, self.scale(1.0), own.collect()));
+        }
         let names = found.iter().map(|entry| entry.name.as_str());
         let group = group(purpose, names);
         let mut requests = vec![self.presence(&found)];
@@ -68,8 +72,7 @@ impl Reducer {
                 reduced.push((entry.id, data, entry.device));
             }
         }
-        let scale = if self.mean { 1.0 / (f64::from(share) * self.passes as f64) } else { 1.0 };
-        Ok(self.put(module, scale, reduced))
+        Ok(self.put(module, self.scale(share.into()), reduced))
     }
 
     /// These gradients times `scale`, clipped; nothing if losses were multiplied by too much. The order of the gradients
@@ -89,6 +92,11 @@ impl Reducer {
 
     fn operation(&self) -> Operation {
         Operation::AllReduce(Reduction::new(if self.mean { ReduceOp::Average } else { ReduceOp::Sum }))
+    }
+
+    /// What sums over passes, or means over all ranks, are multiplied by where that share of the ranks has data.
+    fn scale(&self, share: f64) -> f64 {
+        if self.mean { 1.0 / (share * self.passes as f64) } else { 1.0 }
     }
 
     /// One for being here, and one for each gradient that is.
