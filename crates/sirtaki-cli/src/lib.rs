@@ -69,8 +69,3 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
         .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
         .any(|io| io.kind() == ErrorKind::BrokenPipe)
 }
-
-/// The examples of the README are compiled and run with the tests of the documentation.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-pub struct Readme;

@@ -36,3 +36,8 @@ pub use launch::{LaunchError, launch};
 pub use parallel::{DistributedOptimizer, Resumed, seed};
 pub use sirtaki_engine::Compression;
 pub use world::{World, init};
+
+/// The examples of the README are compiled and run with the tests of the documentation.
+#[cfg(all(doctest, feature = "burn"))]
+#[doc = include_str!("../../../README.md")]
+pub struct Readme;
