@@ -48,7 +48,8 @@ pub struct Train {
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub max_steps: Option<NonZeroUsize>,
 
-    /// Images per worker and step: more workers, larger steps [default: 64, and less above 16 workers]
+    /// Images per worker and step: more workers, larger steps [default: 64, but at most 128 on
+    /// all workers together]
     #[arg(long, value_name = "N", value_parser = at_least_one, conflicts_with = "global_batch")]
     pub batch_size: Option<NonZeroUsize>,
 
@@ -56,7 +57,7 @@ pub struct Train {
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub global_batch: Option<NonZeroUsize>,
 
-    /// Learning rate of one worker, multiplied by their number; with --global-batch, of all together [default: 0.02 for
+    /// Learning rate of one worker, multiplied by their number; with --global-batch, of all together [default: 0.01 for
     /// sgd and 0.001 for adam and adamw, per 64 images]
     #[arg(long, value_name = "RATE", value_parser = positive)]
     pub lr: Option<f64>,

@@ -121,7 +121,7 @@ impl Method {
     /// A good rate for batches of this size.
     fn rate(self, batch: usize) -> f64 {
         let of_64 = match self {
-            Method::Sgd => 0.02,
+            Method::Sgd => 0.01,
             Method::Adam | Method::AdamW => 0.001,
         };
         of_64 * batch as f64 / 64.0

@@ -26,11 +26,8 @@ use crate::{
     printer::{Advice, Printer},
 };
 
-/// The most images per step that is chosen by itself; larger steps need more epochs.
-const LARGEST_STEP: usize = 1024;
-
-/// Images per step of a reproducible run if nothing was said: it must not depend on the number of workers.
-const REPRODUCIBLE_STEP: usize = 128;
+/// The most images per step that is chosen by itself: larger steps need more epochs to recognise as many digits.
+const LARGEST_STEP: usize = 128;
 
 /// Decides what is wanted, and has it done.
 pub fn run(arguments: Train, printer: &mut Printer) -> Result<ExitCode> {
@@ -85,7 +82,7 @@ fn settings(arguments: &Train, workers: usize) -> Result<Settings> {
         batch: match (arguments.batch_size, arguments.global_batch) {
             (Some(each), _) => Batch::Worker(each.get()),
             (None, Some(all)) => Batch::Global(all.get()),
-            (None, None) if arguments.reproducible => Batch::Global(REPRODUCIBLE_STEP),
+            (None, None) if arguments.reproducible => Batch::Global(LARGEST_STEP),
             (None, None) => Batch::Worker((LARGEST_STEP / workers).clamp(1, 64)),
         },
         rate: arguments.lr,
