@@ -93,7 +93,8 @@ impl Trace {
 
     fn check_phases(&self, tensor: &Slice, after: &[Slice]) {
         let of_it = |slice: &&Slice| (slice.rank, slice.thread) == (tensor.rank, tensor.thread);
-        let phases: Vec<&Slice> = after.iter().take_while(of_it).take_while(|slice| slice.more["collective"].is_null()).collect();
+        let phases: Vec<&Slice> =
+            after.iter().take_while(of_it).take_while(|slice| slice.more["collective"].is_null()).collect();
         let names: Vec<&str> = phases.iter().map(|phase| phase.name.as_str()).collect();
         assert_eq!(names[..2], ["agreement", "queue"], "{tensor:?}");
         let rest: Vec<&str> = names[2..].iter().filter(|name| !name.starts_with("copy ")).copied().collect();

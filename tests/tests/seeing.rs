@@ -11,10 +11,7 @@ use std::{
 };
 
 use serde_json::Value;
-use sirtaki_engine::{
-    Engine, Operation, Phase, Profiling, Settings, Ticket,
-    seeing::counts::Kind,
-};
+use sirtaki_engine::{Engine, Operation, Phase, Profiling, Settings, Ticket, seeing::counts::Kind};
 use sirtaki_tests::{
     engines::{each, submit, sum},
     make,
@@ -56,7 +53,8 @@ fn a_timeline_has_every_tensor_of_every_rank() {
         let reduced = trace.slices.iter().find(|slice| slice.name == "all_reduce" && slice.more["tensors"] == 3);
         let by = reduced.unwrap().more["algorithm"].as_str().unwrap().to_owned();
         assert!(by == algorithm || algorithm.is_empty() && ["ring", "doubling"].contains(&by.as_str()), "{by}");
-        let arrived: Vec<&Value> = trace.slices.iter().map(|slice| &slice.more["arrived"]).filter(|a| a.is_array()).collect();
+        let arrived: Vec<&Value> =
+            trace.slices.iter().map(|slice| &slice.more["arrived"]).filter(|a| a.is_array()).collect();
         assert!(arrived.len() >= 5 && arrived.iter().all(|times| times.as_array().unwrap().len() == 3), "{arrived:?}");
         assert_eq!((trace.about("dropped_events"), trace.about("clock_error_us")), (0.0, 0.0));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left there");
@@ -94,7 +92,9 @@ fn a_timeline_starts_and_stops_while_the_engine_works() {
         trace.check();
         let ranks: Vec<u64> = trace.named(name).iter().map(|slice| slice.rank).collect();
         assert!(ranks.len() == 2 && ranks.contains(&0) && ranks.contains(&1), "{name}: {ranks:?}");
-        assert!(trace.named(other).is_empty() && trace.named("between").is_empty() && trace.named("nothing").is_empty());
+        assert!(
+            trace.named(other).is_empty() && trace.named("between").is_empty() && trace.named("nothing").is_empty()
+        );
     }
 }
 
@@ -163,7 +163,10 @@ fn a_profile_counts_what_was_done() {
         assert_eq!((&reduced["tensors"], &reduced["tensor_bytes"]), (&10.into(), &(5 * (400 + (4 << 20))).into()));
         assert!(reduced["seconds"].as_f64().unwrap() > 0.0);
         let gathered = operation("all_gather");
-        assert_eq!((&gathered["tensors"], &gathered["tensor_bytes"], &gathered["collective_bytes"]), (&1.into(), &24.into(), &48.into()));
+        assert_eq!(
+            (&gathered["tensors"], &gathered["tensor_bytes"], &gathered["collective_bytes"]),
+            (&1.into(), &24.into(), &48.into())
+        );
         assert_eq!((&one["phases"][0]["phase"], &one["phases"][0]["times"]), (&"forward".into(), &1.into()));
         let number = |name: &str| one[name].as_f64().unwrap();
         assert!(number("elapsed_seconds") > number("waited_seconds") && number("waited_seconds") > 0.0);
@@ -173,7 +176,9 @@ fn a_profile_counts_what_was_done() {
     let all = &profile["operations"][0];
     assert_eq!((&all["operation"], &all["tensors"]), (&"all_reduce".into(), &20.into()));
     let sizes = all["sizes"].as_array().unwrap();
-    let tensors = |bytes: u64| sizes.iter().find(|size| size["from_bytes"] == bytes).map(|size| size["tensors"].as_u64().unwrap());
+    let tensors = |bytes: u64| {
+        sizes.iter().find(|size| size["from_bytes"] == bytes).map(|size| size["tensors"].as_u64().unwrap())
+    };
     assert_eq!((tensors(256), tensors(4 << 20)), (Some(10), Some(10)), "{sizes:?}");
     assert!(profile["copied_bytes_per_second"].as_f64().unwrap() > 1e8);
     compare_with_golden(&said.lock().unwrap());
@@ -182,7 +187,9 @@ fn a_profile_counts_what_was_done() {
 /// Numbers depend on the machine: every run of digits, points and dashes that stands alone counts as the same.
 fn compare_with_golden(page: &str) {
     let tolerant = |text: &str| -> Vec<Vec<String>> {
-        let number = |word: &str| word.chars().any(|c| c.is_ascii_digit()) && word.chars().all(|c| c.is_ascii_digit() || ".%-".contains(c));
+        let number = |word: &str| {
+            word.chars().any(|c| c.is_ascii_digit()) && word.chars().all(|c| c.is_ascii_digit() || ".%-".contains(c))
+        };
         let word = |word: &str| if number(word) || word == "-" { "#".to_owned() } else { word.to_owned() };
         let line = |line: &str| line.split_whitespace().map(word).collect::<Vec<_>>();
         text.lines().map(line).filter(|words| words.first().is_none_or(|first| first != "vote")).collect()

@@ -56,12 +56,10 @@ impl Engine {
         settings: Settings,
         recorder: Recorder,
     ) -> Result<Engine, EngineError> {
-        let timeline = settings.timeline.clone();
         let engine = Self::start_within(world, comm, settings, recorder, None)?;
-        if let Some(path) = timeline
-            && let Err(error) = engine.start_timeline(&path)
-        {
-            (engine.shared.settings.warn)(&error.to_string());
+        let Settings { timeline, warn, .. } = &engine.shared.settings;
+        if let (Some(path), Err(error)) = (timeline, engine.shared.start_first_timeline()) {
+            warn(&no_timeline(path, &error).to_string());
         }
         Ok(engine)
     }
@@ -182,10 +180,7 @@ impl Engine {
     /// [`Engine::stop_timeline`] or the end; one that is being kept ends first. All ranks may call it, and only rank 0
     /// does anything. The file is valid JSON at any moment, whoever is killed.
     pub fn start_timeline(&self, path: &Path) -> Result<(), EngineError> {
-        self.shared.start_timeline(path).map_err(|error| {
-            let hint = "hint: name a file in a folder that exists on rank 0's host and may be written to";
-            EngineError::Timeline { path: path.into(), problem: format!("{error}; {hint}") }
-        })
+        self.shared.start_timeline(path).map_err(|error| no_timeline(path, &error))
     }
 
     /// Ends the timeline, with what all ranks have recorded until now; nothing happens if there is none.
@@ -235,4 +230,9 @@ fn problem(request: &Request, tensor: &Tensor, size: usize) -> Option<EngineErro
 
 fn strange(tensor: &str, output: &Output) -> EngineError {
     EngineError::Invalid { tensor: tensor.into(), problem: format!("an unexpected result: {output:?}") }
+}
+
+fn no_timeline(path: &Path, error: &std::io::Error) -> EngineError {
+    let hint = "hint: name a file in a folder that exists on rank 0's host and may be written to";
+    EngineError::Timeline { path: path.into(), problem: format!("{error}; {hint}") }
 }

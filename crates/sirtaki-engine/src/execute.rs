@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use sirtaki_comm::{CommError, Rank};
+use sirtaki_comm::{CommError, Communicator, Rank};
 
 use crate::{
     Engine, EngineError, Settings,

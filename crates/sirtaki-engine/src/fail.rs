@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use sirtaki_comm::{Alarm, CommError, Rank};
+use sirtaki_comm::{Alarm, CommError, Communicator, Rank};
 
 use crate::{
     EngineError,

@@ -1,6 +1,6 @@
 //! One tensor by itself, where it lies.
 
-use sirtaki_comm::{CommError, Reduction};
+use sirtaki_comm::{CommError, Communicator, Reduction};
 
 use super::{Runner, neutral::neutral, with_rows};
 use crate::{

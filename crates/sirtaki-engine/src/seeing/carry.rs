@@ -71,6 +71,8 @@ pub(crate) struct Seeing {
     scribe: Mutex<Option<Scribe>>,
     /// On rank 0, by rank.
     known: Mutex<Vec<Known>>,
+    /// Held by who takes in what others say, so that it is taken in when the next one looks.
+    hearing: Mutex<()>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -80,7 +82,20 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Seeing {
     pub(crate) fn new(stream: Arc<Stream>, carries: bool, ranks: usize) -> Self {
         let known = Mutex::new(vec![Known::default(); ranks]);
-        Self { stream, carries, timeline: AtomicU32::new(0), scribe: Mutex::default(), known }
+        Self {
+            stream,
+            carries,
+            timeline: AtomicU32::new(0),
+            scribe: Mutex::default(),
+            known,
+            hearing: Mutex::default(),
+        }
+    }
+
+    fn give(&self, work: Work) {
+        if let Some(scribe) = lock(&self.scribe).as_mut() {
+            scribe.give(work);
+        }
     }
 
     fn begin(&self, timeline: u32) {
@@ -91,6 +106,18 @@ impl Seeing {
 }
 
 impl Shared {
+    /// Starts the timeline that the settings want, on all ranks at once.
+    pub(crate) fn start_first_timeline(&self) -> io::Result<()> {
+        match &self.settings.timeline {
+            Some(path) if self.group.rank() == 0 => self.start_timeline(path),
+            Some(_) => {
+                self.seeing.begin(1);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Starts a timeline for all ranks; only rank 0 does anything.
     pub(crate) fn start_timeline(&self, path: &Path) -> io::Result<()> {
         if self.group.rank() != 0 || !self.seeing.carries {
@@ -98,8 +125,14 @@ impl Shared {
         }
         self.stop_timeline(true);
         let Settings { timeline_limit, warn, .. } = &self.settings;
-        let scribe = Scribe::start(path, *timeline_limit, &self.group, warn.clone())?;
-        *lock(&self.seeing.scribe) = Some(scribe);
+        match Scribe::start(path, *timeline_limit, &self.group, warn.clone()) {
+            Ok(scribe) => *lock(&self.seeing.scribe) = Some(scribe),
+            Err(error) => {
+                // Others may have begun already.
+                self.star().see(&Said::Stop);
+                return Err(error);
+            }
+        }
         let timeline = self.seeing.timeline.load(Ordering::Relaxed) + 1;
         self.seeing.begin(timeline);
         self.star().see(&Said::Start(timeline));
@@ -119,6 +152,8 @@ impl Shared {
             (1..self.group.size()).filter(there).collect()
         };
         self.deliver(usize::MAX);
+        // What those have said who are gone by now.
+        self.take_in();
         // Others' last records come through the watcher, which must find the scribe meanwhile.
         let end = lock(&self.seeing.scribe).as_mut().and_then(Scribe::end);
         if let Some(end) = end {
@@ -129,13 +164,12 @@ impl Shared {
 
     /// Hands records on, in messages of limited size and at most so many; says whether there are more.
     fn deliver(&self, messages: usize) -> bool {
-        let Seeing { stream, timeline, scribe, .. } = &self.seeing;
+        let Seeing { stream, timeline, .. } = &self.seeing;
         for _ in 0..messages {
             if self.group.rank() == 0 {
                 let (records, dropped) = stream.ring.take(usize::MAX);
                 if !records.is_empty() || dropped > 0 {
-                    let chunk = Chunk { offset: Offset::default(), records, dropped };
-                    lock(scribe).iter_mut().for_each(|scribe| scribe.give(Work::Chunk(0, chunk.clone())));
+                    self.seeing.give(Work::Chunk(0, Chunk { offset: Offset::default(), records, dropped }));
                 }
                 return false;
             }
@@ -151,10 +185,16 @@ impl Shared {
         true
     }
 
+    /// Takes in what others have said.
+    fn take_in(&self) {
+        let _hearing = lock(&self.seeing.hearing);
+        let heard = self.star().take_seen();
+        heard.into_iter().for_each(|(rank, said)| self.hear(rank, said));
+    }
+
     fn hear(&self, rank: Rank, said: Said) {
         let seeing = &self.seeing;
         let current = seeing.timeline.load(Ordering::Relaxed);
-        let give = |work| lock(&seeing.scribe).iter_mut().for_each(|scribe| scribe.give(work));
         match said {
             // A word to all from somebody who may not speak to all would be a mistake of ours; it changes nothing.
             Said::Start(timeline) if rank == 0 => {
@@ -163,8 +203,8 @@ impl Shared {
                 }
             }
             Said::Stop if rank == 0 => self.hand_in_last_records(),
-            Said::Chunk(timeline, chunk) if timeline == current => give(Work::Chunk(rank, chunk)),
-            Said::Last(timeline) if timeline == current => give(Work::Last(rank)),
+            Said::Chunk(timeline, chunk) if timeline == current => seeing.give(Work::Chunk(rank, chunk)),
+            Said::Last(timeline) if timeline == current => seeing.give(Work::Last(rank)),
             Said::Counts(counts, last) => {
                 if let Some(known) = lock(&seeing.known).get_mut(rank) {
                     *known = Known { counts: Some(counts), last };
@@ -206,8 +246,9 @@ impl Shared {
         let there = |rank: &Rank| matches!(self.star().sign(*rank), Sign::Quiet(_));
         let missing = |rank: &Rank| !lock(&self.seeing.known)[*rank].last && there(rank);
         while now() < deadline && (1..self.group.size()).any(|rank| missing(&rank)) {
-            self.alert();
             thread::sleep(Duration::from_millis(5));
+            self.star().fill();
+            self.take_in();
         }
         tell(&self.profile(), profile, &self.settings.warn);
     }
@@ -258,8 +299,7 @@ impl Carrier {
                 shared.star().see(&Said::Counts(shared.recorder.counts(), false));
             }
         }
-        let heard = shared.star().take_seen();
-        heard.into_iter().for_each(|(rank, said)| shared.hear(rank, said));
+        shared.take_in();
         if !seeing.stream.is_traced() {
             return false;
         }

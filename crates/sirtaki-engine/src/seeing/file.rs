@@ -10,7 +10,7 @@
 
 use std::{
     fs::{self, File},
-    io::{self, ErrorKind, Seek, Write},
+    io::{self, ErrorKind, Read, Seek, Write},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
@@ -117,24 +117,22 @@ fn page(text: &str) -> io::Result<Vec<u8>> {
 }
 
 /// Puts a file of this size in the place of `path`: the first `used` bytes of `from`, spaces and the end.
-fn replace(path: &Path, from: &mut (impl io::Read + ?Sized), used: u64, size: u64) -> io::Result<File> {
+fn replace(path: &Path, from: &mut impl Read, used: u64, size: u64) -> io::Result<File> {
     let name = path.file_name().ok_or(ErrorKind::InvalidInput)?.to_string_lossy();
     let beside = path.with_file_name(format!(".{name}.{}", std::process::id()));
-    let make = || {
+    let made = (|| {
         let mut file = File::options().read(true).write(true).create(true).truncate(true).open(&beside)?;
-        io::copy(&mut from.take(used), &mut file)?;
+        io::copy(&mut (&mut *from).take(used), &mut file)?;
         let mut gap = size - used - TAIL.len() as u64;
-        let spaces = [b' '; PAGE as usize];
         while gap > 0 {
             let count = gap.min(PAGE);
-            file.write_all(&spaces[..count as usize])?;
+            file.write_all(&[b' '; PAGE as usize][..count as usize])?;
             gap -= count;
         }
         file.write_all(TAIL)?;
         fs::rename(&beside, path)?;
         Ok(file)
-    };
-    let made = make();
+    })();
     if made.is_err() {
         let _ = fs::remove_file(&beside);
     }

@@ -139,9 +139,9 @@ impl Pen {
         let before = (self.dropped, self.error);
         self.dropped += chunk.dropped;
         self.error = self.error.max(chunk.offset.error);
-        if self.clocks.get(rank) != Some(&Some(chunk.offset))
-            && file.append(&[self.chrome.clock(rank, chunk.offset)])?
-        {
+        // Old knowledge gets worse all the time; it is told again when it has become twice as bad.
+        let known = |known: &Offset| known.ahead == chunk.offset.ahead && chunk.offset.error <= 2 * known.error;
+        if !self.clocks[rank].as_ref().is_some_and(known) && file.append(&[self.chrome.clock(rank, chunk.offset)])? {
             self.clocks[rank] = Some(chunk.offset);
         }
         for record in &chunk.records {
