@@ -136,12 +136,10 @@ pub(crate) enum Whole {
     Exposed,
     /// In which somebody waited.
     Waited,
-    /// Bytes per second that this machine copies, where that was measured.
-    Copies,
 }
 
 impl Whole {
-    const ALL: usize = 8;
+    const ALL: usize = 6;
 }
 
 /// A finished collective, as it is counted.
@@ -282,14 +280,14 @@ mod tests {
         recorder.collective(&counted);
         recorder.collective(&Counted { bytes: 64, ..counted });
         recorder.phase(Phase::Backward, 9);
-        recorder.set_whole(Whole::Copies, 5);
+        recorder.set_whole(Whole::Memory, 5);
         let counts = reader.counts();
         assert_eq!((counts.tensors(Kind::AllReduce), counts.tensor_bytes(Kind::AllReduce)), (3, 168));
         assert_eq!((counts.collectives(Kind::AllReduce), counts.collective_bytes(Kind::AllReduce)), (2, 192));
         assert_eq!((counts.nanos(Kind::AllReduce), counts.copying(Kind::AllReduce)), (14, 4));
         assert_eq!(counts.of_size(Kind::AllReduce, size_class(100)), (2, 2, 14));
         assert_eq!(counts.of_size(Kind::AllReduce, size_class(4)), (1, 0, 0));
-        assert_eq!((counts.phase(Phase::Backward), counts.whole(Whole::Copies)), ((1, 9), 5));
+        assert_eq!((counts.phase(Phase::Backward), counts.whole(Whole::Memory)), ((1, 9), 5));
         assert_eq!(counts.collectives(Kind::Vote), 0);
         let silent = recorder.silenced();
         silent.collective(&counted);
