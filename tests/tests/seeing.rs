@@ -56,7 +56,7 @@ fn a_timeline_has_every_tensor_of_every_rank() {
         let arrived: Vec<&Value> =
             trace.slices.iter().map(|slice| &slice.more["arrived"]).filter(|a| a.is_array()).collect();
         assert!(arrived.len() >= 5 && arrived.iter().all(|times| times.as_array().unwrap().len() == 3), "{arrived:?}");
-        assert_eq!((trace.about("dropped_events"), trace.about("clock_error_us")), (0.0, 0.0));
+        assert_eq!((trace.about("dropped"), trace.about("clock_error_us")), (0.0, 0.0));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left there");
     }
 }
@@ -107,8 +107,8 @@ fn a_timeline_keeps_to_its_limit_and_says_what_is_missing() {
     assert!(fs::metadata(&path).unwrap().len() <= 100 << 10);
     let trace = Trace::read(&path);
     trace.check();
-    assert!(trace.about("dropped_events") > 100.0 && trace.tensors().len() > 50);
-    assert_eq!(trace.facts("sirtaki")[0]["args"]["dropped_events"], trace.all["otherData"]["dropped_events"]);
+    assert!(trace.about("dropped") > 100.0 && trace.tensors().len() > 50);
+    assert_eq!(trace.facts("sirtaki")[0]["args"]["dropped"], trace.all["otherData"]["dropped"]);
 }
 
 #[test]

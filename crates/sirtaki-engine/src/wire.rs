@@ -47,7 +47,7 @@ pub(crate) enum Kind {
 }
 
 /// Messages about what is seen that may wait; more are forgotten.
-const SEEN: usize = 4096;
+const SEEN: usize = 256;
 
 /// How a link ended.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -196,12 +196,7 @@ impl Shared {
         let seeing = &self.seeing;
         let current = seeing.timeline.load(Ordering::Relaxed);
         match said {
-            // A word to all from somebody who may not speak to all would be a mistake of ours; it changes nothing.
-            Said::Start(timeline) if rank == 0 => {
-                if timeline != current {
-                    seeing.begin(timeline);
-                }
-            }
+            Said::Start(timeline) if rank == 0 && timeline != current => seeing.begin(timeline),
             Said::Stop if rank == 0 => self.hand_in_last_records(),
             Said::Chunk(timeline, chunk) if timeline == current => seeing.give(Work::Chunk(rank, chunk)),
             Said::Last(timeline) if timeline == current => seeing.give(Work::Last(rank)),

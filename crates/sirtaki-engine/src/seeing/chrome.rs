@@ -65,7 +65,7 @@ impl Chrome {
     /// The beginning of the file: the array of events, with one in it.
     pub(crate) fn head(&self, dropped: u64, error: u64) -> String {
         let facts = format!(
-            "\"format\":\"sirtaki timeline, version 1\",\"ranks\":{},\"dropped_events\":{dropped},\
+            "\"format\":\"sirtaki timeline, version 1\",\"ranks\":{},\"dropped\":{dropped},\
              \"clock_error_us\":{},\"times\":\"microseconds since the start of the timeline on rank 0's clock\"",
             self.group.size(),
             micros(error),

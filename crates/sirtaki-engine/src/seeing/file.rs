@@ -11,9 +11,11 @@
 use std::{
     fs::{self, File},
     io::{self, ErrorKind, Read, Seek, Write},
-    os::unix::fs::FileExt,
+    os::{fd::AsRawFd, unix::fs::FileExt},
     path::{Path, PathBuf},
 };
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
 /// Inside one of these a write is not interrupted.
 const PAGE: u64 = 4096;
@@ -121,7 +123,7 @@ fn replace(path: &Path, from: &mut impl Read, used: u64, size: u64) -> io::Resul
     let name = path.file_name().ok_or(ErrorKind::InvalidInput)?.to_string_lossy();
     let beside = path.with_file_name(format!(".{name}.{}", std::process::id()));
     let made = (|| {
-        let mut file = File::options().read(true).write(true).create(true).truncate(true).open(&beside)?;
+        let (mut file, nameless) = new_file(&beside)?;
         io::copy(&mut (&mut *from).take(used), &mut file)?;
         let mut gap = size - used - TAIL.len() as u64;
         while gap > 0 {
@@ -130,6 +132,10 @@ fn replace(path: &Path, from: &mut impl Read, used: u64, size: u64) -> io::Resul
             gap -= count;
         }
         file.write_all(TAIL)?;
+        if nameless {
+            let own = format!("/proc/self/fd/{}", file.as_raw_fd());
+            rustix::fs::linkat(CWD, own, CWD, &beside, AtFlags::SYMLINK_FOLLOW)?;
+        }
         fs::rename(&beside, path)?;
         Ok(file)
     })();
@@ -137,6 +143,20 @@ fn replace(path: &Path, from: &mut impl Read, used: u64, size: u64) -> io::Resul
         let _ = fs::remove_file(&beside);
     }
     made
+}
+
+/// A file without a name, of which a kill leaves nothing behind, where the file system has such; otherwise one with this
+/// name. Says which it is.
+fn new_file(beside: &Path) -> io::Result<(File, bool)> {
+    let folder = beside.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    match rustix::fs::open(folder, flags, Mode::from_raw_mode(0o666)) {
+        Ok(file) => Ok((File::from(file), true)),
+        Err(_) => {
+            let file = File::options().read(true).write(true).create(true).truncate(true).open(beside)?;
+            Ok((file, false))
+        }
+    }
 }
 
 #[cfg(test)]

@@ -147,7 +147,7 @@ impl Profile {
 }
 
 fn operation(f: &mut fmt::Formatter<'_>, line: &Line) -> fmt::Result {
-    let average = |bytes: u64, count: u64| if count == 0 { "-".into() } else { size(bytes / count) };
+    let average = |bytes: u64, count: u64| bytes.checked_div(count).map_or("-".into(), size);
     let fused =
         if line.tensors == 0 { "-".into() } else { format!("{:.1}", line.tensors as f64 / line.collectives as f64) };
     writeln!(

@@ -59,7 +59,7 @@ pub(crate) struct Traced {
 }
 
 impl Record {
-    /// Events that a reader will see of it, about; what memory for it is bounded by.
+    /// How much it counts: a collective and each of its tensors, a vote, a phase.
     pub(crate) fn weight(&self) -> usize {
         match self {
             Record::Batch(batch) => 1 + batch.tensors.len(),

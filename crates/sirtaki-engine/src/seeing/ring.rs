@@ -7,7 +7,7 @@ use std::sync::{
 
 use super::record::Record;
 
-/// Events kept at most. What comes while it is full is dropped and counted.
+/// Tensors, collectives, votes and phases kept at most. What comes while it is full is dropped and counted.
 const ROOM: usize = 1 << 16;
 
 #[derive(Debug, Default)]
@@ -51,19 +51,19 @@ impl Ring {
         kept.records.push(record);
     }
 
-    /// The oldest records, of at most this many events but one record at least, and how many events were dropped since
+    /// The oldest records, of at most this weight but one record at least, and how much was dropped since
     /// the last time.
-    pub(crate) fn take(&self, events: usize) -> (Vec<Record>, u64) {
+    pub(crate) fn take(&self, most: usize) -> (Vec<Record>, u64) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let dropped = std::mem::take(&mut kept.dropped);
-        if kept.weight <= events {
+        if kept.weight <= most {
             kept.weight = 0;
             return (std::mem::take(&mut kept.records), dropped);
         }
         let mut weight = 0;
         let fits = |record: &&Record| {
             weight += record.weight();
-            weight <= events
+            weight <= most
         };
         let count = kept.records.iter().take_while(fits).count().max(1);
         let taken: Vec<Record> = kept.records.drain(..count).collect();

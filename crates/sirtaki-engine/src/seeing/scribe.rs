@@ -147,7 +147,7 @@ impl Pen {
         for record in &chunk.records {
             let events = self.chrome.events(rank, record, chunk.offset);
             if !file.append(&events)? {
-                self.dropped += events.len() as u64;
+                self.dropped += record.weight() as u64;
             }
         }
         file.flush()?;
@@ -191,7 +191,7 @@ mod tests {
         let events = trace["traceEvents"].as_array().unwrap();
         let written = events.iter().filter(|event| event["name"] == "vote").count() as u64;
         assert!(written > 100 && std::fs::metadata(&path).unwrap().len() <= 40 << 10);
-        assert_eq!(trace["otherData"]["dropped_events"], 2000 - written + 2);
+        assert_eq!(trace["otherData"]["dropped"], 2000 - written + 2);
         assert_eq!(trace["otherData"]["clock_error_us"], 0.03);
         let clock = events.iter().find(|event| event["name"] == "clock").unwrap();
         assert_eq!((&clock["pid"], &clock["args"]["ahead_us"]), (&1.into(), &0.1.into()));
