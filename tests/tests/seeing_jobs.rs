@@ -43,13 +43,14 @@ fn a_timeline_is_valid_whoever_is_killed() {
         let mut job = Job::local(Path::new(RANK), 2, &plan);
         job.all_say("ready");
         wait_for_ranks(&path, 2);
-        (0..10).for_each(|_| drop(Trace::read(&path)));
+        (0..3).for_each(|_| drop(Trace::read(&path)));
         sleep(Duration::from_millis(pause));
         victims.iter().for_each(|&rank| job.signal(rank, Signal::KILL));
         job.ended(&[]);
         let trace = Trace::read(&path);
-        trace.check();
+        trace.check_cut();
         assert!(trace.tensors().len() > 10);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left there");
     }
 }
 
@@ -73,7 +74,7 @@ fn clocks_of_other_hosts_are_aligned() {
     sleep(Duration::from_millis(500));
     let trace = Trace::read(&path);
     drop(job);
-    trace.check();
+    trace.check_cut();
     let clock = trace.facts("clock").into_iter().find(|fact| fact["pid"] == 1).unwrap();
     let ahead = clock["args"]["ahead_us"].as_f64().unwrap();
     let error = trace.about("clock_error_us");
