@@ -19,6 +19,8 @@ use crate::{
 const SMALL: f64 = 150.0;
 /// How much longer a step may take because of the records.
 const RECORDS: f64 = 1.01;
+/// How much longer a step may take because of these, a timeline and a profile.
+const SEEING: f64 = 1.02;
 /// Steps of each kind per round when the records are measured.
 const PAIRS: usize = 10;
 /// Times they are started for that: where its memory happens to lie makes as much of a difference as the records.
@@ -70,11 +72,21 @@ pub fn small(tables: &[Table]) -> Option<Verdict> {
     Some(Verdict { reached: micros <= SMALL, text })
 }
 
-/// What flight record and late arrivals cost: two engines in the same processes take turns, step by step.
+/// What flight record, late arrivals and counting cost, which are always on.
 pub fn records(rounds: usize, ranks: usize, starter: &mut Starter) -> Result<Verdict, BenchError> {
+    turns(rounds, ranks, starter, ("records", RECORDS))
+}
+
+/// What they cost together with a timeline and a profile.
+pub fn seeing(rounds: usize, ranks: usize, starter: &mut Starter) -> Result<Verdict, BenchError> {
+    turns(rounds, ranks, starter, ("seeing", SEEING))
+}
+
+/// Two engines in the same processes take turns, step by step: one in this mode, one that writes nothing down.
+fn turns(rounds: usize, ranks: usize, starter: &mut Starter, (mode, most): (&str, f64)) -> Result<Verdict, BenchError> {
     let mut pairs = Vec::new();
     for _ in 0..STARTS {
-        let mut peer = starter.sirtaki("records", &Place::here(ranks))?;
+        let mut peer = starter.sirtaki(mode, &Place::here(ranks))?;
         for _ in 0..rounds.div_ceil(STARTS) {
             let times = peer.measure(step_bytes(), 2 * PAIRS)?;
             pairs.extend(times.chunks_exact(2).map(|pair| (pair[0], pair[1])));
@@ -83,12 +95,12 @@ pub fn records(rounds: usize, ranks: usize, starter: &mut Starter) -> Result<Ver
     let middle = |value: fn(&(f64, f64)) -> f64| median(&pairs.iter().map(value).collect::<Vec<_>>());
     let (with, without, ratio) = (middle(|pair| pair.0), middle(|pair| pair.1), middle(|pair| pair.0 / pair.1));
     let text = format!(
-        "{ranks} ranks, step with records {}, without {}: {ratio:.3}, to be at most {RECORDS:.3} (middle of {} pairs)",
+        "{ranks} ranks, step with {mode} {}, without {}: {ratio:.3}, to be at most {most:.3} (middle of {} pairs)",
         time(with),
         time(without),
         pairs.len()
     );
-    Ok(Verdict { reached: ratio <= RECORDS, text })
+    Ok(Verdict { reached: ratio <= most, text })
 }
 
 /// What an engine that has worked and has nothing to do uses.

@@ -33,6 +33,8 @@ pub struct Plan {
     pub interface: Option<&'static str>,
     /// After how many seconds an engine gives up on a tensor that waits.
     pub shutdown: Option<f64>,
+    /// A file for the timeline.
+    pub timeline: Option<PathBuf>,
     /// Where the odd rank gets into a memory cgroup; without, it limits its own address space.
     pub cramped: Option<PathBuf>,
 }
@@ -48,6 +50,7 @@ impl Plan {
             tls: false,
             interface: None,
             shutdown: None,
+            timeline: None,
             cramped: None,
         }
     }
@@ -91,6 +94,7 @@ impl Job {
                 .env("TEST_TLS", u8::from(plan.tls).to_string());
             plan.odd.map(|odd| command.env("TEST_ODD", odd.to_string()));
             plan.shutdown.map(|seconds| command.env("TEST_SHUTDOWN", seconds.to_string()));
+            plan.timeline.as_ref().map(|path| command.env("SIRTAKI_TIMELINE", path));
             plan.cramped.as_ref().map(|door| command.env("TEST_CRAMPED", door));
             plan.interface.map(|interface| command.env("TEST_INTERFACE", interface));
             Process::start(command)

@@ -18,4 +18,5 @@ pub mod scale;
 pub mod slurm;
 pub mod sshd;
 pub mod team;
+pub mod trace;
 pub mod wait;

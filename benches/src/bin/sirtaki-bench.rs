@@ -1,4 +1,4 @@
-//! `cargo xtask bench comm`, `engine`, `launch` and `train`: sirtaki beside other libraries on this machine.
+//! `cargo xtask bench comm`, `engine`, `seeing`, `launch` and `train`: sirtaki beside other libraries on this machine.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark talks to the person who started it")]
 
@@ -85,6 +85,15 @@ enum Command {
         #[arg(long)]
         markdown: bool,
     },
+    /// What a step of ResNet-50's tensors costs with everything on that a job shows of itself, and with everything off
+    Seeing {
+        /// Numbers of ranks on this host
+        #[arg(long, value_delimiter = ',', default_value = "2")]
+        ranks: Vec<usize>,
+        /// Turns of 10 steps with and 10 without
+        #[arg(long, default_value_t = 30)]
+        rounds: usize,
+    },
     /// `sirtaki run` beside Open MPI's `mpirun` and PyTorch's `torchrun`: start, end, and what it uses meanwhile
     ///
     /// Two ranks to their first collective and to their end, then many ranks of `true`; every launcher takes its turn in
@@ -158,6 +167,7 @@ fn run_engine(plan: &Plan, threads: &[usize], starter: &mut Starter) -> Result<(
     say("steps with and without records");
     for &ranks in &plan.ranks {
         verdicts.push(engine::records(plan.rounds, ranks, starter)?);
+        verdicts.push(engine::seeing(plan.rounds, ranks, starter)?);
     }
     say("idleness");
     verdicts.push(engine::idle(2, starter)?);
@@ -229,6 +239,16 @@ fn run(arguments: Arguments) -> Result<(), BenchError> {
             let (tables, verdicts) = run_engine(&plan, &threads, &mut starter(no_gloo)?)?;
             if markdown {
                 print_markdown(&tables);
+            }
+            print_goals(&verdicts, false);
+            Ok(())
+        }
+        Command::Seeing { ranks, rounds } => {
+            let mut starter = starter(true)?;
+            let mut verdicts = Vec::new();
+            for ranks in ranks {
+                verdicts.push(engine::records(rounds.max(1), ranks, &mut starter)?);
+                verdicts.push(engine::seeing(rounds.max(1), ranks, &mut starter)?);
             }
             print_goals(&verdicts, false);
             Ok(())

@@ -1,8 +1,13 @@
-//! Sirtaki's own benchmark peer: `sirtaki-peer arena|shared|tcp|engine|records RANK SIZE STORE [INTERFACE]`, the job's
+//! Sirtaki's own benchmark peer: `sirtaki-peer arena|shared|tcp|engine|records|seeing RANK SIZE STORE [INTERFACE]`, the job's
 //! secret in SIRTAKI_SECRET. It keeps to one core, as ranks do that `sirtaki` starts. As `records` it has two engines
-//! that take turns: one as users have it, one that keeps no flight record and does not note who is late.
+//! that take turns: one as users have it, one that keeps no flight record and does not note who is late. As `seeing` the
+//! first of them also keeps a timeline and a profile.
 
-use std::{path::PathBuf, process::ExitCode, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+};
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 use sirtaki_bench::{
@@ -16,10 +21,11 @@ use sirtaki_comm::{
     rendezvous::{FileStore, connect},
     secure::Secret,
 };
-use sirtaki_engine::Engine;
+use sirtaki_engine::{Engine, Profiling};
 
 fn usage() -> BenchError {
-    let text = "use: sirtaki-peer arena|shared|tcp|engine|records RANK SIZE STORE [INTERFACE], as the benchmark does";
+    let text =
+        "use: sirtaki-peer arena|shared|tcp|engine|records|seeing RANK SIZE STORE [INTERFACE], as the benchmark does";
     BenchError::Protocol(text.into())
 }
 
@@ -29,6 +35,15 @@ fn pin(rank: usize) {
     set.set(rank % cores);
     // A machine that does not allow it is measured without.
     let _ = sched_setaffinity(None, &set);
+}
+
+fn usual() -> sirtaki_engine::Settings {
+    sirtaki_engine::Settings::default()
+}
+
+/// Nothing is written down.
+fn blind() -> sirtaki_engine::Settings {
+    sirtaki_engine::Settings { record: false, ..usual() }
 }
 
 fn run(arguments: &[String]) -> Result<(), BenchError> {
@@ -44,14 +59,18 @@ fn run(arguments: &[String]) -> Result<(), BenchError> {
     let world = |job: &str| -> Result<_, BenchError> {
         Ok(connect(Arc::new(FileStore::new(folder, job)?), rank, size, settings.clone())?)
     };
-    let engine = |job: &str, record: bool| {
-        let choices = sirtaki_engine::Settings { record, ..Default::default() };
+    let engine = |job: &str, choices: sirtaki_engine::Settings| {
         Engine::start(world(job)?, &settings, choices).map_err(|error| BenchError::Protocol(error.to_string()))
     };
     let hello = Hello { peer: mode.into(), rank, size };
     match mode {
-        "engine" => answer(&socket, &hello, &mut Steps::new(engine("bench", true)?)),
-        "records" => answer(&socket, &hello, &mut Turns::new(engine("bench", true)?, engine("without", false)?)),
+        "engine" => answer(&socket, &hello, &mut Steps::new(engine("bench", usual())?)),
+        "records" => answer(&socket, &hello, &mut Turns::new(engine("bench", usual())?, engine("without", blind())?)),
+        "seeing" => {
+            let timeline = Some(Path::new(folder).join("timeline.json"));
+            let seeing = sirtaki_engine::Settings { timeline, profile: Some(Profiling::Said), ..usual() };
+            answer(&socket, &hello, &mut Turns::new(engine("bench", seeing)?, engine("without", blind())?))
+        }
         _ => serve(&mut *world("bench")?, mode, mode == "shared", &socket),
     }
 }

@@ -17,46 +17,12 @@ use crate::{
     late::Lateness,
     message::{Entry, Id, Knobs, Spoken, Verdict, Word},
     request::{Operation, Request},
+    slot::Slot,
     tune::{Choice, Workload},
 };
 
 /// Names known at a time; beyond, all are forgotten and given new numbers.
 const NAMES: usize = 1 << 16;
-
-/// Everything known about one name.
-#[derive(Debug)]
-pub(crate) struct Slot {
-    pub(crate) name: String,
-    /// What each rank wants now.
-    pub(crate) wants: Vec<Option<Arc<Request>>>,
-    /// When it came to want it.
-    pub(crate) since: Vec<Duration>,
-    pub(crate) count: usize,
-    twice: Vec<Rank>,
-    /// What each rank wanted the last time.
-    agreed: Vec<Option<Arc<Request>>>,
-    /// Some rank wants something else than the last time, or nobody has compared all of them.
-    fresh: bool,
-    /// All have asked and it is waiting to be put into a batch.
-    ready: bool,
-}
-
-impl Slot {
-    fn new(name: String, size: usize) -> Self {
-        let (wants, since, agreed) = (vec![None; size], vec![Duration::ZERO; size], vec![None; size]);
-        Slot { name, wants, since, count: 0, twice: Vec::new(), agreed, fresh: true, ready: false }
-    }
-
-    fn first(&self) -> Option<&Arc<Request>> {
-        self.wants.iter().flatten().next()
-    }
-
-    fn clear(&mut self) {
-        self.wants.fill(None);
-        self.twice.clear();
-        (self.count, self.ready) = (0, false);
-    }
-}
 
 /// The meeting point.
 #[derive(Debug)]
@@ -88,7 +54,12 @@ pub struct Table {
     pub(crate) lateness: Lateness,
     /// Whether lateness is noted at all.
     records: bool,
+    /// Who came when, by tensor, if that is noted.
+    arrivals: Option<Vec<Arrivals>>,
 }
+
+/// A tensor's name and when each rank's wish came, in nanoseconds; 0 for those without.
+pub(crate) type Arrivals = (String, Vec<u64>);
 
 impl Table {
     /// A table for `size` ranks.
@@ -112,6 +83,7 @@ impl Table {
             agreed: (0, String::new()),
             lateness: Lateness::new(size),
             records: true,
+            arrivals: None,
         }
     }
 
@@ -133,6 +105,16 @@ impl Table {
     /// Whether late arrivals are written down; they are unless set otherwise.
     pub(crate) fn set_recording(&mut self, records: bool) {
         self.records = records;
+    }
+
+    /// Whether it is noted who came when, for [`Table::take_arrivals`].
+    pub(crate) fn set_noting_arrivals(&mut self, notes: bool) {
+        self.arrivals = notes.then(Vec::new);
+    }
+
+    /// Who came when to what was agreed on since it was last said that this is noted.
+    pub(crate) fn take_arrivals(&mut self) -> Vec<Arrivals> {
+        self.arrivals.take().unwrap_or_default()
     }
 
     /// Whether all ranks repeat an adopted order.
@@ -297,6 +279,11 @@ impl Table {
         let request = slot.first()?.clone();
         if self.records {
             self.lateness.note(&slot.name, &slot.wants, &slot.since);
+        }
+        if let Some(arrivals) = &mut self.arrivals {
+            let came = slot.wants.iter().zip(&slot.since);
+            let came = came.map(|(want, since)| want.as_ref().map_or(0, |_| since.as_nanos() as u64));
+            arrivals.push((slot.name.clone(), came.collect()));
         }
         let define = slot.fresh.then(|| Box::new((*request).clone()));
         for (agreed, want) in slot.agreed.iter_mut().zip(&mut slot.wants) {

@@ -21,8 +21,9 @@ use sirtaki_comm::{
 use crate::{
     blame::Sign,
     message::{decode, encode},
+    seeing::{Said, clock::Offset},
     shared::now,
-    wire::{Ended, Kind, Wire, fail_frame, frame},
+    wire::{Ended, Kind, Wire, fail_frame, frame, question},
 };
 
 /// How long rank 0's address may answer "nobody listens here".
@@ -77,6 +78,40 @@ impl Star {
             true if to(rank) => wire.put(&bytes, now()),
             _ => drop(wire.flush(now())),
         });
+    }
+
+    /// Says something about what is seen: to rank 0, or from it to everybody.
+    pub(crate) fn see(&mut self, said: &Said) {
+        let bytes = frame(Kind::Seen, &encode(said));
+        self.each(|_, wire| wire.put(&bytes, now()));
+    }
+
+    /// What others say about what is seen.
+    pub(crate) fn take_seen(&mut self) -> Vec<(Rank, Said)> {
+        let mut all = Vec::new();
+        // What somebody said before it went counts.
+        for (rank, wire) in self.wires.iter_mut().enumerate().filter_map(|(rank, wire)| Some((rank, wire.as_mut()?))) {
+            for bytes in wire.take_seen() {
+                match decode(&bytes) {
+                    Some(said) => all.push((rank, said)),
+                    None => {
+                        wire.garbage();
+                        self.unseen += 1;
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    /// Asks everybody for the time.
+    pub(crate) fn ask_time(&mut self) {
+        self.each(|_, wire| wire.put(&question(), now()));
+    }
+
+    /// How far the clock of `rank` is from ours, once that is known.
+    pub(crate) fn offset(&self, rank: Rank, now: Duration) -> Option<Offset> {
+        self.wires.get(rank)?.as_ref()?.clock.best(now)
     }
 
     /// Sends on what did not fit before; says whether everything is sent.

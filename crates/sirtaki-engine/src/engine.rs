@@ -1,6 +1,7 @@
 //! The engine as its users see it.
 
 use std::{
+    path::Path,
     sync::{Arc, Mutex, OnceLock, atomic::AtomicBool},
     thread::{self, JoinHandle},
 };
@@ -18,7 +19,8 @@ use crate::{
     recorder::Recorder,
     request::{Bundle, Operation, Request},
     run::Runner,
-    shared::{Activity, Shared},
+    seeing::{InPhase, Seeing, Stream, counts::Phase, profile::Profile},
+    shared::{Activity, Shared, now},
     ticket::{Output, Promise, Ticket},
     watch,
 };
@@ -49,14 +51,31 @@ impl Engine {
 
     /// As [`Engine::start`], with the memory to record in.
     pub fn start_recording(
-        mut world: Box<dyn Communicator>,
+        world: Box<dyn Communicator>,
         comm: &sirtaki_comm::Settings,
         settings: Settings,
         recorder: Recorder,
     ) -> Result<Engine, EngineError> {
+        let engine = Self::start_within(world, comm, settings, recorder, None)?;
+        let Settings { timeline, warn, .. } = &engine.shared.settings;
+        if let (Some(path), Err(error)) = (timeline, engine.shared.start_first_timeline()) {
+            warn(&no_timeline(path, &error).to_string());
+        }
+        Ok(engine)
+    }
+
+    /// As [`Engine::start_recording`]; what happens goes into the stream of another engine of this process, if it is
+    /// inside that.
+    pub(crate) fn start_within(
+        mut world: Box<dyn Communicator>,
+        comm: &sirtaki_comm::Settings,
+        settings: Settings,
+        recorder: Recorder,
+        outer: Option<Arc<Stream>>,
+    ) -> Result<Engine, EngineError> {
         let group = world.group().clone();
         let star = Star::connect(&mut *world, comm)?;
-        let recorder = if settings.record { recorder } else { recorder.silenced() };
+        let recorder = Arc::new(if settings.record { recorder } else { recorder.silenced() });
         let processes = ending::watch(&group);
         let records = watch::exchange_records(&mut *world, &recorder)?;
         let table = (group.rank() == 0).then(|| {
@@ -65,7 +84,10 @@ impl Engine {
             table.set_recording(settings.record);
             Mutex::new(table)
         });
+        let carries = outer.is_none();
+        let stream = outer.unwrap_or_else(|| Arc::new(Stream::new(recorder.clone())));
         let shared = Arc::new(Shared {
+            seeing: Seeing::new(stream, carries, group.size()),
             group,
             inbox: Inbox::new()?,
             table,
@@ -113,11 +135,11 @@ impl Engine {
     }
 
     fn hand_in(&self, requests: Vec<(Request, Tensor)>) -> Ticket {
-        let promise = Promise::new(requests.len());
+        let promise = Promise::new(requests.len(), Some(self.shared.seeing.stream.clone()));
         let size = self.group().size();
         match requests.iter().find_map(|(request, tensor)| problem(request, tensor, size)) {
             Some(error) => promise.fail(error),
-            None => self.shared.inbox.send(Command::Submit(requests, promise.clone())),
+            None => self.shared.inbox.send(Command::Submit(requests, promise.clone(), now())),
         }
         Ticket(promise)
     }
@@ -154,6 +176,30 @@ impl Engine {
         self.shared.recorder.address()
     }
 
+    /// Has rank 0 keep a timeline of all ranks in a new file, in the Chrome trace format, until
+    /// [`Engine::stop_timeline`] or the end; one that is being kept ends first. All ranks may call it, and only rank 0
+    /// does anything. The file is valid JSON at any moment, whoever is killed.
+    pub fn start_timeline(&self, path: &Path) -> Result<(), EngineError> {
+        self.shared.start_timeline(path).map_err(|error| no_timeline(path, &error))
+    }
+
+    /// Ends the timeline, with what all ranks have recorded until now; nothing happens if there is none.
+    pub fn stop_timeline(&self) {
+        self.shared.stop_timeline(true);
+    }
+
+    /// This process is in a part of a training step until the result is dropped. It is counted, and shown in a timeline.
+    pub fn phase(&self, phase: Phase) -> InPhase {
+        InPhase::begin(self.shared.seeing.stream.clone(), phase)
+    }
+
+    /// What ranks have done in numbers, as far as this one knows: itself, the ranks of its host, and on rank 0 with
+    /// [`Settings::profile`] those of others.
+    pub fn profile(&self) -> Profile {
+        self.shared.seeing.stream.refresh();
+        self.shared.profile()
+    }
+
     /// Who came late, what this rank did last, and what tuning found.
     pub fn report(&self) -> crate::report::Report {
         crate::report::make(&self.shared)
@@ -184,4 +230,9 @@ fn problem(request: &Request, tensor: &Tensor, size: usize) -> Option<EngineErro
 
 fn strange(tensor: &str, output: &Output) -> EngineError {
     EngineError::Invalid { tensor: tensor.into(), problem: format!("an unexpected result: {output:?}") }
+}
+
+fn no_timeline(path: &Path, error: &std::io::Error) -> EngineError {
+    let hint = "hint: name a file in a folder that exists on rank 0's host and may be written to";
+    EngineError::Timeline { path: path.into(), problem: format!("{error}; {hint}") }
 }

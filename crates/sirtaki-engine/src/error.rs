@@ -1,5 +1,7 @@
 //! The crate's one error type.
 
+use std::path::PathBuf;
+
 use sirtaki_comm::CommError;
 
 /// Why a request was not done, or an engine could not start.
@@ -24,6 +26,14 @@ pub enum EngineError {
         /// What happened, the same text on every rank.
         reason: CommError,
     },
+    /// A timeline could not be started. The engine stays usable.
+    #[error("the timeline {} cannot be written: {problem}", path.display())]
+    Timeline {
+        /// The file.
+        path: PathBuf,
+        /// Why not, and what to do.
+        problem: String,
+    },
     /// A communicator could not be made or used.
     #[error(transparent)]
     Comm(#[from] CommError),
@@ -40,6 +50,6 @@ impl EngineError {
 
     /// Whether the engine that gave this error can still be used.
     pub fn is_recoverable(&self) -> bool {
-        matches!(self, EngineError::Mismatch(_) | EngineError::Invalid { .. })
+        matches!(self, EngineError::Mismatch(_) | EngineError::Invalid { .. } | EngineError::Timeline { .. })
     }
 }

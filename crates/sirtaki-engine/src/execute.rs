@@ -2,21 +2,44 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use sirtaki_comm::{CommError, Rank};
+use sirtaki_comm::{CommError, Communicator, Rank};
 
 use crate::{
-    EngineError,
-    message::{Batch, Knobs},
+    Engine, EngineError, Settings,
+    memory::Tensor,
+    message::{self, Knobs},
     owner::{Job, Owner},
-    recorder::Phase,
+    recorder::{Phase, Recorder},
     request::{Operation, Request},
     run::Item,
+    seeing::{
+        counts::{Counted, Kind},
+        nanos,
+        record::{Batch, Times, Traced},
+    },
     shared::now,
     ticket::{Output, Promise},
 };
 
+/// What is left of a job while its tensor is away.
+struct Part {
+    promise: Arc<Promise>,
+    part: usize,
+    bytes: u64,
+    submitted: u64,
+    arrived: Vec<u64>,
+}
+
+impl Part {
+    fn of(job: Job) -> (Tensor, Part) {
+        let Job { tensor, promise, part, submitted, arrived, .. } = job;
+        let (bytes, submitted) = (tensor.bytes().len() as u64, submitted.as_nanos() as u64);
+        (tensor, Part { promise, part, bytes, submitted, arrived })
+    }
+}
+
 impl Owner {
-    pub(crate) fn execute(&mut self, batch: &Batch) {
+    pub(crate) fn execute(&mut self, batch: &message::Batch) {
         let shared = self.shared.clone();
         let sequence = shared.activity.sequence.load(Ordering::Relaxed) + 1;
         let mut requests = Vec::with_capacity(batch.entries.len());
@@ -37,6 +60,7 @@ impl Owner {
             return self.make_set(batch, &members, jobs.remove(0));
         }
         let began = now().as_nanos() as u64;
+        shared.seeing.stream.running(true);
         shared.activity.waiting.store(true, Ordering::Relaxed);
         shared.activity.running_since.store(began, Ordering::Release);
         shared.recorder.note(
@@ -49,10 +73,7 @@ impl Owner {
         let mut items = Vec::with_capacity(jobs.len());
         let mut parts = Vec::with_capacity(jobs.len());
         for ((job, request), entry) in jobs.into_iter().zip(&requests).zip(&batch.entries) {
-            let (tensor, part) = match job {
-                Some(job) => (Some(job.tensor), Some((job.promise, job.part))),
-                None => (None, None),
-            };
+            let (tensor, part) = job.map(Part::of).unzip();
             items.push(Item { request, rows: &entry.rows, tensor });
             parts.push(part);
         }
@@ -66,14 +87,44 @@ impl Owner {
             None => self.runner.run(items),
         };
         shared.activity.running_since.store(0, Ordering::Release);
+        shared.seeing.stream.running(false);
+        self.note(&requests, &mut parts, began);
         self.finish(batch, &requests, parts, outcome);
+    }
+
+    /// Tells whoever listens about the batch that was just run.
+    fn note(&mut self, requests: &[Arc<Request>], parts: &mut [Option<Part>], began: u64) {
+        let marks = self.runner.comm.take_marks();
+        let Some(kind) = requests.first().map(|request| Kind::of(&request.operation)) else { return };
+        let (stream, ended) = (&self.shared.seeing.stream, nanos());
+        parts.iter().flatten().for_each(|part| stream.tensor(kind, part.bytes));
+        let copying = ended.saturating_sub(began).saturating_sub(marks.inside);
+        let counted = Counted { kind, bytes: marks.bytes, inside: marks.inside, copying };
+        stream.collective(&counted, || {
+            // Alone there may be nothing to call.
+            let (entered, left) = if marks.entered == 0 { (began, ended) } else { (marks.entered, marks.left) };
+            let agreed = self.agreed.as_nanos() as u64;
+            let traced = |(request, part): (&Arc<Request>, &mut Option<Part>)| {
+                let part = part.as_mut()?;
+                let (arrived, name) = (std::mem::take(&mut part.arrived), request.name.clone());
+                Some(Traced { name, bytes: part.bytes, submitted: part.submitted, agreed, arrived })
+            };
+            Batch {
+                number: self.shared.activity.sequence.load(Ordering::Relaxed) + 1,
+                kind,
+                algorithm: marks.algorithm,
+                bytes: marks.bytes,
+                times: Times { began, entered, left, ended },
+                tensors: requests.iter().zip(parts).filter_map(traced).collect(),
+            }
+        });
     }
 
     fn finish(
         &mut self,
-        batch: &Batch,
+        batch: &message::Batch,
         requests: &[Arc<Request>],
-        parts: Vec<Option<(Arc<Promise>, usize)>>,
+        parts: Vec<Option<Part>>,
         outcome: Result<Vec<Option<Output>>, CommError>,
     ) {
         let sequence = self.shared.activity.sequence.fetch_add(1, Ordering::Relaxed) + 1;
@@ -91,26 +142,30 @@ impl Owner {
                 }
                 self.member.ran(batch, time);
                 for (part, output) in parts.into_iter().zip(outputs) {
-                    if let (Some((promise, part)), Some(output)) = (part, output) {
+                    if let (Some(Part { promise, part, .. }), Some(output)) = (part, output) {
                         promise.keep(part, output);
                     }
                 }
             }
             Err(error) => {
                 let parts = parts.into_iter().zip(requests);
-                self.doomed.extend(parts.filter_map(|(part, request)| Some((request.clone(), part?.0))));
+                self.doomed.extend(parts.filter_map(|(part, request)| Some((request.clone(), part?.promise))));
                 self.trouble(&error);
             }
         }
     }
 
     /// A sub-group with a communicator, links and an engine of its own.
-    fn make_set(&mut self, batch: &Batch, members: &[Rank], job: Option<Job>) {
+    fn make_set(&mut self, batch: &message::Batch, members: &[Rank], job: Option<Job>) {
         let inside = members.contains(&self.shared.group.rank());
         // What was found for all ranks need not be good for some of them.
         let split = self.runner.tune(Knobs::default()).and_then(|()| self.runner.comm.split(inside.then_some(1)));
         let made = split.map_err(EngineError::from).and_then(|comm| {
-            let start = |comm| crate::Engine::start(comm, &self.comm_settings, self.shared.settings.clone());
+            let start = |comm| {
+                let settings = Settings { timeline: None, profile: None, ..self.shared.settings.clone() };
+                let stream = Some(self.shared.seeing.stream.clone());
+                Engine::start_within(comm, &self.comm_settings, settings, Recorder::create()?, stream)
+            };
             comm.map(start).transpose()
         });
         self.member.ran(batch, now());

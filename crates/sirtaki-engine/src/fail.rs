@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use sirtaki_comm::{Alarm, CommError, Rank};
+use sirtaki_comm::{Alarm, CommError, Communicator, Rank};
 
 use crate::{
     EngineError,
@@ -52,7 +52,11 @@ impl Owner {
 
     fn end_jobs(&mut self, reason: &CommError) {
         let time = now().as_nanos() as u64;
-        let jobs = self.jobs.drain().flat_map(|(_, jobs)| jobs).map(|Job { request, promise, .. }| (request, promise));
+        let stream = self.shared.seeing.stream.clone();
+        let jobs = self.jobs.drain().flat_map(|(_, jobs)| jobs).map(|Job { request, promise, submitted, .. }| {
+            stream.failed(&request.name, submitted.as_nanos() as u64, time);
+            (request, promise)
+        });
         for (request, promise) in self.doomed.drain(..).chain(jobs) {
             self.shared.recorder.note(Phase::Failed, 0, time, 0, &request.name);
             promise.fail(EngineError::Failed { tensor: request.name.clone(), reason: reason.clone() });
@@ -62,6 +66,7 @@ impl Owner {
     /// Leaves in good order.
     pub(crate) fn say_goodbye(&mut self) {
         self.end_jobs(&CommError::Stopped { reason: "the engine was closed on this rank".into() });
+        self.shared.hand_in();
         let goodbye = Spoken { epoch: self.member.epoch(), word: Word::Goodbye };
         let mut star = self.shared.star();
         match self.shared.group.rank() {

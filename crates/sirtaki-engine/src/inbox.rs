@@ -17,8 +17,8 @@ use crate::{memory::Tensor, message::Verdict, request::Request, ticket::Promise}
 /// A message to the owner thread.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// Do these, together if there are several.
-    Submit(Vec<(Request, Tensor)>, Arc<Promise>),
+    /// Do these, together if there are several; handed in at this time.
+    Submit(Vec<(Request, Tensor)>, Arc<Promise>, Duration),
     /// The watcher had the table say this while the owner was busy.
     Heard(Verdict),
     /// Words have arrived and were taken off their socket.

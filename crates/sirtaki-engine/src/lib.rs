@@ -19,6 +19,7 @@
 //! - [`blame`], `fail`, `ending`: how it ends.
 //! - `tuning`, `saved`: measuring steps, and what came of it in earlier jobs.
 //! - [`job`]: a process's place in a job.
+//! - [`seeing`]: timeline and profile.
 //! - [`recorder`], [`stall`], `watch`, `process`, [`report`]: what can be seen from outside.
 
 pub mod adasum;
@@ -47,8 +48,10 @@ pub mod report;
 pub mod request;
 mod run;
 mod saved;
+pub mod seeing;
 mod settings;
 mod shared;
+mod slot;
 pub mod stall;
 pub mod ticket;
 pub mod tune;
@@ -60,5 +63,6 @@ pub use engine::Engine;
 pub use error::EngineError;
 pub use memory::Tensor;
 pub use request::{Compression, Operation, Request};
-pub use settings::{Ending, Settings, Warn};
+pub use seeing::{InPhase, counts::Phase};
+pub use settings::{Ending, Profiling, Settings, Warn};
 pub use ticket::{Outcome, Output, Ticket};

@@ -141,6 +141,11 @@ impl Member {
         }
     }
 
+    /// Whether batches are known that are to be run next.
+    pub fn has_batches(&self) -> bool {
+        !self.todo.is_empty()
+    }
+
     /// Whether an adopted order is being followed.
     pub fn is_following(&self) -> bool {
         self.following.is_some()

@@ -14,13 +14,14 @@ use sirtaki_comm::{CommError, Rank};
 
 use crate::{
     EngineError,
+    agree::Table,
     inbox::Command,
     memory::Tensor,
     message::{Spoken, Verdict},
     order::{Member, Step},
     recorder::Phase,
     request::{ByName, Operation, Request},
-    run::Runner,
+    run::{Marks, Runner},
     shared::{Shared, now},
     ticket::{Output, Promise},
     tuning::Tuning,
@@ -38,6 +39,10 @@ pub(crate) struct Job {
     pub(crate) tensor: Tensor,
     pub(crate) promise: Arc<Promise>,
     pub(crate) part: usize,
+    /// When it was handed in.
+    pub(crate) submitted: Duration,
+    /// When each rank's wish came to rank 0, where that is known and wanted.
+    pub(crate) arrived: Vec<u64>,
 }
 
 /// The thread's state.
@@ -65,6 +70,9 @@ pub(crate) struct Owner {
     pub(crate) tuning: Option<Tuning>,
     /// When something happened last, while an adopted order is being followed.
     stirred: Duration,
+    /// When verdicts came last, and since when the batches that are to be run next are known.
+    heard: Duration,
+    pub(crate) agreed: Duration,
 }
 
 impl Owner {
@@ -76,7 +84,7 @@ impl Owner {
         let sockets = shared.star().sockets()?;
         let tunes = shared.settings.tune && shared.group.size() > 1;
         let tuning = shared.table().filter(|_| tunes).map(|mut table| {
-            let tuning = Tuning::new(&*runner.comm, &comm_settings, &shared.settings);
+            let tuning = Tuning::new(&runner.comm, &comm_settings, &shared.settings);
             tuning.choices().for_each(|(workload, choice)| table.choose(workload, choice));
             tuning
         });
@@ -96,6 +104,8 @@ impl Owner {
             left: None,
             tuning,
             stirred: Duration::ZERO,
+            heard: Duration::ZERO,
+            agreed: Duration::ZERO,
         })
     }
 
@@ -108,10 +118,10 @@ impl Owner {
                 continue;
             }
             self.speak();
-            let mut step = self.member.next_step();
+            let mut step = self.next_step();
             if step.is_none() {
                 self.listen();
-                step = self.member.next_step();
+                step = self.next_step();
             }
             match step {
                 Some(step) => self.perform(step),
@@ -119,14 +129,27 @@ impl Owner {
                 None => self.rest(),
             }
         }
+        self.shared.end_seeing(self.failure.is_some());
         self.shared.ended.store(true, Ordering::Release);
+    }
+
+    fn next_step(&mut self) -> Option<Step> {
+        let known = self.member.has_batches();
+        let step = self.member.next_step();
+        if !known && matches!(step, Some(Step::Run(_))) {
+            self.agreed = self.heard;
+        }
+        step
     }
 
     fn take_commands(&mut self) {
         for command in self.shared.inbox.take() {
             match command {
-                Command::Submit(requests, promise) => self.submit(requests, &promise),
-                Command::Heard(verdict) => self.member.hear(verdict),
+                Command::Submit(requests, promise, time) => self.submit(requests, &promise, time),
+                Command::Heard(verdict) => {
+                    self.heard = now();
+                    self.member.hear(verdict);
+                }
                 Command::Listen => {}
                 Command::Over(reason) => self.over(reason),
                 Command::Close => {
@@ -137,7 +160,7 @@ impl Owner {
         }
     }
 
-    fn submit(&mut self, requests: Vec<(Request, Tensor)>, promise: &Arc<Promise>) {
+    fn submit(&mut self, requests: Vec<(Request, Tensor)>, promise: &Arc<Promise>, submitted: Duration) {
         if let (None, Some(rank)) = (&self.failure, self.left) {
             self.miss(rank);
         }
@@ -159,7 +182,8 @@ impl Owner {
             self.shared.recorder.note(Phase::Submitted, sequence, time.as_nanos() as u64, bytes, &request.name);
             let request = Arc::new(request);
             self.member.submit(request.clone(), time);
-            let job = Job { request: request.clone(), tensor, promise: promise.clone(), part };
+            let (promise, arrived) = (promise.clone(), Vec::new());
+            let job = Job { request: request.clone(), tensor, promise, part, submitted, arrived };
             // A name is rarely used twice at a time, so there is room for one.
             self.jobs.entry(ByName(request)).or_insert_with(|| VecDeque::with_capacity(1)).push_back(job);
         }
@@ -175,11 +199,22 @@ impl Owner {
         match shared.table() {
             Some(mut table) => {
                 words.into_iter().for_each(|spoken| table.hear(0, spoken, now()));
-                let verdicts = table.decide();
-                self.proclaim(verdicts);
+                self.decide(&mut table);
             }
             None => shared.star().say(&words),
         }
+    }
+
+    /// What follows from everything said, and who came when if somebody wants to know.
+    fn decide(&mut self, table: &mut Table) {
+        table.set_noting_arrivals(self.shared.seeing.stream.is_traced());
+        let verdicts = table.decide();
+        for (name, arrived) in table.take_arrivals() {
+            if let Some(job) = self.jobs.get_mut(name.as_str()).and_then(VecDeque::front_mut) {
+                job.arrived = arrived;
+            }
+        }
+        self.proclaim(verdicts);
     }
 
     /// Tells everybody, this rank included.
@@ -187,6 +222,7 @@ impl Owner {
         if verdicts.is_empty() {
             return;
         }
+        self.heard = now();
         self.shared.star().say(&verdicts);
         verdicts.into_iter().for_each(|verdict| self.member.hear(verdict));
     }
@@ -200,11 +236,11 @@ impl Owner {
                 for (rank, words) in heard {
                     words.into_iter().for_each(|spoken| table.hear(rank, spoken, time));
                 }
-                let verdicts = table.decide();
-                self.proclaim(verdicts);
+                self.decide(&mut table);
             }
             None => {
                 let heard = shared.star().receive::<Vec<Verdict>>();
+                self.heard = if heard.is_empty() { self.heard } else { now() };
                 heard.into_iter().flat_map(|(_, verdicts)| verdicts).for_each(|verdict| self.member.hear(verdict));
             }
         }
@@ -267,6 +303,9 @@ impl Owner {
         let mut numbers = [through, i64::from(stay)];
         let outcome = self.runner.vote(&mut numbers);
         activity.voting_since.store(0, Ordering::Release);
+        self.agreed = now();
+        let Marks { entered, left, bytes, .. } = self.runner.comm.take_marks();
+        self.shared.seeing.stream.vote(entered, left, bytes);
         match outcome {
             Ok(()) => {
                 self.member.voted(numbers[0], numbers[1] != 0);

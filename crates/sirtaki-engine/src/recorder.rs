@@ -3,11 +3,13 @@
 //! One writer, the owner thread; any number of readers in any process. The memory has no name: it is reached through
 //! the process id and descriptor of [`Recorder::address`] by whoever opens it while the process lives, and stays as
 //! long as somebody has it. Records are words that are stored one by one; a reader drops those that may have been
-//! overwritten while it looked.
+//! overwritten while it looked. Behind them lie words that only count: see [`crate::seeing::counts`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sirtaki_comm::{CommError, shm::Segment};
+
+use crate::seeing::counts::Counts;
 
 /// Records kept.
 const RECORDS: u64 = 4096;
@@ -15,9 +17,11 @@ const RECORDS: u64 = 4096;
 const WORDS: usize = 8;
 /// Bytes of a name that are kept.
 const NAME: usize = (WORDS - 3) * 8;
+/// Words behind the last record.
+const COUNTS: usize = crate::seeing::counts::WORDS;
 /// Words before the first record: magic, records begun, records finished, time of the last beat.
 const HEAD: usize = 8;
-const MAGIC: u64 = u64::from_le_bytes(*b"sirtaki1");
+const MAGIC: u64 = u64::from_le_bytes(*b"sirtaki2");
 
 /// What a rank did with a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +72,7 @@ pub struct Recorder {
 
 impl Recorder {
     /// Bytes of its memory.
-    pub const SIZE: usize = (HEAD + RECORDS as usize * WORDS) * 8;
+    pub const SIZE: usize = (HEAD + RECORDS as usize * WORDS + COUNTS) * 8;
 
     /// An empty record.
     pub fn create() -> Result<Self, CommError> {
@@ -101,14 +105,15 @@ impl Recorder {
     /// read it after our end, and only one process may write.
     pub fn adopt(pid: u32, descriptor: i32) -> Result<Self, CommError> {
         let recorder = Self::open(pid, descriptor)?;
-        for index in 1..HEAD {
+        let counts = HEAD + RECORDS as usize * WORDS;
+        for index in (1..HEAD).chain(counts..counts + COUNTS) {
             recorder.word(index).store(0, Ordering::Release);
         }
         Ok(recorder)
     }
 
     fn word(&self, index: usize) -> &AtomicU64 {
-        debug_assert!(index < HEAD + RECORDS as usize * WORDS);
+        debug_assert!(index < HEAD + RECORDS as usize * WORDS + COUNTS);
         // SAFETY: the segment has SIZE bytes, starts at a page and consists of words that are only used atomically.
         unsafe { &*self.segment.start().cast::<AtomicU64>().add(index) }
     }
@@ -138,6 +143,16 @@ impl Recorder {
             self.word(at + 3 + index).store(word, Ordering::Relaxed);
         }
         self.word(2).store(number + 1, Ordering::Release);
+    }
+
+    /// One of the words that count; `None` where nothing is written down.
+    pub(crate) fn count(&self, index: usize) -> Option<&AtomicU64> {
+        (!self.silent && index < COUNTS).then(|| self.word(HEAD + RECORDS as usize * WORDS + index))
+    }
+
+    /// The words that count, as they are now.
+    pub fn counts(&self) -> Counts {
+        Counts((0..COUNTS).map(|at| self.count(at).map_or(0, |word| word.load(Ordering::Relaxed))).collect())
     }
 
     /// Says that the process is there, at this time.

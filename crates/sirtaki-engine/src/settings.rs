@@ -13,6 +13,15 @@ pub type Warn = Arc<dyn Fn(&str) + Send + Sync>;
 /// knows. It is asked several times within a moment and has to answer at once.
 pub type Ending = Arc<dyn Fn(Rank) -> Option<String> + Send + Sync>;
 
+/// What becomes of the numbers that are counted, when the job ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Profiling {
+    /// Rank 0 says them, as a page of text, where its warnings go.
+    Said,
+    /// The same, and they are also written into this file, as JSON.
+    File(PathBuf),
+}
+
 /// The choices, with defaults that suit most jobs.
 #[derive(Clone)]
 pub struct Settings {
@@ -36,7 +45,13 @@ pub struct Settings {
     /// Whether the flight record and late arrivals are written down. Only who measures what that costs switches it off.
     #[doc(hidden)]
     pub record: bool,
-    /// Where rank 0's warnings and the outcome of tuning go; nowhere unless set.
+    /// The file in which rank 0 keeps a timeline of all ranks from the start; see [`crate::Engine::start_timeline`].
+    pub timeline: Option<PathBuf>,
+    /// Bytes of a timeline at most. It keeps the beginning: what comes when it is full is dropped and counted.
+    pub timeline_limit: u64,
+    /// Whether there is a profile at the end. All ranks need the same.
+    pub profile: Option<Profiling>,
+    /// Where rank 0's warnings, the outcome of tuning and the profile go; nowhere unless set.
     pub warn: Warn,
     /// Who knows how ranks ended; nobody unless set.
     pub ending: Ending,
@@ -53,6 +68,9 @@ impl Default for Settings {
             shutdown_after: None,
             patience: Duration::from_millis(500),
             record: true,
+            timeline: None,
+            timeline_limit: 256 << 20,
+            profile: None,
             warn: Arc::new(|_| ()),
             ending: Arc::new(|_| None),
         }
@@ -70,6 +88,9 @@ impl fmt::Debug for Settings {
             .field("shutdown_after", &self.shutdown_after)
             .field("patience", &self.patience)
             .field("record", &self.record)
+            .field("timeline", &self.timeline)
+            .field("timeline_limit", &self.timeline_limit)
+            .field("profile", &self.profile)
             .finish_non_exhaustive()
     }
 }

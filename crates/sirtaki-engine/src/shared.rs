@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     thread::{self, Thread},
@@ -11,7 +11,10 @@ use std::{
 
 use sirtaki_comm::{Alarm, Group, Rank, Stopper};
 
-use crate::{Settings, agree::Table, control::Star, ending::Watched, inbox::Inbox, recorder::Recorder, tune::Tuned};
+use crate::{
+    Settings, agree::Table, control::Star, ending::Watched, inbox::Inbox, recorder::Recorder, seeing::Seeing,
+    tune::Tuned,
+};
 
 /// The shared parts. Locks are held for moments and never during a collective; where both are needed, the table's
 /// comes first.
@@ -21,7 +24,7 @@ pub(crate) struct Shared {
     /// Rank 0 keeps it.
     pub(crate) table: Option<Mutex<Table>>,
     pub(crate) star: Mutex<Star>,
-    pub(crate) recorder: Recorder,
+    pub(crate) recorder: Arc<Recorder>,
     /// The records of all ranks on this host, by rank.
     pub(crate) records: Vec<Option<Recorder>>,
     /// The processes of all other ranks on this host, by rank.
@@ -40,6 +43,8 @@ pub(crate) struct Shared {
     pub(crate) ended: AtomicBool,
     /// What tuning has found so far; on rank 0.
     pub(crate) tuned: Mutex<Vec<Tuned>>,
+    /// Timeline and profile.
+    pub(crate) seeing: Seeing,
 }
 
 /// What the owner thread is doing, for the watcher.

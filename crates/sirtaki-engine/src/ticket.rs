@@ -10,7 +10,7 @@ use std::{
 
 use sirtaki_comm::Rank;
 
-use crate::{Engine, EngineError, memory::Tensor};
+use crate::{Engine, EngineError, memory::Tensor, seeing::Stream};
 
 /// How often a waiting caller looks before it sleeps.
 const LOOKS: u32 = 200;
@@ -61,15 +61,18 @@ pub(crate) struct Promise {
     changed: Condvar,
     done: AtomicBool,
     awaited: AtomicBool,
+    /// Who wants to know when somebody waits.
+    stream: Option<Arc<Stream>>,
 }
 
 impl Promise {
-    pub(crate) fn new(parts: usize) -> Arc<Self> {
+    pub(crate) fn new(parts: usize, stream: Option<Arc<Stream>>) -> Arc<Self> {
         let outputs = (0..parts).map(|_| None).collect();
         let outcome = (parts == 0).then(|| Ok(Vec::new()));
         let done = AtomicBool::new(outcome.is_some());
         let state = Mutex::new(State { outputs, left: parts, outcome });
-        Arc::new(Self { state, changed: Condvar::new(), done, awaited: AtomicBool::new(false) })
+        let awaited = AtomicBool::new(false);
+        Arc::new(Self { state, changed: Condvar::new(), done, awaited, stream })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -138,6 +141,14 @@ impl Ticket {
     }
 
     fn wait_until(self, deadline: Option<Instant>) -> Result<Outcome, Ticket> {
+        let stream = self.0.stream.clone().filter(|_| !self.poll());
+        stream.iter().for_each(|stream| stream.waiting(true));
+        let outcome = self.look_and_sleep(deadline);
+        stream.iter().for_each(|stream| stream.waiting(false));
+        outcome
+    }
+
+    fn look_and_sleep(self, deadline: Option<Instant>) -> Result<Outcome, Ticket> {
         for _ in 0..LOOKS {
             if self.poll() {
                 break;
@@ -171,7 +182,7 @@ mod tests {
 
     #[test]
     fn parts_complete_together_or_not_at_all() {
-        let promise = Promise::new(2);
+        let promise = Promise::new(2, None);
         let ticket = Ticket(promise.clone());
         promise.keep(1, part());
         assert!(!ticket.poll());
@@ -180,11 +191,11 @@ mod tests {
         assert!(ticket.poll());
         assert_eq!(ticket.wait().unwrap().len(), 2);
 
-        let promise = Promise::new(2);
+        let promise = Promise::new(2, None);
         promise.keep(0, part());
         promise.fail(EngineError::Mismatch("no".into()));
         promise.keep(1, part());
         assert!(Ticket(promise).wait().is_err());
-        assert!(Ticket(Promise::new(0)).wait().unwrap().is_empty());
+        assert!(Ticket(Promise::new(0, None)).wait().unwrap().is_empty());
     }
 }

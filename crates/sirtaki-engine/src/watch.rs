@@ -17,6 +17,7 @@ use crate::{
     message::{Spoken, Word},
     process,
     recorder::{Phase, Record, Recorder},
+    seeing::Carrier,
     shared::{Activity, Shared, now},
     stall::{Whereabouts, explain_collective},
 };
@@ -62,20 +63,29 @@ struct Watcher<'a> {
     warned: Duration,
     /// When other hosts were last shown that this rank is there.
     shown: Duration,
+    carrier: Carrier,
 }
 
 /// Looks until the owner has ended.
 pub(crate) fn run(shared: &Shared) {
     let _ = shared.watcher.set(thread::current());
     let blame = Blame::new(shared.group.clone(), shared.silence);
-    let mut watcher = Watcher { shared, blame, called: None, warned: Duration::ZERO, shown: Duration::ZERO };
+    let mut watcher = Watcher {
+        shared,
+        blame,
+        called: None,
+        warned: Duration::ZERO,
+        shown: Duration::ZERO,
+        carrier: Carrier::default(),
+    };
     while !shared.ended.load(Ordering::Acquire) {
         shared.recorder.beat(now().as_nanos() as u64);
         watcher.show_life();
         watcher.call_others();
         watcher.explain();
         watcher.judge();
-        thread::park_timeout(if watcher.blame.is_open() { SHORT_TICK } else { TICK });
+        let soon = watcher.carrier.carry(shared);
+        thread::park_timeout(if soon || watcher.blame.is_open() { SHORT_TICK } else { TICK });
     }
 }
 

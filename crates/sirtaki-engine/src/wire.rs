@@ -15,7 +15,11 @@ use sirtaki_comm::{
     link::{Bell, Link, LinkError},
 };
 
-use crate::message::{MESSAGE_LIMIT, decode, encode};
+use crate::{
+    message::{MESSAGE_LIMIT, decode, encode},
+    seeing::clock::Exchanges,
+    shared,
+};
 
 /// Bytes read at a time.
 const PIECE: usize = 64 << 10;
@@ -34,7 +38,16 @@ pub(crate) enum Kind {
     Fail = 3,
     /// The sender leaves in good order.
     Goodbye = 4,
+    /// What time is it? With the time at which this was asked.
+    Ask = 5,
+    /// That time, and the one at which it was answered.
+    Answer = 6,
+    /// For whoever watches the job.
+    Seen = 7,
 }
+
+/// Messages about what is seen that may wait; more are forgotten.
+const SEEN: usize = 256;
 
 /// How a link ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,6 +73,9 @@ pub(crate) struct Wire {
     incoming: Vec<u8>,
     outgoing: VecDeque<u8>,
     words: VecDeque<Vec<u8>>,
+    seen: VecDeque<Vec<u8>>,
+    /// The other side's clock.
+    pub(crate) clock: Exchanges,
     fail: Option<Alarm>,
     /// When something arrived last.
     pub(crate) heard: Duration,
@@ -81,6 +97,19 @@ pub(crate) fn fail_frame(alarm: &Alarm) -> Vec<u8> {
     frame(Kind::Fail, &encode(alarm))
 }
 
+/// The frame that asks for the time.
+pub(crate) fn question() -> Vec<u8> {
+    frame(Kind::Ask, &encode(&shared::now()))
+}
+
+/// The frame that tells it.
+fn answer(question: &[u8]) -> Vec<u8> {
+    match decode::<Duration>(question) {
+        Some(asked) => frame(Kind::Answer, &encode(&(asked, shared::now()))),
+        None => Vec::new(),
+    }
+}
+
 impl Wire {
     pub(crate) fn new(link: Box<dyn Link>, now: Duration) -> Self {
         Self {
@@ -88,6 +117,8 @@ impl Wire {
             incoming: Vec::new(),
             outgoing: VecDeque::new(),
             words: VecDeque::new(),
+            seen: VecDeque::new(),
+            clock: Exchanges::default(),
             fail: None,
             heard: now,
             left: false,
@@ -146,6 +177,7 @@ impl Wire {
     /// Takes whole frames out of what has arrived.
     fn sort(&mut self) {
         let mut at = 0;
+        let mut answers = Vec::new();
         while let Some(head) = self.incoming.get(at..at + HEAD) {
             let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
             let kind = head[4];
@@ -157,6 +189,17 @@ impl Wire {
             match kind {
                 _ if kind == Kind::Alive as u8 => {}
                 _ if kind == Kind::Goodbye as u8 => self.left = true,
+                _ if kind == Kind::Seen as u8 => {
+                    if self.seen.len() < SEEN {
+                        self.seen.push_back(content.to_vec());
+                    }
+                }
+                // Now, whoever reads this: the owner may be busy for long.
+                _ if kind == Kind::Ask as u8 => answers.extend(answer(content)),
+                _ if kind == Kind::Answer as u8 => match decode::<(Duration, Duration)>(content) {
+                    Some((asked, there)) => self.clock.note(asked, there, shared::now()),
+                    None => return self.garbage(),
+                },
                 _ if kind == Kind::Words as u8 => self.words.push_back(content.to_vec()),
                 _ if kind == Kind::Fail as u8 => match decode(content) {
                     Some(alarm) => drop(self.fail.get_or_insert(alarm)),
@@ -166,12 +209,20 @@ impl Wire {
             }
         }
         self.incoming.drain(..at);
+        if !answers.is_empty() {
+            self.put(&answers, shared::now());
+        }
     }
 
     /// The other side does not speak our language.
     pub(crate) fn garbage(&mut self) {
         let how = "it sent a message that cannot be read; is it of another version?";
         self.ended.get_or_insert(Ended::Closed(how.into()));
+    }
+
+    /// What has arrived for whoever watches the job.
+    pub(crate) fn take_seen(&mut self) -> VecDeque<Vec<u8>> {
+        std::mem::take(&mut self.seen)
     }
 
     /// The words that have arrived.

@@ -139,6 +139,7 @@ fn from_the_test() -> Result<Engine, Box<dyn Error>> {
     let mut settings = settings(Settings::default());
     settings.shutdown_after =
         variable("TEST_SHUTDOWN").ok().and_then(|text| text.parse().ok()).map(Duration::from_secs_f64);
+    settings.timeline = variable("SIRTAKI_TIMELINE").ok().map(Into::into);
     let folder = variable("TEST_STORE")?;
     let store = Arc::new(FileStore::new(&folder, "job")?);
     settings.ending = Arc::new(move |rank| std::fs::read_to_string(format!("{folder}/ending {rank}")).ok());

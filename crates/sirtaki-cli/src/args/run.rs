@@ -130,6 +130,17 @@ pub struct Run {
     )]
     pub verbose: Option<bool>,
 
+    /// Keep a timeline of all ranks in this file on rank 0's host, for ui.perfetto.dev
+    #[arg(long, value_name = "FILE", help_heading = "Seeing")]
+    pub timeline: Option<PathBuf>,
+
+    /// Print a profile of all ranks at the end; with a file, also write it there as JSON
+    #[arg(
+        long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "yes",
+        help_heading = "Seeing"
+    )]
+    pub profile: Option<String>,
+
     /// Seconds between asking processes to end and killing them [default: 10]
     #[arg(long, value_name = "SECONDS", value_parser = env::seconds, help_heading = "Time limits")]
     pub grace: Option<Duration>,

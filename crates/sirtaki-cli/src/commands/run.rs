@@ -4,6 +4,7 @@ use std::{process::ExitCode, time::Instant};
 
 use anyhow::{Context, Result};
 use sirtaki_comm::secure::{Secret, fresh_id};
+use sirtaki_engine::seeing::profile::Profile;
 
 use crate::{
     args::run::Run,
@@ -86,6 +87,7 @@ fn closing_words(job: &Job, ending: &Ending, last_lines: Vec<String>, printer: &
         how,
         ran_for: ending.failed_after.unwrap_or(ending.lasted),
         last_lines,
+        profile: Profile::new(hosts_of_ranks(&job.placement), ending.counts.clone()),
         others: doing.filter_map(|(rank, what)| Some((rank, what.clone()?))).collect(),
         folder: job.options.output.clone(),
         ranks: plan.size(),

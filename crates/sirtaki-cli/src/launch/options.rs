@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     args::run::{Cores, Gpus, Run, Via},
+    env,
     printer::Advice,
 };
 
@@ -98,6 +99,14 @@ impl Options {
             return Err(Advice::new("there is no program to run", hint));
         }
         check(&all.env, outside)?;
+        let mut env = all.env;
+        let timeline = all.timeline.map(|path| path.display().to_string());
+        for (name, value) in [(env::TIMELINE, timeline), (env::PROFILE, all.profile)] {
+            if let Some(value) = value {
+                env.retain(|wish: &Wish| wish.name != name);
+                env.push(Wish { name: name.into(), value: Some(value) });
+            }
+        }
         let hosts = match (all.hosts, &all.hostfile) {
             (Some(list), _) => Some(list.0),
             (None, Some(path)) => Some(hosts::parse_file(path, &read(path, outside, "--hostfile")?)?),
@@ -122,7 +131,7 @@ impl Options {
             },
             remote_sirtaki: all.remote_sirtaki,
             workdir: all.workdir,
-            env: all.env,
+            env,
             divide_cores: all.cores.unwrap_or_default() == Cores::Auto,
             output: all.output,
             tag_output: all.tag_output.unwrap_or_default(),
@@ -165,6 +174,8 @@ impl Run {
             config: self.config.or(below.config),
             dry_run: self.dry_run.or(below.dry_run),
             output: self.output.or(below.output),
+            timeline: self.timeline.or(below.timeline),
+            profile: self.profile.or(below.profile),
             tag_output: self.tag_output.or(below.tag_output),
             quiet: if about_detail { self.quiet } else { below.quiet },
             verbose: if about_detail { self.verbose } else { below.verbose },

@@ -11,6 +11,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use sirtaki_engine::seeing::counts::Counts;
 
 use super::{ended::Ended, output::Stream};
 
@@ -185,6 +186,8 @@ pub enum Event {
         rank: usize,
         /// In words; nothing where it has no flight record.
         what: Option<String>,
+        /// What it has done so far, in numbers.
+        counts: Option<Counts>,
     },
     /// Somebody sent the agent this signal, meaning the job.
     Signalled(i32),

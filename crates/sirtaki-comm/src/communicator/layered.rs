@@ -150,6 +150,14 @@ impl Communicator for Layered {
         self.world.alternatives()
     }
 
+    fn algorithm(&self, bytes: usize, plan: &Plan) -> Option<Algorithm> {
+        match self.forced {
+            None | Some(Algorithm::Layered) if plan.wide => Some(Algorithm::Direct),
+            None | Some(Algorithm::Layered) => Some(Algorithm::Layered),
+            Some(_) => self.world.algorithm(bytes, plan),
+        }
+    }
+
     fn all_reduce(&mut self, data: SliceMut<'_>, reduction: Reduction) -> Result<(), CommError> {
         let plan = Plan::new(data.dtype(), reduction, self.group().size());
         let layered = matches!(self.forced, None | Some(Algorithm::Layered));

@@ -122,6 +122,10 @@ impl Communicator for MeshCommunicator {
         Alternatives { algorithms: vec![Algorithm::Halving, Algorithm::Direct], pieces: vec![64 << 10, 1 << 20] }
     }
 
+    fn algorithm(&self, bytes: usize, plan: &Plan) -> Option<Algorithm> {
+        Some(self.choice(plan, bytes))
+    }
+
     fn abort(&mut self, error: &CommError) {
         self.mesh.abort(error);
     }

@@ -23,7 +23,7 @@ pub use mesh::{Connector, MeshCommunicator};
 pub use solo::Solo;
 
 use crate::{
-    Buffer, CommError, DType, Group, Rank, Reduction, Slice, SliceMut, Stopper,
+    Buffer, CommError, DType, Group, Plan, Rank, Reduction, Slice, SliceMut, Stopper,
     collective::{Algorithm, Alternatives},
     signature::{Kind, Signature},
 };
@@ -100,6 +100,11 @@ pub trait Communicator: Send {
     /// What is worth measuring instead of the back end's own choices.
     fn alternatives(&self) -> Alternatives {
         Alternatives::default()
+    }
+
+    /// How an all-reduce of this many bytes is carried out; `None` where that is not ours to know.
+    fn algorithm(&self, _bytes: usize, _plan: &Plan) -> Option<Algorithm> {
+        None
     }
 
     /// Zeroed memory in which collectives are fastest: where ranks share a host, they work on it in place, without

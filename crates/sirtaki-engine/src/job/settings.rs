@@ -4,9 +4,10 @@ use sirtaki_comm::{collective::Algorithm, secure::Secret};
 
 use super::{
     JobError, Lookup,
-    parse::{bytes, bytes_or_off, optional, seconds, seconds_or_off, switch},
+    parse::{bytes, bytes_or_off, optional, seconds, seconds_or_off, switch, text},
     variables as v,
 };
+use crate::Profiling;
 
 /// What was chosen about communication, for a job with this secret.
 pub fn communication(get: Lookup<'_>, secret: Secret) -> Result<sirtaki_comm::Settings, JobError> {
@@ -30,7 +31,21 @@ pub fn engine(get: Lookup<'_>) -> Result<crate::Settings, JobError> {
     set(&mut settings.tuned, optional(get, v::TUNED, |text| Some(Some(text.into())))?);
     set(&mut settings.warn_after, optional(get, v::WARN_AFTER, seconds_or_off)?);
     set(&mut settings.shutdown_after, optional(get, v::SHUTDOWN_AFTER, seconds_or_off)?);
+    set(&mut settings.timeline, optional(get, v::TIMELINE, |text| Some(Some(text.into())))?);
+    if settings.timeline.is_none() {
+        settings.timeline = text(get, v::HOROVOD_TIMELINE).filter(|path| path != "DYNAMIC").map(Into::into);
+    }
+    set(&mut settings.timeline_limit, optional(get, v::TIMELINE_LIMIT, |text| Some(bytes(text).ok()? as u64))?);
+    set(&mut settings.profile, optional(get, v::PROFILE, |text| Some(profiling(text)))?);
     Ok(settings)
+}
+
+/// A switch, or else a file.
+fn profiling(text: &str) -> Option<Profiling> {
+    match switch(text) {
+        Some(wanted) => wanted.then_some(Profiling::Said),
+        None => Some(Profiling::File(text.into())),
+    }
 }
 
 fn set<T>(place: &mut T, value: Option<T>) {
@@ -94,6 +109,20 @@ mod tests {
     }
 
     #[test]
+    fn every_choice_about_seeing_is_taken() {
+        let seen = |variables: &[(&str, &str)]| {
+            let settings = engine(&table(variables)).unwrap();
+            (settings.timeline, settings.timeline_limit, settings.profile)
+        };
+        let ours = [(v::TIMELINE, "/a/t.json"), (v::HOROVOD_TIMELINE, "/b"), (v::TIMELINE_LIMIT, "1M")];
+        assert_eq!(seen(&ours), (Some("/a/t.json".into()), 1 << 20, None));
+        assert_eq!(seen(&[(v::HOROVOD_TIMELINE, "/b")]).0, Some("/b".into()));
+        assert_eq!(seen(&[(v::HOROVOD_TIMELINE, "DYNAMIC"), (v::PROFILE, "no")]), (None, 256 << 20, None));
+        assert_eq!(seen(&[(v::PROFILE, "1")]).2, Some(Profiling::Said));
+        assert_eq!(seen(&[(v::PROFILE, "p.json")]).2, Some(Profiling::File("p.json".into())));
+    }
+
+    #[test]
     fn what_is_not_set_or_empty_keeps_its_default() {
         let settings = communication(&table(&[(v::TIMEOUT, " "), (v::ALGORITHM, "auto")]), secret()).unwrap();
         assert_eq!(format!("{settings:?}"), format!("{:?}", sirtaki_comm::Settings::new(secret())));
@@ -115,6 +144,7 @@ mod tests {
             (v::TUNE, "fast"),
             (v::WARN_AFTER, "-3"),
             (v::SHUTDOWN_AFTER, "never"),
+            (v::TIMELINE_LIMIT, "much"),
         ];
         for (name, value) in wrong {
             let variables = [(name, value)];

@@ -49,6 +49,15 @@ pub const WARN_AFTER: &str = "SIRTAKI_WARN_AFTER";
 /// When a waiting tensor ends the job.
 pub const SHUTDOWN_AFTER: &str = "SIRTAKI_SHUTDOWN_AFTER";
 
+/// A timeline of all ranks.
+pub const TIMELINE: &str = "SIRTAKI_TIMELINE";
+/// Bytes of a timeline.
+pub const TIMELINE_LIMIT: &str = "SIRTAKI_TIMELINE_LIMIT";
+/// A profile at the end.
+pub const PROFILE: &str = "SIRTAKI_PROFILE";
+/// Horovod's name for a timeline, which counts where ours is not set; `DYNAMIC` stands for one that is started later.
+pub const HOROVOD_TIMELINE: &str = "HOROVOD_TIMELINE";
+
 /// One line of the table.
 #[derive(Debug, Clone, Copy)]
 pub struct Variable {
@@ -248,8 +257,34 @@ const ENGINE: Section = Section {
     ],
 };
 
+/// The variables that choose what is seen of a job.
+const SEEING: Section = Section {
+    title: "Seeing",
+    about: "What a job shows of itself. Rank 0 writes the files, with what all ranks have told it.",
+    variables: &[
+        Variable {
+            name: TIMELINE,
+            allowed: "the path of a file",
+            default: "HOROVOD_TIMELINE if that is set, else none",
+            about: "Keep a timeline of all ranks in this file, in the Chrome trace format, for ui.perfetto.dev.",
+        },
+        Variable {
+            name: TIMELINE_LIMIT,
+            allowed: BYTES,
+            default: "256M",
+            about: "How large a timeline may become; what comes later is dropped and counted.",
+        },
+        Variable {
+            name: PROFILE,
+            allowed: "1, true, yes, on, 0, false, no, off or the path of a file",
+            default: "0",
+            about: "Print a profile of all ranks at the end; with a path, also write it there as JSON.",
+        },
+    ],
+};
+
 /// All of them, in the order of the reference page.
-pub const SECTIONS: &[Section] = &[PLACE, COMMUNICATION, ENGINE];
+pub const SECTIONS: &[Section] = &[PLACE, COMMUNICATION, ENGINE, SEEING];
 
 /// Every line of the table.
 pub fn all() -> impl Iterator<Item = &'static Variable> {

@@ -1,6 +1,6 @@
 //! One tensor by itself, where it lies.
 
-use sirtaki_comm::{CommError, Reduction};
+use sirtaki_comm::{CommError, Communicator, Reduction};
 
 use super::{Runner, neutral::neutral, with_rows};
 use crate::{
@@ -34,7 +34,7 @@ impl Runner {
             Operation::ReduceScatter(reduction) => self.reduce_scatter(request, *reduction, tensor)?,
             Operation::Adasum => {
                 let mut tensor = tensor.unwrap_or_else(|| Tensor::zeros(request.dtype, request.elements()));
-                adasum::all_reduce(&mut *self.comm, &mut tensor)?;
+                adasum::all_reduce(&mut self.comm, &mut tensor)?;
                 Output::Tensor(tensor, request.shape.clone())
             }
             Operation::Barrier | Operation::Join | Operation::ProcessSet { .. } => {

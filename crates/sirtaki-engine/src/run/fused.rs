@@ -113,7 +113,7 @@ impl Runner {
                 self.comm.buffer(bytes.next_power_of_two())?
             }
         };
-        Ok((&mut *self.comm, self.buffer.insert(buffer)))
+        Ok((&mut self.comm, self.buffer.insert(buffer)))
     }
 }
 

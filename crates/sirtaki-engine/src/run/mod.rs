@@ -3,11 +3,13 @@
 mod alone;
 mod compress;
 mod fused;
+mod metered;
 mod neutral;
 mod parts;
 
 use sirtaki_comm::{Buffer, CommError, Communicator, ReduceOp, Reduction, SliceMut, collective::Algorithm};
 
+pub(crate) use self::metered::{Marks, Metered};
 use crate::{
     memory::Tensor,
     message::Knobs,
@@ -49,7 +51,7 @@ impl Item<'_> {
 
 /// A communicator and the memory tensors are fused in.
 pub(crate) struct Runner {
-    pub(crate) comm: Box<dyn Communicator>,
+    pub(crate) comm: Metered,
     buffer: Option<Buffer>,
     /// The algorithm that the user wants, if any.
     forced: Option<Algorithm>,
@@ -58,7 +60,7 @@ pub(crate) struct Runner {
 
 impl Runner {
     pub(crate) fn new(comm: Box<dyn Communicator>, forced: Option<Algorithm>) -> Self {
-        Self { comm, buffer: None, forced, knobs: Knobs::default() }
+        Self { comm: Metered::new(comm), buffer: None, forced, knobs: Knobs::default() }
     }
 
     /// Carries out collectives like this from now on. All ranks have run the same before and will run the same after.

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use sirtaki_comm::{DType, Rank, Reduction, SliceMut, kernel};
+use sirtaki_comm::{Communicator, DType, Rank, Reduction, SliceMut, kernel};
 
 use super::{Item, Runner, fused::Outputs, neutral::fill, with_rows};
 use crate::{memory::Tensor, request::shares, ticket::Output};

@@ -130,7 +130,8 @@ impl Ranks {
         let now = Duration::new(time.tv_sec as u64, time.tv_nsec as u32);
         for rank in &self.ranks {
             let records = rank.recorder.as_ref().map(Recorder::read).unwrap_or_default();
-            mouth.say(&Event::Doing { rank: rank.rank, what: doing::describe(&records, now) });
+            let counts = rank.recorder.as_ref().map(Recorder::counts).filter(|counts| !counts.is_empty());
+            mouth.say(&Event::Doing { rank: rank.rank, what: doing::describe(&records, now), counts });
         }
     }
 }

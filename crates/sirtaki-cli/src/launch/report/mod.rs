@@ -10,6 +10,8 @@ mod words;
 
 use std::{path::PathBuf, time::Duration};
 
+use sirtaki_engine::seeing::{Short, profile::Profile};
+
 pub use self::words::{duration_in_words, ranks_in_words};
 use super::{
     ended::{Ended, signal_name},
@@ -43,6 +45,8 @@ pub struct Failure {
     pub last_lines: Vec<String>,
     /// What other ranks were doing then, as far as known: `waiting in "conv1.grad" for 3 s`.
     pub others: Vec<(usize, String)>,
+    /// What ranks had done by then, as far as known.
+    pub profile: Profile,
     /// Where the output of all ranks lies.
     pub folder: Option<PathBuf>,
     /// The job's number of ranks.
@@ -67,6 +71,9 @@ impl Failure {
         let mut lines = vec![format!("{error} {rank}{place} {how} after {time}{why}")];
         lines.extend(self.repeat(&paint));
         lines.extend(self.meanwhile(&paint));
+        if !self.profile.is_empty() {
+            lines.push(Short(&self.profile).to_string().trim_end().to_owned());
+        }
         if let Some(folder) = &self.folder {
             let file = folder.join(file_name(self.rank, self.ranks));
             lines.push(format!("{} {}", paint(Style::Bold, "all of its output:"), file.display()));

@@ -8,6 +8,7 @@ fn failure(how: Ended, last_lines: &str) -> Failure {
         how,
         ran_for: Duration::from_millis(12_340),
         last_lines: last_lines.lines().map(Into::into).collect(),
+        profile: Profile::new(Vec::new(), Vec::new()),
         others: Vec::new(),
         folder: None,
         ranks: 8,

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use signal_hook::consts::SIGPIPE;
 use sirtaki_comm::secure::Secret;
+use sirtaki_engine::seeing::counts::Counts;
 
 pub use self::course::Outcome;
 use self::{
@@ -84,6 +85,8 @@ pub struct Ending {
     pub pids: Vec<Option<u32>>,
     /// What every rank was doing when the first one failed, where that is known.
     pub doing: Vec<Option<String>>,
+    /// What every rank had done by then, in numbers.
+    pub counts: Vec<Option<Counts>>,
 }
 
 /// Runs a job to its end. Nothing of it is left then, on any host that can be reached.
@@ -142,6 +145,7 @@ impl<'a, 'b> Supervisor<'a, 'b> {
             failed_after: None,
             pids: vec![None; size],
             doing: vec![None; size],
+            counts: vec![None; size],
         };
         Self { job, links, output, course: Course::new(size, job.options.grace), ending, started: Instant::now() }
     }
@@ -187,7 +191,9 @@ impl<'a, 'b> Supervisor<'a, 'b> {
                 self.output.closed(rank);
                 self.course.closed(rank);
             }
-            Event::Doing { rank, what } => self.ending.doing[rank] = what,
+            Event::Doing { rank, what, counts } => {
+                (self.ending.doing[rank], self.ending.counts[rank]) = (what, counts);
+            }
             Event::Signalled(signal) => self.signalled(signal),
             Event::Problem { message, .. } => self.host_lost(host, &message),
             Event::Hello(_) | Event::Serving { .. } | Event::Checked(_) | Event::Greeting => {}

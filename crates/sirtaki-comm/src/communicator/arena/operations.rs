@@ -92,6 +92,10 @@ impl Communicator for Arena {
         Alternatives { algorithms: Vec::new(), pieces: vec![largest / 2, largest / 4] }
     }
 
+    fn algorithm(&self, _: usize, _: &Plan) -> Option<Algorithm> {
+        Some(self.forced.unwrap_or(Algorithm::Flat))
+    }
+
     #[inline]
     fn all_reduce(&mut self, mut data: SliceMut<'_>, reduction: Reduction) -> Result<(), CommError> {
         if let Some(algorithm) = self.forced.filter(|&algorithm| algorithm != Algorithm::Flat) {

@@ -1,0 +1,318 @@
+//! How records and numbers get to rank 0: over the control links, by the watcher, now and then.
+
+use std::{
+    fs, io,
+    path::Path,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+use sirtaki_comm::Rank;
+
+use super::{
+    Stream,
+    clock::Offset,
+    counts::Counts,
+    profile::Profile,
+    scribe::{Chunk, Scribe, Work},
+};
+use crate::{
+    Profiling, Settings, Warn,
+    blame::Sign,
+    shared::{Shared, now},
+};
+
+/// How often numbers that the system keeps are brought up to date.
+const REFRESH: Duration = Duration::from_secs(1);
+/// Exchanges with rank 0's clock at first, and the pauses between them then and later.
+const ROUNDS: u32 = 16;
+const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+/// Events in one message, so that other words do not wait for long behind it.
+const MESSAGE: usize = 1000;
+/// How long others may take to hand in their numbers when rank 0 ends.
+const LAST: Duration = Duration::from_secs(5);
+
+/// What ranks say to each other here.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Said {
+    /// From rank 0: this timeline begins.
+    Start(u32),
+    /// From rank 0: it ends.
+    Stop,
+    /// To rank 0: records for this timeline.
+    Chunk(u32, Chunk),
+    /// To rank 0: these were all.
+    Last(u32),
+    /// To rank 0: the numbers so far, and whether they are the last.
+    Counts(Counts, bool),
+}
+
+/// What rank 0 knows of another rank.
+#[derive(Debug, Default, Clone)]
+struct Known {
+    counts: Option<Counts>,
+    last: bool,
+}
+
+/// A process's part in what is seen of the job.
+#[derive(Debug)]
+pub(crate) struct Seeing {
+    pub(crate) stream: Arc<Stream>,
+    /// The engine of a process set leaves carrying to the one it came from.
+    carries: bool,
+    /// Which timeline records are for.
+    timeline: AtomicU32,
+    /// On rank 0, while there is a timeline.
+    scribe: Mutex<Option<Scribe>>,
+    /// On rank 0, by rank.
+    known: Mutex<Vec<Known>>,
+    /// Held by who takes in what others say, so that it is taken in when the next one looks.
+    hearing: Mutex<()>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Seeing {
+    pub(crate) fn new(stream: Arc<Stream>, carries: bool, ranks: usize) -> Self {
+        let known = Mutex::new(vec![Known::default(); ranks]);
+        Self {
+            stream,
+            carries,
+            timeline: AtomicU32::new(0),
+            scribe: Mutex::default(),
+            known,
+            hearing: Mutex::default(),
+        }
+    }
+
+    fn give(&self, work: Work) {
+        if let Some(scribe) = lock(&self.scribe).as_mut() {
+            scribe.give(work);
+        }
+    }
+
+    fn begin(&self, timeline: u32) {
+        self.timeline.store(timeline, Ordering::Relaxed);
+        self.stream.ring.take(usize::MAX);
+        self.stream.ring.set_open(true);
+    }
+}
+
+impl Shared {
+    /// Starts the timeline that the settings want, on all ranks at once.
+    pub(crate) fn start_first_timeline(&self) -> io::Result<()> {
+        match &self.settings.timeline {
+            Some(path) if self.group.rank() == 0 => self.start_timeline(path),
+            Some(_) => {
+                self.seeing.begin(1);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Starts a timeline for all ranks; only rank 0 does anything.
+    pub(crate) fn start_timeline(&self, path: &Path) -> io::Result<()> {
+        if self.group.rank() != 0 || !self.seeing.carries {
+            return Ok(());
+        }
+        self.stop_timeline(true);
+        let Settings { timeline_limit, warn, .. } = &self.settings;
+        match Scribe::start(path, *timeline_limit, &self.group, warn.clone()) {
+            Ok(scribe) => *lock(&self.seeing.scribe) = Some(scribe),
+            Err(error) => {
+                // Others may have begun already.
+                self.star().see(&Said::Stop);
+                return Err(error);
+            }
+        }
+        let timeline = self.seeing.timeline.load(Ordering::Relaxed) + 1;
+        self.seeing.begin(timeline);
+        self.star().see(&Said::Start(timeline));
+        Ok(())
+    }
+
+    /// Ends it, with the last records of ranks that are still there if those are wanted.
+    pub(crate) fn stop_timeline(&self, with_others: bool) {
+        if self.group.rank() != 0 || lock(&self.seeing.scribe).is_none() {
+            return;
+        }
+        self.seeing.stream.ring.set_open(false);
+        let awaited = {
+            let mut star = self.star();
+            star.see(&Said::Stop);
+            let there = |rank: &Rank| with_others && matches!(star.sign(*rank), Sign::Quiet(_));
+            (1..self.group.size()).filter(there).collect()
+        };
+        self.deliver(usize::MAX);
+        // What those have said who are gone by now.
+        self.take_in();
+        // Others' last records come through the watcher, which must find the scribe meanwhile.
+        let end = lock(&self.seeing.scribe).as_mut().and_then(Scribe::end);
+        if let Some(end) = end {
+            end.wait(awaited);
+            *lock(&self.seeing.scribe) = None;
+        }
+    }
+
+    /// Hands records on, in messages of limited size and at most so many; says whether there are more.
+    fn deliver(&self, messages: usize) -> bool {
+        let Seeing { stream, timeline, .. } = &self.seeing;
+        for _ in 0..messages {
+            if self.group.rank() == 0 {
+                let (records, dropped) = stream.ring.take(usize::MAX);
+                if !records.is_empty() || dropped > 0 {
+                    self.seeing.give(Work::Chunk(0, Chunk { offset: Offset::default(), records, dropped }));
+                }
+                return false;
+            }
+            let mut star = self.star();
+            let offset = if self.is_here(0) { Some(Offset::default()) } else { star.offset(0, now()) };
+            let Some(offset) = offset.filter(|_| messages == usize::MAX || star.flush()) else { return false };
+            let (records, dropped) = stream.ring.take(MESSAGE);
+            if records.is_empty() && dropped == 0 {
+                return false;
+            }
+            star.see(&Said::Chunk(timeline.load(Ordering::Relaxed), Chunk { offset, records, dropped }));
+        }
+        true
+    }
+
+    /// Takes in what others have said.
+    fn take_in(&self) {
+        let _hearing = lock(&self.seeing.hearing);
+        let heard = self.star().take_seen();
+        heard.into_iter().for_each(|(rank, said)| self.hear(rank, said));
+    }
+
+    fn hear(&self, rank: Rank, said: Said) {
+        let seeing = &self.seeing;
+        let current = seeing.timeline.load(Ordering::Relaxed);
+        match said {
+            Said::Start(timeline) if rank == 0 && timeline != current => seeing.begin(timeline),
+            Said::Stop if rank == 0 => self.hand_in_last_records(),
+            Said::Chunk(timeline, chunk) if timeline == current => seeing.give(Work::Chunk(rank, chunk)),
+            Said::Last(timeline) if timeline == current => seeing.give(Work::Last(rank)),
+            Said::Counts(counts, last) => {
+                if let Some(known) = lock(&seeing.known).get_mut(rank) {
+                    *known = Known { counts: Some(counts), last };
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn hand_in_last_records(&self) {
+        self.seeing.stream.ring.set_open(false);
+        self.deliver(usize::MAX);
+        self.star().see(&Said::Last(self.seeing.timeline.load(Ordering::Relaxed)));
+    }
+
+    /// This rank leaves in good order: hands in what it has.
+    pub(crate) fn hand_in(&self) {
+        if self.group.rank() == 0 || !self.seeing.carries {
+            return;
+        }
+        if self.seeing.stream.is_traced() {
+            self.hand_in_last_records();
+        }
+        if self.settings.profile.is_some() {
+            self.seeing.stream.refresh();
+            self.star().see(&Said::Counts(self.recorder.counts(), true));
+        }
+    }
+
+    /// The engine has ended: rank 0 closes the timeline and tells what was counted.
+    pub(crate) fn end_seeing(&self, failed: bool) {
+        if self.group.rank() != 0 || !self.seeing.carries {
+            return;
+        }
+        self.stop_timeline(!failed);
+        self.seeing.stream.refresh();
+        let Some(profile) = &self.settings.profile else { return };
+        let deadline = now() + if failed { Duration::ZERO } else { LAST };
+        let there = |rank: &Rank| matches!(self.star().sign(*rank), Sign::Quiet(_));
+        let missing = |rank: &Rank| !lock(&self.seeing.known)[*rank].last && there(rank);
+        while now() < deadline && (1..self.group.size()).any(|rank| missing(&rank)) {
+            thread::sleep(Duration::from_millis(5));
+            self.star().fill();
+            self.take_in();
+        }
+        tell(&self.profile(), profile, &self.settings.warn);
+    }
+
+    /// What is known of all ranks.
+    pub(crate) fn profile(&self) -> Profile {
+        let known = lock(&self.seeing.known).clone();
+        let counts = |rank: Rank| match (&self.records[rank], rank == self.group.rank()) {
+            (_, true) => Some(self.recorder.counts()),
+            (Some(record), _) => Some(record.counts()),
+            (None, _) => known[rank].counts.clone(),
+        };
+        let hosts = self.group.members().iter().map(|member| member.host.clone()).collect();
+        Profile::new(hosts, (0..self.group.size()).map(counts).collect())
+    }
+}
+
+fn tell(profile: &Profile, wanted: &Profiling, warn: &Warn) {
+    let profile = profile.clone().beside_copies();
+    warn(&profile.to_string());
+    if let Profiling::File(path) = wanted
+        && let Err(error) = fs::write(path, profile.to_json())
+    {
+        warn(&format!("the profile cannot be written to {}: {error}; hint: name another file", path.display()));
+    }
+}
+
+/// The watcher's part.
+#[derive(Debug, Default)]
+pub(crate) struct Carrier {
+    refreshed: Duration,
+    asked: Duration,
+    rounds: u32,
+    timeline: u32,
+}
+
+impl Carrier {
+    /// Does what is due; says whether it should be called again soon.
+    pub(crate) fn carry(&mut self, shared: &Shared) -> bool {
+        let (seeing, time) = (&shared.seeing, now());
+        if !seeing.carries {
+            return false;
+        }
+        if time.saturating_sub(self.refreshed) >= REFRESH {
+            self.refreshed = time;
+            seeing.stream.refresh();
+            if shared.settings.profile.is_some() && shared.group.rank() != 0 && !shared.is_here(0) {
+                shared.star().see(&Said::Counts(shared.recorder.counts(), false));
+            }
+        }
+        shared.take_in();
+        if !seeing.stream.is_traced() {
+            return false;
+        }
+        let asks = shared.group.rank() != 0 && !shared.is_here(0) && self.ask(shared, time);
+        shared.deliver(1) || asks
+    }
+
+    /// Asks for rank 0's time when that is due; says whether it soon is again.
+    fn ask(&mut self, shared: &Shared, time: Duration) -> bool {
+        let timeline = shared.seeing.timeline.load(Ordering::Relaxed);
+        if timeline != self.timeline {
+            (self.timeline, self.rounds) = (timeline, 0);
+        }
+        let pause = if self.rounds < ROUNDS { PAUSES.0 } else { PAUSES.1 };
+        if time.saturating_sub(self.asked) >= pause {
+            (self.asked, self.rounds) = (time, self.rounds.saturating_add(1));
+            shared.star().ask_time();
+        }
+        self.rounds < ROUNDS
+    }
+}

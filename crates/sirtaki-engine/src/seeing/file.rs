@@ -1,0 +1,231 @@
+//! A file of events that is valid JSON at every moment, whoever is killed when.
+//!
+//! The kernel looks for a fatal signal between the pages of a write but not inside one. So the end of the file stays where
+//! it is, behind a gap of spaces, and events are written into the gap with one call per page, none across the border
+//! of two. When the gap is used up, a larger file is made beside this one and takes its name; the size doubles, so all
+//! copying together costs no more than twice the file. The first page is rewritten whenever what it says changes.
+//!
+//! Rejected: overwriting the closing bracket with more events and a new bracket. A write of several pages can be cut off
+//! between two of them.
+
+use std::{
+    fs::{self, File},
+    io::{self, ErrorKind, Read, Seek, Write},
+    os::{fd::AsRawFd, unix::fs::FileExt},
+    path::{Path, PathBuf},
+};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+
+/// Inside one of these a write is not interrupted.
+const PAGE: u64 = 4096;
+/// Bytes of a new file.
+const FIRST: u64 = 64 << 10;
+/// How it ends.
+const TAIL: &[u8] = b"\n]}\n";
+
+/// The file.
+#[derive(Debug)]
+pub(crate) struct JsonFile {
+    path: PathBuf,
+    file: File,
+    /// Where the next event goes.
+    at: u64,
+    /// What goes there and is not written yet; all of it in one page.
+    pending: Vec<u8>,
+    size: u64,
+    /// Bytes at most.
+    limit: u64,
+}
+
+impl JsonFile {
+    /// A new file of at most `limit` bytes, in the place of what was there. Its first page is `head`, which has to open an
+    /// array and put an element into it.
+    pub(crate) fn create(path: &Path, limit: u64, head: &str) -> io::Result<Self> {
+        let limit = (limit / PAGE * PAGE).max(2 * PAGE);
+        let size = FIRST.min(limit);
+        let mut contents = io::Cursor::new(page(head)?);
+        let file = replace(path, &mut contents, PAGE, size)?;
+        Ok(Self { path: path.into(), file, at: PAGE, pending: Vec::new(), size, limit })
+    }
+
+    /// Writes the first page anew.
+    pub(crate) fn set_head(&mut self, head: &str) -> io::Result<()> {
+        self.file.write_all_at(&page(head)?, 0)
+    }
+
+    /// Adds all of these elements, or says that there is no room for them.
+    pub(crate) fn append(&mut self, events: &[String]) -> io::Result<bool> {
+        let longest = events.iter().map(String::len).max().unwrap_or(0) as u64 + 2;
+        let bytes = events.iter().map(|event| event.len() as u64 + 2).sum::<u64>();
+        // Every page may end with a rest into which the next element did not fit.
+        let most = bytes + (bytes / (PAGE - longest.min(PAGE - 1)) + 1) * longest;
+        if longest > PAGE || !self.make_room(most)? {
+            return Ok(false);
+        }
+        for event in events {
+            let used = (self.at + self.pending.len() as u64) % PAGE;
+            if (used == 0 && !self.pending.is_empty()) || used + event.len() as u64 + 2 > PAGE {
+                self.flush()?;
+                self.at = self.at.next_multiple_of(PAGE);
+            }
+            self.pending.extend_from_slice(b",\n");
+            self.pending.extend_from_slice(event.as_bytes());
+        }
+        Ok(true)
+    }
+
+    /// Makes everything visible that was added.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.file.write_all_at(&self.pending, self.at)?;
+        self.at += self.pending.len() as u64;
+        self.pending.clear();
+        Ok(())
+    }
+
+    /// Whether there is room for this much before the last page, which has the end.
+    fn make_room(&mut self, bytes: u64) -> io::Result<bool> {
+        let needed = self.at + self.pending.len() as u64 + bytes + PAGE;
+        if needed <= self.size {
+            return Ok(true);
+        }
+        if needed > self.limit {
+            return Ok(false);
+        }
+        self.flush()?;
+        let size = (2 * self.size).max(needed.next_multiple_of(PAGE)).min(self.limit);
+        self.file.rewind()?;
+        self.file = replace(&self.path, &mut self.file, self.at, size)?;
+        self.size = size;
+        Ok(true)
+    }
+
+    /// Ends it without a gap.
+    pub(crate) fn close(mut self) -> io::Result<()> {
+        self.flush()?;
+        self.file.rewind()?;
+        replace(&self.path, &mut self.file, self.at, self.at + TAIL.len() as u64).map(drop)
+    }
+}
+
+/// A text and spaces, together one page.
+fn page(text: &str) -> io::Result<Vec<u8>> {
+    let mut page = text.as_bytes().to_vec();
+    if page.len() as u64 > PAGE {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "the first page is too long"));
+    }
+    page.resize(PAGE as usize, b' ');
+    Ok(page)
+}
+
+/// Puts a file of this size in the place of `path`: the first `used` bytes of `from`, spaces and the end.
+fn replace(path: &Path, from: &mut impl Read, used: u64, size: u64) -> io::Result<File> {
+    let name = path.file_name().ok_or(ErrorKind::InvalidInput)?.to_string_lossy();
+    let beside = path.with_file_name(format!(".{name}.{}", std::process::id()));
+    let made = (|| {
+        let (mut file, nameless) = new_file(&beside)?;
+        io::copy(&mut (&mut *from).take(used), &mut file)?;
+        let mut gap = size - used - TAIL.len() as u64;
+        while gap > 0 {
+            let count = gap.min(PAGE);
+            file.write_all(&[b' '; PAGE as usize][..count as usize])?;
+            gap -= count;
+        }
+        file.write_all(TAIL)?;
+        if nameless {
+            let own = format!("/proc/self/fd/{}", file.as_raw_fd());
+            rustix::fs::linkat(CWD, own, CWD, &beside, AtFlags::SYMLINK_FOLLOW)?;
+        }
+        fs::rename(&beside, path)?;
+        Ok(file)
+    })();
+    if made.is_err() {
+        let _ = fs::remove_file(&beside);
+    }
+    made
+}
+
+/// A file without a name, of which a kill leaves nothing behind, where the file system has such; otherwise one with this
+/// name. Says which it is.
+fn new_file(beside: &Path) -> io::Result<(File, bool)> {
+    let folder = beside.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    match rustix::fs::open(folder, flags, Mode::from_raw_mode(0o666)) {
+        Ok(file) => Ok((File::from(file), true)),
+        Err(_) => {
+            let file = File::options().read(true).write(true).create(true).truncate(true).open(beside)?;
+            Ok((file, false))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    const HEAD: &str = "{\"head\":1,\"all\":[0";
+
+    fn read(path: &Path) -> Vec<Value> {
+        let value: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+        value["all"].as_array().unwrap().clone()
+    }
+
+    #[test]
+    fn it_is_valid_after_every_write_and_keeps_to_its_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.json");
+        let limit = 300 << 10;
+        let mut file = JsonFile::create(&path, limit, HEAD).unwrap();
+        assert_eq!(read(&path), [0]);
+        let mut expected = vec![Value::from(0)];
+        let mut full = 0;
+        for number in 0..3000_usize {
+            let texts: Vec<String> = (0..number % 4).map(|at| "x".repeat((number * 7 + at * 31) % 500)).collect();
+            let events: Vec<String> = texts.iter().map(|text| format!("\"{text}\"")).collect();
+            match file.append(&events).unwrap() {
+                true => expected.extend(texts.into_iter().map(Value::from)),
+                false => full += 1,
+            }
+            if number % 7 == 0 {
+                file.flush().unwrap();
+            }
+            if number % 50 == 0 {
+                file.flush().unwrap();
+                assert_eq!(read(&path), expected, "after {number}");
+                assert!(fs::metadata(&path).unwrap().len() <= limit);
+            }
+        }
+        assert!(full > 0, "the limit was never reached");
+        file.set_head("{\"head\":22,\"all\":[0").unwrap();
+        file.close().unwrap();
+        assert_eq!(read(&path), expected);
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.starts_with("{\"head\":22,") && !text.contains(&" ".repeat(4096)), "a gap is left");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left there");
+    }
+
+    /// Every write stays inside a page: what is on the disk after any number of them is valid.
+    #[test]
+    fn no_write_crosses_a_page() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut file = JsonFile::create(&folder.path().join("t.json"), 1 << 20, HEAD).unwrap();
+        for number in 0..5000_usize {
+            assert!(file.append(&[format!("\"{}\"", "y".repeat(number * 13 % 1000))]).unwrap() || number > 1000);
+            let pending = file.pending.len() as u64;
+            assert!(pending == 0 || file.at / PAGE == (file.at + pending - 1) / PAGE, "number {number}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.json");
+        assert!(JsonFile::create(&folder.path().join("none").join("t"), 1 << 20, HEAD).is_err());
+        assert!(JsonFile::create(&path, 1 << 20, &" ".repeat(5000)).is_err());
+        let mut file = JsonFile::create(&path, 1 << 20, HEAD).unwrap();
+        assert!(!file.append(&[format!("\"{}\"", "z".repeat(4095))]).unwrap(), "no element is longer than a page");
+        assert_eq!(read(&path), [0]);
+    }
+}

@@ -1,0 +1,69 @@
+//! What happened on a rank, one record each: the same in memory, between ranks and for every listener. Times are
+//! nanoseconds of the host's monotonic clock.
+
+use serde::{Deserialize, Serialize};
+use sirtaki_comm::collective::Algorithm;
+
+use super::counts::{Kind, Phase};
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Record {
+    /// Tensors went through a collective.
+    Batch(Batch),
+    /// The rank waited until all had come as far, in an adopted order.
+    Vote(u64, u64),
+    /// A front end went through a part of a training step.
+    Phase(Phase, u64, u64),
+    /// A tensor that was handed in then will not be done.
+    Failed(String, u64, u64),
+}
+
+/// A finished collective.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Batch {
+    /// Its number on this rank.
+    pub(crate) number: u64,
+    pub(crate) kind: Kind,
+    pub(crate) algorithm: Option<Algorithm>,
+    /// That went through the communicator.
+    pub(crate) bytes: u64,
+    pub(crate) times: Times,
+    pub(crate) tensors: Vec<Traced>,
+}
+
+/// The course of a collective.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Times {
+    /// Work on it began.
+    pub(crate) began: u64,
+    /// The communicator was called for the first time.
+    pub(crate) entered: u64,
+    /// It was left for the last time.
+    pub(crate) left: u64,
+    /// Work on it ended.
+    pub(crate) ended: u64,
+}
+
+/// One tensor of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Traced {
+    pub(crate) name: String,
+    pub(crate) bytes: u64,
+    /// It was handed in.
+    pub(crate) submitted: u64,
+    /// All ranks had it.
+    pub(crate) agreed: u64,
+    /// When each rank's wish came to rank 0, by its clock, where this is rank 0 and it knows.
+    pub(crate) arrived: Vec<u64>,
+}
+
+impl Record {
+    /// How much it counts: a collective and each of its tensors, a vote, a phase.
+    pub(crate) fn weight(&self) -> usize {
+        match self {
+            Record::Batch(batch) => 1 + batch.tensors.len(),
+            _ => 1,
+        }
+    }
+}
