@@ -6,6 +6,7 @@ import atexit
 import itertools
 import os
 import threading
+import warnings
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -74,8 +75,9 @@ def start() -> bool:
         engine()
     if world.engine is not None:
         return False
-    _variables.warn_about_others()
     world.engine = Engine.join_job(_variables.translated(), world.rounds)
+    if world.engine.rank == 0:
+        _variables.warn_about_others()
     if world.rounds == 0:
         atexit.register(shutdown)
     world.rounds += 1
@@ -158,8 +160,6 @@ def name_for(kind: str, name: str | None, process_set: int, waits: bool = False)
 
 def operation(op: int | None, average: bool | None) -> int:
     """The reduction, from the argument of today and the one of old."""
-    import warnings
-
     if op is not None:
         if average is not None:
             raise ValueError("op replaces average; please give only one of them")

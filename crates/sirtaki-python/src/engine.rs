@@ -38,6 +38,8 @@ impl Drop for Own {
 #[pyclass(module = "sirtaki._native", frozen)]
 pub(crate) struct Engine {
     own: Mutex<Option<Arc<Own>>>,
+    /// The process that may use it.
+    process: u32,
     group: Group,
     local: Position,
     cross: Position,
@@ -55,13 +57,16 @@ impl Engine {
 
     fn new(engine: sirtaki_engine::Engine, local: Position, cross: Position, back_end: &'static str) -> Self {
         let group = engine.group().clone();
-        let own = Own { engine: ManuallyDrop::new(engine), process: std::process::id() };
-        Self { own: Mutex::new(Some(Arc::new(own))), group, local, cross, back_end }
+        let process = std::process::id();
+        let own = Own { engine: ManuallyDrop::new(engine), process };
+        Self { own: Mutex::new(Some(Arc::new(own))), process, group, local, cross, back_end }
     }
 
     fn own(&self, py: Python<'_>) -> PyResult<Arc<Own>> {
-        let own = self.own.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(|| error::closed(py))?;
-        if own.process == std::process::id() { Ok(own) } else { Err(error::forked(py)) }
+        if self.process != std::process::id() {
+            return Err(error::forked(py));
+        }
+        self.own.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(|| error::closed(py))
     }
 
     /// Hands in tensors that have all the same to happen to them: one alone, or a group.
@@ -227,6 +232,9 @@ impl Engine {
 
     /// Leaves the job in good order. What was not done fails.
     fn close(&self, py: Python<'_>) {
+        if self.process != std::process::id() {
+            return;
+        }
         let own = self.own.lock().unwrap_or_else(PoisonError::into_inner).take();
         py.detach(|| drop(own));
     }

@@ -6,12 +6,12 @@
 //!
 //! # Layout
 //!
-//! - [`engine`]: joining a job and handing in tensors.
-//! - [`ticket`]: waiting, with the interpreter free and signals heard.
-//! - [`carry`]: memory of a framework's tensors, for the engine.
-//! - [`output`]: memory of the engine's, for a framework.
-//! - [`error`]: exceptions.
-//! - [`command`]: the `sirtaki` command.
+//! - `engine`: joining a job and handing in tensors.
+//! - `ticket`: waiting, with the interpreter free and signals heard.
+//! - `carry`: memory of a framework's tensors, for the engine.
+//! - `output`: memory of the engine's, for a framework.
+//! - `error`: exceptions.
+//! - `command`: the `sirtaki` command.
 
 mod carry;
 mod command;

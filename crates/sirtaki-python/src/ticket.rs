@@ -38,11 +38,13 @@ impl Ticket {
         self.ticket.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn check_process(&self, py: Python<'_>) -> PyResult<()> {
+        if self.process == std::process::id() { Ok(()) } else { Err(error::forked(py)) }
+    }
+
     /// The outcome; an interrupted wait can be repeated.
     fn outcome(&self, py: Python<'_>) -> PyResult<Outcome> {
-        if self.process != std::process::id() {
-            return Err(error::forked(py));
-        }
+        self.check_process(py)?;
         let ticket = self.inside().take();
         let mut ticket = ticket.ok_or_else(|| PyRuntimeError::new_err("somebody has waited for this already"))?;
         loop {
@@ -61,8 +63,9 @@ impl Ticket {
 #[pymethods]
 impl Ticket {
     /// Whether it is done, well or badly.
-    fn poll(&self) -> bool {
-        self.inside().as_ref().is_none_or(sirtaki_engine::Ticket::poll)
+    fn poll(&self, py: Python<'_>) -> PyResult<bool> {
+        self.check_process(py)?;
+        Ok(self.inside().as_ref().is_none_or(sirtaki_engine::Ticket::poll))
     }
 
     /// Waits and returns what came of it: nothing where results are in place, else a list of outputs, the last rank to
@@ -89,9 +92,9 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        // The lock inside may be held for ever by a thread that a forked process does not have.
+        // The locks inside may be held for ever by threads that a forked process does not have.
         if self.process != std::process::id() {
-            std::mem::forget(self.inside().take());
+            std::mem::forget(self.ticket.get_mut().unwrap_or_else(PoisonError::into_inner).take());
         }
     }
 }

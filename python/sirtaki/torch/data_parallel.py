@@ -14,13 +14,11 @@ from typing import Any
 
 import torch
 
-from sirtaki import _common
 from sirtaki._common import Average
 from sirtaki._process_sets import ProcessSet, global_process_set, init
 from sirtaki.torch._hooks import when_accumulated
-from sirtaki.torch.asynchronous import join, reduce_in_place
+from sirtaki.torch.asynchronous import broadcast_async_, join, reduce_in_place
 from sirtaki.torch.compression import Compression, travels_as
-from sirtaki.torch.functions import broadcast_parameters
 from sirtaki.torch.sparse import sparse_allreduce_async
 
 
@@ -39,13 +37,23 @@ class DataParallel(torch.nn.Module):
         self._local: set[torch.Tensor] = set()
         """Parameters with gradients that the other ranks do not know of."""
         self._reduces, self._called_back = True, False
-        tensors = [*module.named_parameters(), *module.named_buffers()]
-        broadcast_parameters([(n, t.detach()) for n, t in tensors], process_set.ranks[0])
-        if _common.size() > 1:
+        root, state = process_set.ranks[0], module.state_dict(keep_vars=True)
+        handles = [
+            broadcast_async_(tensor, root, f"model.{name}", process_set)
+            for name, tensor in state.items()
+            if isinstance(tensor, torch.Tensor)
+        ]
+        for handle in handles:
+            handle.wait()
+        if process_set.size() > 1:
             self._hooks = [when_accumulated(p, self._accumulated) for _, p in self._named]
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the model makes of it."""
+        if self._called_back:
+            # The last backward failed half-way.
+            self._called_back = False
+            self._flying.clear()
         return self.module(*args, **kwargs)
 
     @contextmanager

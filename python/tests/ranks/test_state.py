@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+import sirtaki
 import sirtaki.torch as hvd
 
 
@@ -109,6 +110,9 @@ def test_process_sets():
     (model(torch.ones(1, 1)) * hvd.rank()).sum().backward()
     optimizer.step()
     assert model.bias.grad.item() == sum(ours.ranks) / ours.size()
+    parallel = sirtaki.data_parallel(nn.Linear(1, 1), process_set=ours)
+    (parallel(torch.ones(1, 1)) * hvd.rank()).sum().backward()
+    assert parallel.bias.grad.item() == sum(ours.ranks) / ours.size()
     assert hvd.remove_process_set(even) and hvd.remove_process_set(odd)
     assert not hvd.remove_process_set(even) and even.size() is None
     assert not hvd.remove_process_set(hvd.global_process_set)
