@@ -1,11 +1,39 @@
-"""Sirtaki for Python: run a function on several ranks, from a notebook, a test or a script.
+"""Sirtaki for Python: processes that compute together.
+
+``import sirtaki.torch as hvd`` serves PyTorch scripts written for Horovod, ``data_parallel`` those
+that want one line, and ``run`` calls a function on several ranks, from a notebook or a test:
 
 >>> import math, sirtaki
 >>> sirtaki.run(math.sqrt, (16,), ranks=2)
 [4.0, 4.0]
+
+Everything is imported when it is first used: the ``sirtaki`` command starts with this file, too.
 """
 
-from sirtaki._errors import LaunchError, RankError
-from sirtaki._run import run
+from __future__ import annotations
 
-__all__ = ["LaunchError", "RankError", "run"]
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sirtaki._errors import Error, LaunchError, RankError
+    from sirtaki._run import run
+    from sirtaki.torch.data_parallel import data_parallel
+
+__all__ = ["Error", "LaunchError", "RankError", "data_parallel", "run"]
+
+_PLACES = {
+    "Error": "sirtaki._errors",
+    "LaunchError": "sirtaki._errors",
+    "RankError": "sirtaki._errors",
+    "data_parallel": "sirtaki.torch.data_parallel",
+    "run": "sirtaki._run",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module `sirtaki` has no attribute `{name}`")
+    value = getattr(importlib.import_module(_PLACES[name]), name)
+    globals()[name] = value
+    return value

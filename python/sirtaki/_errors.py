@@ -3,6 +3,17 @@
 from __future__ import annotations
 
 
+class Error(RuntimeError):
+    """A collective failed: ranks disagree, a rank is gone, or the job was left.
+
+    ``rank`` is the one to blame, where there is one.
+    """
+
+    __module__ = "sirtaki"
+
+    rank: int | None = None
+
+
 class LaunchError(RuntimeError):
     """The job could not be started, or somebody else ended it."""
 

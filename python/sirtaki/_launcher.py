@@ -37,8 +37,8 @@ def find_command() -> str:
         problem = f"there is no `sirtaki` command, neither as {beside} nor in PATH"
     if not found:
         raise LaunchError(
-            f"{problem}\nhint: install it with `cargo install sirtaki-cli`, "
-            "or set SIRTAKI_COMMAND to its path"
+            f"{problem}\nhint: `pip install sirtaki` brings it; otherwise "
+            "set SIRTAKI_COMMAND to its path"
         )
     return os.path.abspath(found)
 

@@ -7,6 +7,7 @@ mod fuzz;
 mod hygiene;
 mod loom;
 mod packages;
+mod python;
 mod shell;
 mod steps;
 
@@ -41,6 +42,8 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Build the Python package into target/wheels
+    Wheel,
     /// Write generated pages and expected texts anew: docs/environment.md, the command's help
     Docs,
 }
@@ -70,6 +73,7 @@ fn perform(task: Task) -> Result<()> {
             let run = cargo(["run", "--release", "--quiet", "--package", "sirtaki-bench", "--"]);
             shell.run(run.args(arguments))
         }
+        Task::Wheel => python::wheel(&shell),
         Task::Docs => {
             let tests = cargo(["test", "--package", "sirtaki-cli", "--lib", "--test", "golden"]);
             shell.run(tests.env("BLESS", "1"))

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::shell::{Call, Shell, cargo, has};
 
-/// A Debian package, a program that shows it is there, and who needs it.
+/// A Debian package, a program, or a command that succeeds, which shows it is there, and who needs it.
 struct Package {
     name: &'static str,
     program: &'static str,
@@ -32,14 +32,26 @@ const PACKAGES: &[Package] = &[
     Package { name: "slurm-client", program: "srun", needed_for: SLURM },
     Package { name: "g++", program: "g++", needed_for: "fuzzing" },
     Package { name: "python3", program: "python3", needed_for: "tests with Python programs" },
+    Package {
+        name: "python3-venv",
+        program: "python3 -m ensurepip --version",
+        needed_for: "tests of the Python package",
+    },
     Package { name: "groff-base", program: "groff", needed_for: "tests of the manual pages" },
 ];
 
 const CARGO_DENY: &str = "0.20.2";
 
+fn is_there(shell: &Shell, program: &str) -> bool {
+    match program.split_once(' ') {
+        None => has(program),
+        Some((program, arguments)) => shell.succeeds(&Call::new(program).args(arguments.split(' '))),
+    }
+}
+
 /// Makes sure that all packages are there.
 pub(crate) fn check(shell: &Shell) -> Result<()> {
-    let missing: Vec<&Package> = PACKAGES.iter().filter(|package| !has(package.program)).collect();
+    let missing: Vec<&Package> = PACKAGES.iter().filter(|package| !is_there(shell, package.program)).collect();
     if missing.is_empty() {
         let names: Vec<_> = PACKAGES.iter().map(|package| package.name).collect();
         println!("  found: {}", names.join(", "));

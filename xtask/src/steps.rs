@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::{
-    fuzz, hygiene, loom, packages,
+    fuzz, hygiene, loom, packages, python,
     shell::{Shell, cargo, has},
 };
 
@@ -23,6 +23,7 @@ const STEPS: &[Step] = &[
     Step { name: "deny", about: "licences, sources and dependency directions (cargo-deny)", run: deny },
     Step { name: "docs", about: "cargo doc, warnings are errors", run: docs },
     Step { name: "test", about: "unit and integration tests", run: test },
+    Step { name: "python", about: "the wheel, installed, with PyTorch on 1, 2 and 4 ranks", run: python::test },
     Step { name: "doctest", about: "examples in the documentation, README included", run: doctest },
     Step { name: "loom", about: "every interleaving of the shared-memory signals", run: loom::check },
     Step { name: "fuzz", about: "every byte parser, 20 s each", run: fuzz::check },

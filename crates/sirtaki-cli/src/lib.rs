@@ -14,7 +14,12 @@ pub mod env;
 pub mod launch;
 pub mod printer;
 
-use std::{ffi::OsString, io::ErrorKind, process::ExitCode};
+use std::{
+    ffi::OsString,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use anyhow::Result;
 use clap::Parser;
@@ -26,40 +31,45 @@ use crate::{
 
 /// What the binary does: arguments from the process, output to its terminal.
 pub fn main() -> ExitCode {
-    run(std::env::args_os(), &mut Printer::terminal())
+    let program = std::env::current_exe().unwrap_or_else(|_| "sirtaki".into());
+    let arguments = [program.into_os_string()].into_iter().chain(std::env::args_os().skip(1));
+    run(arguments, &mut Printer::terminal()).into()
 }
 
-/// Runs the command in `arguments`, the program's name first.
-pub fn run(arguments: impl IntoIterator<Item = OsString>, printer: &mut Printer) -> ExitCode {
+/// Runs the command in `arguments` and returns its exit code. The first is the path of a program that does the same, for
+/// the command starts itself again.
+pub fn run(arguments: impl IntoIterator<Item = OsString>, printer: &mut Printer) -> u8 {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let program: PathBuf = arguments.first().cloned().unwrap_or_default().into();
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(usage) => return printer.usage(&usage),
     };
-    match dispatch(arguments.command, printer) {
+    match dispatch(arguments.command, &program, printer) {
         Ok(code) => code,
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) if is_broken_pipe(&error) => 0,
         Err(error) => {
             printer.error(&error);
-            ExitCode::FAILURE
+            1
         }
     }
 }
 
-fn dispatch(command: Command, printer: &mut Printer) -> Result<ExitCode> {
+fn dispatch(command: Command, program: &Path, printer: &mut Printer) -> Result<u8> {
     match command {
-        Command::Run(arguments) => return commands::run::run(*arguments, printer),
+        Command::Run(arguments) => return commands::run::run(*arguments, program, printer),
         #[cfg(feature = "train")]
-        Command::Train(arguments) => return commands::train::run(*arguments, printer),
+        Command::Train(arguments) => return commands::train::run(*arguments, program, printer),
         #[cfg(feature = "train")]
         Command::TrainWorker(arguments) => commands::train::work(&arguments, printer),
         Command::Agent => launch::agent::work(),
         Command::Completions(arguments) => commands::shell::completions(&arguments, printer),
         Command::Man(arguments) => commands::shell::man(&arguments, printer),
         Command::Doctor(arguments) => commands::doctor::run(&arguments, printer),
-        Command::Bench(Bench::Allreduce(arguments)) => commands::bench::run(&arguments, printer),
+        Command::Bench(Bench::Allreduce(arguments)) => commands::bench::run(&arguments, program, printer),
         Command::BenchWorker(arguments) => commands::bench::work(&arguments),
     }
-    .map(|()| ExitCode::SUCCESS)
+    .map(|()| 0)
 }
 
 /// Whoever read our output (`head`, a closed pager) has seen enough.

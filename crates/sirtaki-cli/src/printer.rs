@@ -7,7 +7,6 @@
 use std::{
     fmt,
     io::{self, IsTerminal, Write},
-    process::ExitCode,
 };
 
 use rustix::termios::tcgetwinsize;
@@ -214,16 +213,16 @@ impl Printer {
     }
 
     /// What clap has to say: help and version are data, the rest is about the arguments.
-    pub fn usage(&mut self, usage: &clap::Error) -> ExitCode {
+    pub fn usage(&mut self, usage: &clap::Error) -> u8 {
         let text = usage.render();
         if usage.use_stderr() {
             let text = if self.err.colour { text.ansi().to_string() } else { text.to_string() };
             self.message(text.trim_end());
-            return ExitCode::from(2);
+            return 2;
         }
         let text = if self.out.colour { text.ansi().to_string() } else { text.to_string() };
         let _ = self.data(text.trim_end());
-        ExitCode::SUCCESS
+        0
     }
 
     fn clear_progress(&mut self) {

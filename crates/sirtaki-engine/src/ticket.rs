@@ -20,6 +20,15 @@ const LOOKS: u32 = 200;
 pub enum Output {
     /// A tensor and its shape: the one handed in, or a new one where sizes were not known before.
     Tensor(Tensor, Vec<usize>),
+    /// Rows of other ranks.
+    Received {
+        /// All of them, in the order of the ranks.
+        tensor: Tensor,
+        /// Their shape.
+        shape: Vec<usize>,
+        /// How many came from each rank.
+        rows: Vec<usize>,
+    },
     /// All ranks have joined; this one was the last.
     Joined(Rank),
     /// The engine of a process set, for its members.
@@ -30,7 +39,7 @@ impl Output {
     /// The elements, if it is a tensor of that type.
     pub fn into_vec<T: sirtaki_comm::Element + Send>(self) -> Option<Vec<T>> {
         match self {
-            Output::Tensor(tensor, _) => tensor.into_vec().ok(),
+            Output::Tensor(tensor, _) | Output::Received { tensor, .. } => tensor.into_vec().ok(),
             _ => None,
         }
     }
@@ -38,7 +47,7 @@ impl Output {
     /// The shape, if it is a tensor.
     pub fn shape(&self) -> Option<&[usize]> {
         match self {
-            Output::Tensor(_, shape) => Some(shape),
+            Output::Tensor(_, shape) | Output::Received { shape, .. } => Some(shape),
             _ => None,
         }
     }

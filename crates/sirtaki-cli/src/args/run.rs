@@ -27,6 +27,9 @@ Examples:
   A PyTorch DDP script, unchanged: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and the like are set:
     sirtaki run -n 2 -- python ddp.py
 
+  A script written for Horovod, unchanged:
+    sirtaki run -n 4 --horovod -- python train.py
+
   On two hosts with 4 processes each, over ssh:
     sirtaki run -H a:4,b:4 -- python train.py
     sirtaki run --hostfile hosts.txt -n 6 --env WANDB_MODE=offline -- python train.py
@@ -96,6 +99,14 @@ pub struct Run {
     /// choose by LOCAL_RANK; none: whatever there is]
     #[arg(long, value_name = "HOW", hide_possible_values = true, help_heading = "Processes")]
     pub gpus: Option<Gpus>,
+
+    /// Let `import horovod` mean Sirtaki's Python package, so that scripts written for Horovod run as they are
+    #[arg(
+        long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+        default_missing_value = "yes", value_parser = BoolishValueParser::new(), hide_possible_values = true,
+        help_heading = "Processes"
+    )]
+    pub horovod: Option<bool>,
 
     /// A file with options, in TOML
     #[arg(long, value_name = "FILE", help_heading = Reset)]

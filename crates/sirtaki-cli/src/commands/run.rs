@@ -1,6 +1,6 @@
 //! `sirtaki run`: a program as several processes that work together.
 
-use std::{process::ExitCode, time::Instant};
+use std::{path::Path, time::Instant};
 
 use anyhow::{Context, Result};
 use sirtaki_comm::secure::{Secret, fresh_id};
@@ -8,10 +8,11 @@ use sirtaki_engine::seeing::profile::Profile;
 
 use crate::{
     args::run::Run,
+    env,
     launch::{
         cores,
         dry_run::{self, Here},
-        gpus,
+        gpus, horovod,
         options::{Detail, Options},
         output::{self, Output},
         outside::Outside,
@@ -23,24 +24,27 @@ use crate::{
 };
 
 /// Decides what is wanted and where, and does it.
-pub fn run(arguments: Run, printer: &mut Printer) -> Result<ExitCode> {
+pub fn run(arguments: Run, program: &Path, printer: &mut Printer) -> Result<u8> {
     let outside = Outside::real();
-    let options = Options::resolve(arguments, &outside)?;
+    let mut options = Options::resolve(arguments, &outside)?;
+    if options.horovod {
+        horovod::apply(&mut options, &outside)?;
+    }
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let placement = Placement::find(&options, &outside, &name)?;
     if options.dry_run {
-        return show(&options, &placement, &outside, printer).map(|()| ExitCode::SUCCESS);
+        return show(&options, &placement, program, printer).map(|()| 0);
     }
-    execute(options, placement, printer)
+    execute(options, placement, program, printer)
 }
 
-fn execute(options: Options, placement: Placement, printer: &mut Printer) -> Result<ExitCode> {
+fn execute(options: Options, placement: Placement, program: &Path, printer: &mut Printer) -> Result<u8> {
     let folder = match &options.workdir {
         Some(folder) => folder.clone(),
         None => std::env::current_dir().context("the current folder is gone")?,
     };
     let job = Job {
-        sirtaki: std::env::current_exe()?.display().to_string(),
+        sirtaki: program.display().to_string(),
         folder: std::path::absolute(folder)?.display().to_string(),
         id: fresh_id()?[..4].iter().map(|byte| format!("{byte:02x}")).collect(),
         secret: Secret::random()?,
@@ -65,7 +69,7 @@ fn execute(options: Options, placement: Placement, printer: &mut Printer) -> Res
     if let Some(text) = closing_words(&job, &ending, last_lines, printer) {
         printer.message(&text);
     }
-    Ok(ExitCode::from(ending.outcome.code()))
+    Ok(ending.outcome.code())
 }
 
 /// What there is to say at the end of a job.
@@ -111,14 +115,14 @@ fn hosts_of_ranks(placement: &Placement) -> Vec<String> {
 }
 
 /// `--dry-run`.
-fn show(options: &Options, placement: &Placement, outside: &Outside<'_>, printer: &mut Printer) -> Result<()> {
+fn show(options: &Options, placement: &Placement, program: &Path, printer: &mut Printer) -> Result<()> {
     let readable = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
         Some((name.into_string().ok()?, value.into_string().ok()?))
     };
     let here = Here {
         cores: cores::usable(),
-        gpus: gpus::usable((outside.get)("CUDA_VISIBLE_DEVICES").as_deref()),
-        program: std::env::current_exe()?.display().to_string(),
+        gpus: gpus::usable(env::process("CUDA_VISIBLE_DEVICES").as_deref()),
+        program: program.display().to_string(),
         folder: std::env::current_dir()?.display().to_string(),
         variables: std::env::vars_os().filter_map(readable).collect(),
     };

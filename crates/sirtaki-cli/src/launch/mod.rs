@@ -16,6 +16,7 @@ pub mod dry_run;
 pub mod ended;
 pub mod environment;
 pub mod gpus;
+pub mod horovod;
 pub mod hosts;
 pub mod local;
 pub mod nodelist;

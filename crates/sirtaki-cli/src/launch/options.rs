@@ -44,6 +44,8 @@ pub struct Options {
     pub divide_cores: bool,
     /// Whether a rank sees only its own GPUs.
     pub divide_gpus: bool,
+    /// Whether `import horovod` means us.
+    pub horovod: bool,
     /// A folder for one file of output per rank.
     pub output: Option<PathBuf>,
     /// What stands before every line.
@@ -133,6 +135,7 @@ impl Options {
             workdir: all.workdir,
             env,
             divide_cores: all.cores.unwrap_or_default() == Cores::Auto,
+            horovod: all.horovod.unwrap_or_default(),
             output: all.output,
             tag_output: all.tag_output.unwrap_or_default(),
             detail: match (all.quiet, all.verbose) {
@@ -171,6 +174,7 @@ impl Run {
             env,
             cores: self.cores.or(below.cores),
             gpus: self.gpus.or(below.gpus),
+            horovod: self.horovod.or(below.horovod),
             config: self.config.or(below.config),
             dry_run: self.dry_run.or(below.dry_run),
             output: self.output.or(below.output),

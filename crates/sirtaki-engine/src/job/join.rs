@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use sirtaki_comm::{
-    Communicator, Group, Rank,
+    CommError, Communicator, Group, Rank,
     communicator::Solo,
     rendezvous::{Connected, Store, TcpStore, connect_over_mpi, connect_with_report, this_member},
     secure::Secret,
@@ -28,6 +28,8 @@ pub struct Job {
     pub engine: Settings,
     /// Process and descriptor of the memory to record in, if it is not our own.
     pub record: Option<(u32, i32)>,
+    /// How often this process has joined and left before; the same on all ranks.
+    pub round: usize,
 }
 
 /// All ranks, connected.
@@ -62,7 +64,7 @@ impl Job {
             let (process, descriptor) = text.split_once(':')?;
             Some((process.parse().ok()?, descriptor.parse().ok().filter(|&descriptor: &i32| descriptor >= 0)?))
         })?;
-        Ok(Job { place, communication: communication(get, secret)?, engine: engine(get)?, record })
+        Ok(Job { place, communication: communication(get, secret)?, engine: engine(get)?, record, round: 0 })
     }
 
     /// Meets the other ranks, which all call it, once.
@@ -77,8 +79,8 @@ impl Job {
             Meeting::Store { address, secret } => {
                 let deadline = Instant::now() + settings.start_timeout;
                 let store: Arc<dyn Store> = Arc::new(TcpStore::connect(*address, secret, settings.tls, deadline)?);
-                let Connected { communicator, network } =
-                    connect_with_report(store.clone(), rank, size, settings.clone())?;
+                let meeting = Round::of(&store, self.round);
+                let Connected { communicator, network } = connect_with_report(meeting, rank, size, settings.clone())?;
                 Ok(Met { communicator, network, store: Some(store) })
             }
             Meeting::Mpi(choice) => {
@@ -87,7 +89,8 @@ impl Job {
                 Ok(Met { communicator, network: None, store: None })
             }
             Meeting::Folder { cache, key, by_parent } => {
-                let key = folder::file_key(key, *by_parent)?;
+                let again = if self.round > 0 { format!("{key} round {}", self.round) } else { key.clone() };
+                let key = folder::file_key(&again, *by_parent)?;
                 let hall = folder::meet(cache, &key, Position { rank, size }, settings.start_timeout)?;
                 settings.secret = hall.secret();
                 let Connected { mut communicator, network } =
@@ -113,6 +116,39 @@ impl Job {
         let local = self.place.local.unwrap_or_else(|| Position::on_host(&group));
         let cross = self.place.cross.unwrap_or_else(|| Position::of_host(&group));
         Ok(World { engine, local, cross, back_end, network })
+    }
+}
+
+/// A store in which earlier rounds have left their words.
+struct Round {
+    store: Arc<dyn Store>,
+    prefix: String,
+}
+
+impl Round {
+    fn of(store: &Arc<dyn Store>, round: usize) -> Arc<dyn Store> {
+        match round {
+            0 => store.clone(),
+            round => Arc::new(Round { store: store.clone(), prefix: format!("round-{round}/") }),
+        }
+    }
+
+    fn key(&self, key: &str) -> String {
+        format!("{}{key}", self.prefix)
+    }
+}
+
+impl Store for Round {
+    fn set(&self, key: &str, value: &[u8]) -> Result<(), CommError> {
+        self.store.set(&self.key(key), value)
+    }
+
+    fn wait(&self, key: &str, deadline: Instant) -> Result<Option<Vec<u8>>, CommError> {
+        self.store.wait(&self.key(key), deadline)
+    }
+
+    fn add(&self, key: &str, amount: i64) -> Result<i64, CommError> {
+        self.store.add(&self.key(key), amount)
     }
 }
 

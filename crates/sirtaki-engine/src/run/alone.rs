@@ -65,7 +65,8 @@ impl Runner {
         let mine = mine.unwrap_or_else(|| Tensor::zeros(request.dtype, 0));
         let mut into = Tensor::zeros(request.dtype, counts.iter().sum());
         self.comm.all_to_all(mine.slice()?, &sent, into.slice_mut()?, &counts)?;
-        Ok(Output::Tensor(into, with_rows(request, received.iter().sum())))
+        let shape = with_rows(request, received.iter().sum());
+        Ok(Output::Received { tensor: into, shape, rows: received })
     }
 
     fn reduce_scatter(

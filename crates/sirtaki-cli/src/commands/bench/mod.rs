@@ -13,10 +13,11 @@ mod worker;
 
 use std::{
     net::{IpAddr, Ipv4Addr},
+    path::Path,
     process::Command,
 };
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use sirtaki_comm::{rendezvous::TcpStore, secure::Secret};
 use sirtaki_engine::job::settings::communication;
 
@@ -29,17 +30,16 @@ use crate::{
 };
 
 /// Runs the benchmark and prints its results.
-pub fn run(arguments: &Allreduce, printer: &mut Printer) -> Result<()> {
+pub fn run(arguments: &Allreduce, program: &Path, printer: &mut Printer) -> Result<()> {
     let secret = Secret::random()?;
     let variables = variables(arguments, &secret);
     let lookup = |name: &str| overlay(&variables, name);
     let settings = communication(&lookup, secret)?;
     let server = TcpStore::serve(IpAddr::V4(Ipv4Addr::LOCALHOST), &settings.secret, settings.tls)?;
     let store = format!("tcp://{}", server.address());
-    let program = std::env::current_exe().context("cannot find the running program")?;
     let size = arguments.ranks.get();
     let job = LocalJob::start(size, |rank| {
-        let mut command = Command::new(&program);
+        let mut command = Command::new(program);
         command.args(worker_arguments(arguments)).env_remove(env::ALGORITHM);
         command.envs(variables.iter().map(|(name, value)| (*name, value.as_str())));
         command.env(env::RANK, rank.to_string()).env(env::SIZE, size.to_string()).env(env::STORE, &store);

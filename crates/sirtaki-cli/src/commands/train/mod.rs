@@ -11,7 +11,7 @@ mod display;
 mod folder;
 mod worker;
 
-use std::{num::NonZeroUsize, path::Path, process::ExitCode};
+use std::{num::NonZeroUsize, path::Path};
 
 use anyhow::{Context, Result};
 use sirtaki::train::{Batch, Method, Model, Precision, Settings, check};
@@ -30,7 +30,7 @@ use crate::{
 const LARGEST_STEP: usize = 128;
 
 /// Decides what is wanted, and has it done.
-pub fn run(arguments: Train, printer: &mut Printer) -> Result<ExitCode> {
+pub fn run(arguments: Train, program: &Path, printer: &mut Printer) -> Result<u8> {
     let mut job = arguments.job.0.clone();
     if let Some(word) = job.program.first() {
         let hint = "options begin with two dashes; `sirtaki train --help` lists them";
@@ -55,7 +55,7 @@ pub fn run(arguments: Train, printer: &mut Printer) -> Result<ExitCode> {
         job.program.push("--quiet".into());
     }
     job.tag_output.get_or_insert(Tag::None);
-    super::run::run(job, printer)
+    super::run::run(job, program, printer)
 }
 
 /// On this machine, unless something else was said; fewer if shards could not be shared equally.

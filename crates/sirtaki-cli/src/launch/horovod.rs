@@ -1,0 +1,66 @@
+//! `--horovod`: what `import horovod` means to the ranks.
+//!
+//! A folder of the Python package that has nothing but a package `horovod` comes first in `PYTHONPATH`. Nothing is
+//! installed and nothing is replaced, so without the option a Horovod that is installed is the one that is found.
+//! Where the folder is, the Python of the ranks knows; it is asked here and has to be in the same place on all hosts.
+
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use super::{environment::Wish, options::Options, outside::Outside};
+use crate::printer::Advice;
+
+const VARIABLE: &str = "PYTHONPATH";
+const QUESTION: &str = "import os, sirtaki; print(os.path.join(sirtaki.__path__[0], '_horovod'))";
+
+/// Puts the folder into the variables of all ranks.
+pub fn apply(options: &mut Options, outside: &Outside<'_>) -> Result<(), Advice> {
+    let folder = ask(python(&options.program))?;
+    let wished = options.env.iter().position(|wish| wish.name == VARIABLE).map(|at| options.env.remove(at));
+    let before = wished.and_then(|wish| wish.value).or_else(|| outside.variable(VARIABLE));
+    let value = before.map_or(folder.clone(), |before| format!("{folder}:{before}"));
+    options.env.push(Wish { name: VARIABLE.into(), value: Some(value) });
+    Ok(())
+}
+
+/// The Python that ranks run, as far as can be seen from their program.
+fn python(program: &[String]) -> &str {
+    let is_python = |word: &&String| {
+        Path::new(word.as_str()).file_name().is_some_and(|name| name.to_string_lossy().starts_with("python"))
+    };
+    program.first().filter(is_python).map_or("python3", String::as_str)
+}
+
+fn ask(python: &str) -> Result<String, Advice> {
+    let advice = |problem: String| {
+        Advice::new(problem, format!("--horovod needs our package there: `{python} -m pip install sirtaki`"))
+    };
+    let output = Command::new(python).args(["-c", QUESTION]).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| advice(format!("cannot run {python}: {error}")))?;
+    if !output.status.success() {
+        let text = String::from_utf8_lossy(&output.stderr);
+        let last = text.lines().last().unwrap_or_default().trim().to_owned();
+        return Err(advice(format!("{python} does not find the package sirtaki: {last}")));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_python_of_the_ranks_is_asked() {
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(python(&words("/opt/a/bin/python3.12 train.py")), "/opt/a/bin/python3.12");
+        assert_eq!(python(&words("./train.py --lr 1")), "python3");
+    }
+
+    #[test]
+    fn a_python_without_the_package_is_named() {
+        let error = ask("false").unwrap_err();
+        assert!(error.message.contains("false") && error.hint.contains("pip install sirtaki"), "{error:?}");
+    }
+}

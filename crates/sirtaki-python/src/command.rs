@@ -1,0 +1,47 @@
+//! The `sirtaki` command from the wheel: the same as the binary, started by a script of Python's.
+//!
+//! The launcher starts itself again, as agents and as ranks of benchmarks. Here that is not the running program, which
+//! is Python, but the script, so its path is passed on as the first argument.
+
+use std::{ffi::OsString, path::PathBuf};
+
+use pyo3::{PyResult, Python, pyfunction, types::PyAnyMethods};
+use sirtaki_cli::printer::Printer;
+
+use crate::error;
+
+/// Runs the command in Python's `sys.argv` and returns its exit code.
+#[pyfunction]
+pub(crate) fn main(py: Python<'_>) -> PyResult<u8> {
+    let mut arguments: Vec<OsString> = py.import("sys")?.getattr("argv")?.extract()?;
+    let program = script(py, arguments.first())?;
+    arguments.splice(..1, [program.into_os_string()]);
+    command(py, arguments)
+}
+
+/// Runs the command in `arguments`, a program that starts it again first, and returns its exit code.
+#[pyfunction]
+pub(crate) fn command(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<u8> {
+    // Python's own handlers only take notes that nobody would read.
+    let signal = py.import("signal")?;
+    signal.call_method1("signal", (signal.getattr("SIGINT")?, signal.getattr("SIG_DFL")?))?;
+    Ok(py.detach(|| sirtaki_cli::run(arguments, &mut Printer::terminal())))
+}
+
+/// The script that starts the command: the one that runs, or else the one beside Python.
+fn script(py: Python<'_>, running: Option<&OsString>) -> PyResult<PathBuf> {
+    let os = py.import("os")?;
+    let python: PathBuf = py.import("sys")?.getattr("executable")?.extract()?;
+    let choices = running.map(PathBuf::from).into_iter().chain([python.with_file_name("sirtaki")]);
+    for path in choices {
+        let path = std::path::absolute(&path).unwrap_or(path);
+        if path.is_file() && os.call_method1("access", (&path, os.getattr("X_OK")?))?.extract()? {
+            return Ok(path);
+        }
+    }
+    let text = format!(
+        "there is no `sirtaki` script beside {}, and it is needed to start processes\nhint: install the package with pip",
+        python.display()
+    );
+    Err(error::raised(py, text, None))
+}

@@ -1,0 +1,262 @@
+//! Joining a job and handing in tensors.
+
+use std::{
+    collections::HashMap,
+    mem::ManuallyDrop,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use pyo3::{Bound, PyResult, Python, pyclass, pyfunction, pymethods, types::PyDict};
+use sirtaki_comm::{DType, Group, Rank, ReduceOp, Reduction};
+use sirtaki_engine::{
+    Compression, Operation, Request, Tensor,
+    job::{Job, Position},
+};
+
+use crate::{
+    carry::{self, Described},
+    error,
+    ticket::{Ticket, misuse},
+};
+
+/// An engine that is left alone by forked processes: they have neither its threads nor the right to speak for the rank.
+struct Own {
+    engine: ManuallyDrop<sirtaki_engine::Engine>,
+    process: u32,
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        if self.process == std::process::id() {
+            // SAFETY: dropped once, here.
+            unsafe { ManuallyDrop::drop(&mut self.engine) }
+        }
+    }
+}
+
+/// All ranks of a job, or some of them, from the point of view of one.
+#[pyclass(module = "sirtaki._native", frozen)]
+pub(crate) struct Engine {
+    own: Mutex<Option<Arc<Own>>>,
+    /// The process that may use it.
+    process: u32,
+    group: Group,
+    local: Position,
+    cross: Position,
+    #[pyo3(get)]
+    back_end: &'static str,
+}
+
+impl Engine {
+    /// The engine of a process set.
+    pub(crate) fn of_set(engine: sirtaki_engine::Engine) -> Self {
+        let group = engine.group();
+        let (local, cross) = (Position::on_host(group), Position::of_host(group));
+        Self::new(engine, local, cross, "set")
+    }
+
+    fn new(engine: sirtaki_engine::Engine, local: Position, cross: Position, back_end: &'static str) -> Self {
+        let group = engine.group().clone();
+        let process = std::process::id();
+        let own = Own { engine: ManuallyDrop::new(engine), process };
+        Self { own: Mutex::new(Some(Arc::new(own))), process, group, local, cross, back_end }
+    }
+
+    fn own(&self, py: Python<'_>) -> PyResult<Arc<Own>> {
+        if self.process != std::process::id() {
+            return Err(error::forked(py));
+        }
+        self.own.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(|| error::closed(py))
+    }
+
+    /// Hands in tensors that have all the same to happen to them: one alone, or a group.
+    fn hand_in(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        tensors: Vec<Described>,
+        request: impl Fn(&str, DType, &[usize]) -> Request,
+        in_place: bool,
+    ) -> PyResult<Ticket> {
+        let own = self.own(py)?;
+        let count = tensors.len();
+        let mut requests = Vec::with_capacity(count);
+        for (index, described) in tensors.into_iter().enumerate() {
+            let (tensor, dtype, shape) = carry::tensor(described)?;
+            let request = match count {
+                1 => request(name, dtype, &shape),
+                _ => request(&format!("{name}.{index}"), dtype, &shape),
+            };
+            requests.push((request, tensor));
+        }
+        let alone = if count == 1 { requests.pop() } else { None };
+        let ticket = match alone {
+            Some((request, tensor)) => own.engine.submit(request, tensor),
+            None => own.engine.submit_group(name, requests),
+        };
+        Ok(Ticket::new(ticket, in_place))
+    }
+
+    fn without_data(&self, py: Python<'_>, name: &str, operation: Operation, in_place: bool) -> PyResult<Ticket> {
+        let request = Request::new(name, operation, DType::U8, &[0]);
+        Ok(Ticket::new(self.own(py)?.engine.submit(request, Tensor::empty()), in_place))
+    }
+}
+
+#[pymethods]
+impl Engine {
+    /// Joins the job that this process was started for. `defaults` are `SIRTAKI_*` variables for where the environment
+    /// has none; `round` counts how often this process has joined before.
+    #[staticmethod]
+    fn join_job(py: Python<'_>, defaults: HashMap<String, String>, round: usize) -> PyResult<Engine> {
+        let get = |name: &str| std::env::var(name).ok().or_else(|| defaults.get(name).cloned());
+        let mut job = Job::discover(&get).map_err(|error| error::of_job(py, &error))?;
+        job.engine.warn = Arc::new(warn);
+        job.round = round;
+        let world = py.detach(|| job.join()).map_err(|error| error::of_job(py, &error))?;
+        let (local, cross, back_end) = (world.local(), world.cross(), world.back_end());
+        Ok(Engine::new(world.into_engine(), local, cross, back_end))
+    }
+
+    #[getter]
+    fn rank(&self) -> Rank {
+        self.group.rank()
+    }
+
+    #[getter]
+    fn size(&self) -> usize {
+        self.group.size()
+    }
+
+    /// This process's number on its host, and how many there are.
+    #[getter]
+    fn local(&self) -> (usize, usize) {
+        (self.local.rank, self.local.size)
+    }
+
+    /// This host's number, and how many there are.
+    #[getter]
+    fn cross(&self) -> (usize, usize) {
+        (self.cross.rank, self.cross.size)
+    }
+
+    /// Whether all hosts have the same number of ranks.
+    #[getter]
+    fn homogeneous(&self) -> bool {
+        let mut counts: HashMap<&str, usize> = HashMap::new();
+        self.group.members().iter().for_each(|member| *counts.entry(&member.host_id).or_default() += 1);
+        let mut counts = counts.values();
+        counts.next().is_none_or(|first| counts.all(|count| count == first))
+    }
+
+    /// Reduces tensors where they are. `op` is a word of `OPERATIONS`; `wire` is the type to travel in.
+    #[pyo3(signature = (name, tensors, op, before = 1.0, after = 1.0, wire = None))]
+    #[allow(clippy::too_many_arguments, reason = "Python names them, and the interpreter is one of them")]
+    fn all_reduce(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        tensors: Vec<Described>,
+        op: &str,
+        before: f64,
+        after: f64,
+        wire: Option<&str>,
+    ) -> PyResult<Ticket> {
+        let operation = match op {
+            "adasum" => Operation::Adasum,
+            op => Operation::AllReduce(reduction(op)?.scaled(before, after)),
+        };
+        let compression = match wire {
+            None => None,
+            Some("f16") => Some(Compression::F16),
+            Some("bf16") => Some(Compression::BF16),
+            Some(other) => return Err(misuse(format!("nothing travels as {other}"))),
+        };
+        let request = |name: &str, dtype, shape: &[usize]| {
+            let request = Request::new(name, operation.clone(), dtype, shape);
+            Request { compression: compression.filter(|_| dtype == DType::F32 && op != "adasum"), ..request }
+        };
+        self.hand_in(py, name, tensors, request, true)
+    }
+
+    /// Gathers the rows of all ranks.
+    fn all_gather(&self, py: Python<'_>, name: &str, tensors: Vec<Described>) -> PyResult<Ticket> {
+        let request = |name: &str, dtype, shape: &[usize]| Request::new(name, Operation::AllGather, dtype, shape);
+        self.hand_in(py, name, tensors, request, false)
+    }
+
+    /// Replaces tensors by those of `root`.
+    fn broadcast(&self, py: Python<'_>, name: &str, tensors: Vec<Described>, root: Rank) -> PyResult<Ticket> {
+        let operation = Operation::Broadcast { root };
+        let request = |name: &str, dtype, shape: &[usize]| Request::new(name, operation.clone(), dtype, shape);
+        self.hand_in(py, name, tensors, request, true)
+    }
+
+    /// Sends rows to other ranks.
+    fn all_to_all(&self, py: Python<'_>, name: &str, tensor: Described, splits: Vec<usize>) -> PyResult<Ticket> {
+        let operation = Operation::AllToAll { splits };
+        let request = |name: &str, dtype, shape: &[usize]| Request::new(name, operation.clone(), dtype, shape);
+        self.hand_in(py, name, vec![tensor], request, false)
+    }
+
+    /// Reduces tensors and gives every rank its share of the rows. What is handed in is overwritten.
+    #[pyo3(signature = (name, tensors, op, before = 1.0, after = 1.0))]
+    fn reduce_scatter(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        tensors: Vec<Described>,
+        op: &str,
+        before: f64,
+        after: f64,
+    ) -> PyResult<Ticket> {
+        let operation = Operation::ReduceScatter(reduction(op)?.scaled(before, after));
+        let request = |name: &str, dtype, shape: &[usize]| Request::new(name, operation.clone(), dtype, shape);
+        self.hand_in(py, name, tensors, request, false)
+    }
+
+    /// Meets all ranks.
+    fn barrier(&self, py: Python<'_>, name: &str) -> PyResult<Ticket> {
+        self.without_data(py, name, Operation::Barrier, true)
+    }
+
+    /// Says that this rank has no more data.
+    fn join(&self, py: Python<'_>) -> PyResult<Ticket> {
+        self.without_data(py, "join", Operation::Join, false)
+    }
+
+    /// Makes an engine for some of the ranks; the others get `None`.
+    fn process_set(&self, py: Python<'_>, name: &str, members: Vec<Rank>) -> PyResult<Ticket> {
+        self.without_data(py, name, Operation::ProcessSet { members }, false)
+    }
+
+    /// Leaves the job in good order. What was not done fails.
+    fn close(&self, py: Python<'_>) {
+        if self.process != std::process::id() {
+            return;
+        }
+        let own = self.own.lock().unwrap_or_else(PoisonError::into_inner).take();
+        py.detach(|| drop(own));
+    }
+}
+
+fn reduction(op: &str) -> PyResult<Reduction> {
+    let op = ReduceOp::ALL.into_iter().find(|known| known.name() == op);
+    op.map(Reduction::new).ok_or_else(|| misuse("there is no such reduction"))
+}
+
+/// The element types that travel, by name, with their codes and sizes.
+#[pyfunction]
+pub(crate) fn dtypes(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    use pyo3::types::PyDictMethods;
+    let all = PyDict::new(py);
+    for dtype in DType::ALL {
+        all.set_item(dtype.name(), dtype as u8)?;
+    }
+    Ok(all)
+}
+
+#[allow(clippy::print_stderr, reason = "warnings are for the people who started the program")]
+fn warn(text: &str) {
+    eprintln!("sirtaki: {text}");
+}

@@ -1,0 +1,40 @@
+//! The engine's errors as Python exceptions. There is one class, `sirtaki.Error`, defined in Python.
+
+use pyo3::{PyErr, Python, import_exception, types::PyAnyMethods};
+use sirtaki_comm::Rank;
+use sirtaki_engine::{EngineError, job::JobError};
+
+import_exception!(sirtaki._errors, Error);
+
+/// Something went wrong in or between ranks; `rank` is the one to blame, where there is one.
+pub(crate) fn raised(py: Python<'_>, text: String, rank: Option<Rank>) -> PyErr {
+    let error = Error::new_err(text);
+    match error.value(py).setattr("rank", rank) {
+        Ok(()) => error,
+        Err(other) => other,
+    }
+}
+
+/// A collective went wrong.
+pub(crate) fn of_engine(py: Python<'_>, error: &EngineError) -> PyErr {
+    raised(py, error.to_string(), error.rank())
+}
+
+/// The job could not be joined.
+pub(crate) fn of_job(py: Python<'_>, error: &JobError) -> PyErr {
+    let hint = error.hint().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
+    raised(py, format!("{error}{hint}"), None)
+}
+
+/// The engine belongs to the process that this one was forked from.
+pub(crate) fn forked(py: Python<'_>) -> PyErr {
+    let text = "this process was forked from one that had joined a job, and it is not a rank itself\n\
+                hint: start processes with multiprocessing's `spawn` or call `init` after the fork; workers that \
+                only load data need neither";
+    raised(py, text.into(), None)
+}
+
+/// `shutdown` came before.
+pub(crate) fn closed(py: Python<'_>) -> PyErr {
+    raised(py, "this engine was shut down\nhint: call `init` again, on all ranks".into(), None)
+}

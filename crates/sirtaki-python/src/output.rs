@@ -1,0 +1,121 @@
+//! The engine's memory for a framework, where sizes were not known before: handed over by DLPack, without a copy.
+//!
+//! Always as bytes in one dimension, which every version of every framework understands; Python gives them type and
+//! shape again. Rejected: the buffer protocol, which the stable interface has only from CPython 3.11 on.
+
+use std::{
+    ffi::{CStr, c_void},
+    sync::{Mutex, PoisonError},
+};
+
+use pyo3::{Bound, PyAny, PyResult, Python, exceptions::PyRuntimeError, ffi, pyclass, pymethods};
+use sirtaki_engine::Tensor;
+
+const NAME: &CStr = c"dltensor";
+/// Processors' memory, in DLPack's numbering.
+const CPU: i32 = 1;
+/// Unsigned integers, in DLPack's numbering.
+const UNSIGNED: u8 = 1;
+
+/// A new tensor that came of a request.
+#[pyclass(module = "sirtaki._native", frozen)]
+pub(crate) struct Output {
+    tensor: Mutex<Option<Tensor>>,
+    #[pyo3(get)]
+    shape: Vec<usize>,
+    /// Rows received from each rank, where that differs.
+    #[pyo3(get)]
+    rows: Option<Vec<usize>>,
+    #[pyo3(get)]
+    bytes: usize,
+}
+
+impl Output {
+    pub(crate) fn new(tensor: Tensor, shape: Vec<usize>, rows: Option<Vec<usize>>) -> Self {
+        Self { bytes: tensor.bytes().len(), tensor: Mutex::new(Some(tensor)), shape, rows }
+    }
+}
+
+#[pymethods]
+impl Output {
+    /// The elements as bytes, in a DLPack capsule. Can be taken once.
+    fn take<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let tensor = self.tensor.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let tensor = tensor.ok_or_else(|| PyRuntimeError::new_err("the elements were taken already"))?;
+        let managed = Box::into_raw(Managed::new(tensor));
+        // SAFETY: the name lives for ever, the pointer is ours until somebody takes it out of the capsule, and `abandon`
+        // is a destructor of capsules.
+        let capsule = unsafe { ffi::PyCapsule_New(managed.cast(), NAME.as_ptr(), Some(abandon)) };
+        if capsule.is_null() {
+            // SAFETY: nobody else has seen it.
+            unsafe { delete(managed) };
+        }
+        // SAFETY: a new reference or an error that is set.
+        unsafe { Bound::from_owned_ptr_or_err(py, capsule) }
+    }
+}
+
+/// DLPack's `DLManagedTensor` with `DLTensor` in it, and behind it what it points to.
+#[repr(C)]
+struct Managed {
+    data: *mut c_void,
+    device: i32,
+    device_number: i32,
+    dimensions: i32,
+    type_code: u8,
+    type_bits: u8,
+    type_lanes: u16,
+    shape: *mut i64,
+    strides: *mut i64,
+    offset: u64,
+    context: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut Managed)>,
+    length: i64,
+    step: i64,
+    tensor: Tensor,
+}
+
+impl Managed {
+    fn new(mut tensor: Tensor) -> Box<Self> {
+        let bytes = tensor.bytes_mut();
+        let (data, length) = (bytes.as_mut_ptr().cast(), bytes.len() as i64);
+        let mut managed = Box::new(Self {
+            data,
+            device: CPU,
+            device_number: 0,
+            dimensions: 1,
+            type_code: UNSIGNED,
+            type_bits: 8,
+            type_lanes: 1,
+            shape: std::ptr::null_mut(),
+            strides: std::ptr::null_mut(),
+            offset: 0,
+            context: std::ptr::null_mut(),
+            deleter: Some(delete),
+            length,
+            step: 1,
+            tensor,
+        });
+        managed.shape = &raw mut managed.length;
+        managed.strides = &raw mut managed.step;
+        managed
+    }
+}
+
+/// Whoever took the tensor has done with it.
+unsafe extern "C" fn delete(managed: *mut Managed) {
+    // SAFETY: made by `Box::into_raw`, and DLPack calls this once.
+    let managed = unsafe { Box::from_raw(managed) };
+    drop(managed.tensor);
+}
+
+/// The capsule goes; unless somebody has taken the tensor, which changes the name, that goes, too.
+unsafe extern "C" fn abandon(capsule: *mut ffi::PyObject) {
+    // SAFETY: Python calls this with a capsule of ours; both functions accept every capsule.
+    unsafe {
+        if ffi::PyCapsule_IsValid(capsule, NAME.as_ptr()) != 0 {
+            let managed = ffi::PyCapsule_GetPointer(capsule, NAME.as_ptr());
+            delete(managed.cast());
+        }
+    }
+}

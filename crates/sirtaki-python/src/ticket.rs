@@ -1,0 +1,105 @@
+//! Waiting from Python: the interpreter is free meanwhile, and Ctrl-C is heard.
+
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use pyo3::{
+    Py, PyAny, PyErr, PyResult, Python,
+    conversion::IntoPyObjectExt,
+    exceptions::PyRuntimeError,
+    pyclass, pymethods,
+    types::{PyList, PyListMethods},
+};
+use sirtaki_engine::{Outcome, Output as Done};
+
+use crate::{engine::Engine, error, output::Output};
+
+/// How long a signal may go unnoticed.
+const SLICE: Duration = Duration::from_millis(100);
+
+/// What was handed in and is not waited for yet.
+#[pyclass(module = "sirtaki._native", frozen)]
+pub(crate) struct Ticket {
+    ticket: Mutex<Option<sirtaki_engine::Ticket>>,
+    /// The process that may wait.
+    process: u32,
+    /// Whether results are where inputs were, so that there is nothing to return.
+    in_place: bool,
+}
+
+impl Ticket {
+    pub(crate) fn new(ticket: sirtaki_engine::Ticket, in_place: bool) -> Self {
+        Self { ticket: Mutex::new(Some(ticket)), process: std::process::id(), in_place }
+    }
+
+    fn inside(&self) -> MutexGuard<'_, Option<sirtaki_engine::Ticket>> {
+        self.ticket.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn check_process(&self, py: Python<'_>) -> PyResult<()> {
+        if self.process == std::process::id() { Ok(()) } else { Err(error::forked(py)) }
+    }
+
+    /// The outcome; an interrupted wait can be repeated.
+    fn outcome(&self, py: Python<'_>) -> PyResult<Outcome> {
+        self.check_process(py)?;
+        let ticket = self.inside().take();
+        let mut ticket = ticket.ok_or_else(|| PyRuntimeError::new_err("somebody has waited for this already"))?;
+        loop {
+            match py.detach(|| ticket.wait_timeout(SLICE)) {
+                Ok(outcome) => return Ok(outcome),
+                Err(again) => ticket = again,
+            }
+            if let Err(interrupt) = py.check_signals() {
+                *self.inside() = Some(ticket);
+                return Err(interrupt);
+            }
+        }
+    }
+}
+
+#[pymethods]
+impl Ticket {
+    /// Whether it is done, well or badly.
+    fn poll(&self, py: Python<'_>) -> PyResult<bool> {
+        self.check_process(py)?;
+        Ok(self.inside().as_ref().is_none_or(sirtaki_engine::Ticket::poll))
+    }
+
+    /// Waits and returns what came of it: nothing where results are in place, else a list of outputs, the last rank to
+    /// join, or the engine of a process set.
+    fn wait(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        let outputs = self.outcome(py)?.map_err(|error| error::of_engine(py, &error))?;
+        if self.in_place {
+            return Ok(None);
+        }
+        let list = PyList::empty(py);
+        for output in outputs {
+            match output {
+                Done::Tensor(tensor, shape) => list.append(Output::new(tensor, shape, None))?,
+                Done::Received { tensor, shape, rows } => list.append(Output::new(tensor, shape, Some(rows)))?,
+                Done::Joined(last) => return last.into_py_any(py).map(Some),
+                Done::Set(engine) => {
+                    return engine.map(|engine| Engine::of_set(*engine).into_py_any(py)).transpose();
+                }
+            }
+        }
+        Ok(Some(list.into_any().unbind()))
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        // The locks inside may be held for ever by threads that a forked process does not have.
+        if self.process != std::process::id() {
+            std::mem::forget(self.ticket.get_mut().unwrap_or_else(PoisonError::into_inner).take());
+        }
+    }
+}
+
+/// An error that cannot happen unless somebody calls `_native` by hand.
+pub(crate) fn misuse(text: impl Into<String>) -> PyErr {
+    pyo3::exceptions::PyValueError::new_err(text.into())
+}

@@ -1,0 +1,180 @@
+"""A process's place in its job, without any tensor framework: what all front ends share."""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import os
+import threading
+import warnings
+from collections import defaultdict
+from collections.abc import Sequence
+
+from sirtaki import _variables
+from sirtaki._errors import Error
+from sirtaki._native import Engine
+
+Average, Sum, Adasum, Min, Max, Product = range(6)
+
+OPERATIONS = {
+    Average: "average",
+    Sum: "sum",
+    Adasum: "adasum",
+    Min: "min",
+    Max: "max",
+    Product: "product",
+}
+"""The words of the engine for the reductions."""
+
+NAMES = 4096
+"""How many tensors without a name can be on their way at the same time."""
+
+NOT_INITIALIZED = "Sirtaki has not been initialized; use init()."
+
+
+class _World:
+    """The one job of this process: there is no other global state."""
+
+    def __init__(self) -> None:
+        self.engine: Engine | None = None
+        self.rounds = 0
+        self.forked = False
+        self.counters: dict = defaultdict(itertools.count)
+        self.sets: dict = {}
+        self.next_set = 1
+
+
+world = _World()
+
+
+def _after_fork() -> None:
+    """The child is no rank; its copy of the engine is of no use."""
+    if world.engine is not None:
+        world.forked = True
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def engine() -> Engine:
+    """The engine over all ranks."""
+    if world.forked:
+        raise Error(
+            f"process {os.getpid()} was forked from a rank and is not one itself\n"
+            "hint: start processes with multiprocessing's `spawn`, or call init() after the fork; "
+            "workers that only load data need neither"
+        )
+    if world.engine is None:
+        raise ValueError(NOT_INITIALIZED)
+    return world.engine
+
+
+def start() -> bool:
+    """Joins the job; says whether that was new."""
+    if world.forked:
+        engine()
+    if world.engine is not None:
+        return False
+    world.engine = Engine.join_job(_variables.translated(), world.rounds)
+    if world.engine.rank == 0:
+        _variables.warn_about_others()
+    if world.rounds == 0:
+        atexit.register(shutdown)
+    world.rounds += 1
+    return True
+
+
+def shutdown() -> None:
+    """Leaves the job, on all ranks. What was not done fails; ``init`` may be called again.
+
+    >>> import sirtaki.torch as hvd
+    >>> hvd.init()
+    >>> hvd.shutdown()
+    >>> hvd.is_initialized()
+    False
+    """
+    if world.engine is None or world.forked:
+        return
+    for process_set in list(world.sets.values()):
+        process_set._invalidate()
+    world.engine.close()
+    world.engine = None
+    world.sets.clear()
+    world.counters.clear()
+    world.next_set = 1
+
+
+def is_initialized() -> bool:
+    """Whether this process is in a job."""
+    return world.engine is not None and not world.forked
+
+
+def rank() -> int:
+    """Which process of the job this is."""
+    return engine().rank
+
+
+def size() -> int:
+    """How many processes the job has."""
+    return engine().size
+
+
+def local_rank() -> int:
+    """Which process of its host this is."""
+    return engine().local[0]
+
+
+def local_size() -> int:
+    """How many processes of the job its host has."""
+    return engine().local[1]
+
+
+def cross_rank() -> int:
+    """Which host of the job this is."""
+    return engine().cross[0]
+
+
+def cross_size() -> int:
+    """How many hosts the job has."""
+    return engine().cross[1]
+
+
+def is_homogeneous() -> bool:
+    """Whether every host has the same number of processes."""
+    return engine().homogeneous
+
+
+def name_for(kind: str, name: str | None, process_set: int, waits: bool = False) -> str:
+    """The name by which ranks know that they mean the same tensor.
+
+    Without one of the caller's it is a number that goes round, so that there is no end of names to
+    remember. A caller who waits at once has only one on its way, which needs no number; then the
+    same order comes again and again, and the engine learns it.
+    """
+    if name is not None:
+        return f"{kind}.{name}"
+    if waits and threading.current_thread() is threading.main_thread():
+        return f"{kind}.noname"
+    return f"{kind}.noname.{next(world.counters[kind, process_set]) % NAMES}"
+
+
+def operation(op: int | None, average: bool | None) -> int:
+    """The reduction, from the argument of today and the one of old."""
+    if op is not None:
+        if average is not None:
+            raise ValueError("op replaces average; please give only one of them")
+        if op not in OPERATIONS:
+            raise ValueError(f"there is no reduction {op!r}; use Average, Sum, Min, Max, ...")
+        return op
+    if average is None:
+        return Average
+    warnings.warn("average has been replaced by op", DeprecationWarning, stacklevel=4)
+    return Average if average else Sum
+
+
+def ranks_of(ranks: Sequence[int]) -> list[int]:
+    """Ranks in ascending order, checked."""
+    ranks = sorted(ranks)
+    if any(not isinstance(rank, int) for rank in ranks):
+        raise ValueError("a process set is made from ranks, which are integers")
+    return ranks

@@ -1,0 +1,57 @@
+"""The compiled part: conversions between Python and the engine."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from typing_extensions import TypeAlias
+
+Described: TypeAlias = tuple[int, int, Sequence[int], Any]
+"""Address, code of the element type, shape, and what keeps the memory alive."""
+
+def main() -> int: ...
+def command(arguments: Sequence[str]) -> int: ...
+def dtypes() -> dict[str, int]: ...
+
+class Output:
+    shape: list[int]
+    rows: list[int] | None
+    bytes: int
+    def take(self) -> Any: ...
+
+class Ticket:
+    def poll(self) -> bool: ...
+    def wait(self) -> Any: ...
+
+class Engine:
+    rank: int
+    size: int
+    local: tuple[int, int]
+    cross: tuple[int, int]
+    homogeneous: bool
+    back_end: str
+    @staticmethod
+    def join_job(defaults: dict[str, str], round: int) -> Engine: ...
+    def all_reduce(
+        self,
+        name: str,
+        tensors: Sequence[Described],
+        op: str,
+        before: float = 1.0,
+        after: float = 1.0,
+        wire: str | None = None,
+    ) -> Ticket: ...
+    def all_gather(self, name: str, tensors: Sequence[Described]) -> Ticket: ...
+    def broadcast(self, name: str, tensors: Sequence[Described], root: int) -> Ticket: ...
+    def all_to_all(self, name: str, tensor: Described, splits: Sequence[int]) -> Ticket: ...
+    def reduce_scatter(
+        self,
+        name: str,
+        tensors: Sequence[Described],
+        op: str,
+        before: float = 1.0,
+        after: float = 1.0,
+    ) -> Ticket: ...
+    def barrier(self, name: str) -> Ticket: ...
+    def join(self) -> Ticket: ...
+    def process_set(self, name: str, members: Sequence[int]) -> Ticket: ...
+    def close(self) -> None: ...

@@ -1,0 +1,52 @@
+"""Horovod's environment variables: those with a meaning here, and a word about the others."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping
+
+SAME = {
+    "HOROVOD_FUSION_THRESHOLD": "SIRTAKI_FUSION",
+    "HOROVOD_STALL_CHECK_TIME_SECONDS": "SIRTAKI_WARN_AFTER",
+    "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "SIRTAKI_SHUTDOWN_AFTER",
+    "HOROVOD_AUTOTUNE": "SIRTAKI_TUNE",
+    "HOROVOD_GLOO_IFACE": "SIRTAKI_INTERFACE",
+    "HOROVOD_GLOO_TIMEOUT_SECONDS": "SIRTAKI_START_TIMEOUT",
+}
+"""Variables that mean the same as one of ours."""
+
+UNDERSTOOD = {
+    *SAME,
+    "HOROVOD_CROSS_RANK",
+    "HOROVOD_CROSS_SIZE",
+    "HOROVOD_DYNAMIC_PROCESS_SETS",
+    "HOROVOD_HOSTNAME",
+    "HOROVOD_LOCAL_RANK",
+    "HOROVOD_LOCAL_SIZE",
+    "HOROVOD_RANK",
+    "HOROVOD_SIZE",
+    "HOROVOD_STALL_CHECK_DISABLE",
+}
+"""Also those that a launcher sets, and one that is always on here."""
+
+
+def translated(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Our variables for what Horovod's say.
+
+    >>> translated({"HOROVOD_FUSION_THRESHOLD": "1048576", "HOROVOD_STALL_CHECK_DISABLE": "1"})
+    {'SIRTAKI_FUSION': '1048576', 'SIRTAKI_WARN_AFTER': 'off'}
+    """
+    ours = {SAME[name]: environment[name] for name in SAME if environment.get(name)}
+    if environment.get("HOROVOD_STALL_CHECK_DISABLE") == "1":
+        ours["SIRTAKI_WARN_AFTER"] = "off"
+    return ours
+
+
+def warn_about_others(environment: Mapping[str, str] = os.environ) -> None:
+    """One warning that names the variables of Horovod's that have no effect."""
+    others = sorted(
+        name for name in environment if name.startswith("HOROVOD_") and name not in UNDERSTOOD
+    )
+    if others:
+        warnings.warn(f"these variables have no effect here: {', '.join(others)}", stacklevel=3)

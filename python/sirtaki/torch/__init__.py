@@ -1,0 +1,173 @@
+"""PyTorch on several ranks, with the functions of ``horovod.torch``.
+
+>>> import torch
+>>> import sirtaki.torch as hvd
+>>> hvd.init()
+>>> model = torch.nn.Linear(2, 1)
+>>> hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+>>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1 * hvd.size())
+>>> optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
+
+# Layout
+
+- ``asynchronous``, ``synchronous``, ``sparse``: collectives; the second have gradients.
+- ``compression``: smaller numbers on their way.
+- ``optimizer``, ``adasum``, ``data_parallel``: training.
+- ``functions``, ``sync_batch_norm``: models, optimizers and objects; statistics of batches.
+- ``capabilities``: questions that scripts ask about their communication library.
+- ``_carry``, ``_hooks``: tensors to the engine and back, gradients as they come.
+"""
+
+from sirtaki._common import (
+    Adasum,
+    Average,
+    Max,
+    Min,
+    Product,
+    Sum,
+    cross_rank,
+    cross_size,
+    is_homogeneous,
+    is_initialized,
+    local_rank,
+    local_size,
+    rank,
+    shutdown,
+    size,
+)
+from sirtaki._errors import Error
+from sirtaki._errors import Error as HorovodInternalError
+from sirtaki._process_sets import (
+    ProcessSet,
+    add_process_set,
+    global_process_set,
+    init,
+    remove_process_set,
+)
+from sirtaki.torch.asynchronous import (
+    allgather_async,
+    allreduce_async,
+    allreduce_async_,
+    alltoall_async,
+    barrier,
+    broadcast_async,
+    broadcast_async_,
+    grouped_allgather_async,
+    grouped_allreduce_async,
+    grouped_allreduce_async_,
+    grouped_reducescatter_async,
+    join,
+    poll,
+    reducescatter_async,
+    synchronize,
+)
+from sirtaki.torch.capabilities import (
+    ccl_built,
+    cuda_built,
+    ddl_built,
+    gloo_built,
+    gloo_enabled,
+    mpi_built,
+    mpi_enabled,
+    mpi_threads_supported,
+    nccl_built,
+    rocm_built,
+    start_timeline,
+    stop_timeline,
+)
+from sirtaki.torch.compression import Compression
+from sirtaki.torch.data_parallel import data_parallel
+from sirtaki.torch.functions import (
+    allgather_object,
+    broadcast_object,
+    broadcast_optimizer_state,
+    broadcast_parameters,
+)
+from sirtaki.torch.optimizer import DistributedOptimizer
+from sirtaki.torch.sparse import sparse_allreduce_async
+from sirtaki.torch.sync_batch_norm import SyncBatchNorm
+from sirtaki.torch.synchronous import (
+    allgather,
+    allreduce,
+    allreduce_,
+    alltoall,
+    broadcast,
+    broadcast_,
+    grouped_allgather,
+    grouped_allreduce,
+    grouped_allreduce_,
+    grouped_reducescatter,
+    reducescatter,
+)
+
+__all__ = [
+    "Adasum",
+    "Average",
+    "Compression",
+    "DistributedOptimizer",
+    "Error",
+    "HorovodInternalError",
+    "Max",
+    "Min",
+    "ProcessSet",
+    "Product",
+    "Sum",
+    "SyncBatchNorm",
+    "add_process_set",
+    "allgather",
+    "allgather_async",
+    "allgather_object",
+    "allreduce",
+    "allreduce_",
+    "allreduce_async",
+    "allreduce_async_",
+    "alltoall",
+    "alltoall_async",
+    "barrier",
+    "broadcast",
+    "broadcast_",
+    "broadcast_async",
+    "broadcast_async_",
+    "broadcast_object",
+    "broadcast_optimizer_state",
+    "broadcast_parameters",
+    "ccl_built",
+    "cross_rank",
+    "cross_size",
+    "cuda_built",
+    "data_parallel",
+    "ddl_built",
+    "global_process_set",
+    "gloo_built",
+    "gloo_enabled",
+    "grouped_allgather",
+    "grouped_allgather_async",
+    "grouped_allreduce",
+    "grouped_allreduce_",
+    "grouped_allreduce_async",
+    "grouped_allreduce_async_",
+    "grouped_reducescatter",
+    "grouped_reducescatter_async",
+    "init",
+    "is_homogeneous",
+    "is_initialized",
+    "join",
+    "local_rank",
+    "local_size",
+    "mpi_built",
+    "mpi_enabled",
+    "mpi_threads_supported",
+    "nccl_built",
+    "poll",
+    "rank",
+    "reducescatter",
+    "reducescatter_async",
+    "remove_process_set",
+    "rocm_built",
+    "shutdown",
+    "size",
+    "sparse_allreduce_async",
+    "start_timeline",
+    "stop_timeline",
+    "synchronize",
+]

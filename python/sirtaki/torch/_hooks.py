@@ -1,0 +1,30 @@
+"""Being told when a gradient is complete, in every version of PyTorch."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import torch
+
+
+def when_accumulated(parameter: torch.Tensor, hook: Callable[[torch.Tensor], None]) -> Any:
+    """Calls ``hook(parameter)`` each time backward has added to its gradient.
+
+    Keep what is returned; ``remove()`` on it ends the calls.
+    """
+    if hasattr(parameter, "register_post_accumulate_grad_hook"):
+        return parameter.register_post_accumulate_grad_hook(hook)
+    # Before PyTorch 2.1: a hook behind the node that accumulates, found through a view.
+    accumulate = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
+    return _Kept(accumulate, accumulate.register_hook(lambda *_: hook(parameter)))
+
+
+class _Kept:
+    """A node lives only as long as somebody holds it, and its hooks with it."""
+
+    def __init__(self, node: Any, registered: Any) -> None:
+        self._node, self._registered = node, registered
+
+    def remove(self) -> None:
+        self._registered.remove()
+        self._node = None

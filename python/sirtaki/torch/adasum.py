@@ -1,0 +1,106 @@
+"""``DistributedOptimizer`` with ``op=Adasum``: steps are combined, not gradients.
+
+Every rank makes its own step; the changes are added adaptively, so that steps in the same
+direction are averaged and those in different directions are summed.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from sirtaki._common import Adasum
+from sirtaki._process_sets import global_process_set
+from sirtaki.torch._hooks import when_accumulated
+from sirtaki.torch.asynchronous import reduce_in_place
+from sirtaki.torch.optimizer import TOO_EARLY, TOO_OFTEN, taken_over
+
+
+class _AdasumOptimizer:
+    """What is added to a user's optimizer."""
+
+    def _distribute(self, names: dict[torch.Tensor, str], compression: Any, passes: int) -> None:
+        self._names, self._compression = names, compression
+        self.backward_passes_per_step = passes
+        parameters = [p for group in self.param_groups for p in group["params"] if p.requires_grad]
+        self._waiting = dict.fromkeys(parameters, passes)
+        self._flying: dict[torch.Tensor, Any] = {}
+        self._hooks = [when_accumulated(p, self._accumulated) for p in parameters]
+
+    def _accumulated(self, parameter: torch.Tensor) -> None:
+        if self._waiting[parameter] <= 0:
+            raise AssertionError(TOO_OFTEN)
+        self._waiting[parameter] -= 1
+        if self._waiting[parameter] == 0:
+            self._fly(parameter)
+
+    def _fly(self, parameter: torch.Tensor) -> None:
+        """Steps with this parameter alone and hands in by how much it changed."""
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+        start = parameter.detach().clone()
+        everything = [group["params"] for group in self.param_groups]
+        for group in self.param_groups:
+            group["params"] = [p for p in group["params"] if p is parameter]
+        try:
+            super().step()
+        finally:
+            for group, parameters in zip(self.param_groups, everything):
+                group["params"] = parameters
+        change = parameter.detach() - start
+        small, ctx = self._compression.compress(change)
+        # Adasum's dot products need the range of single precision.
+        work = small.to(torch.float32) if small.dtype in (torch.float16, torch.bfloat16) else small
+        name = self._names[parameter]
+        handle = reduce_in_place([work], name, Adasum, (1.0, 1.0), global_process_set)
+
+        def wait() -> None:
+            combined = self._compression.decompress(handle.wait()[0].to(small.dtype), ctx)
+            with torch.no_grad():
+                parameter.copy_(start.add_(combined))
+
+        self._flying[parameter] = wait
+
+    def synchronize(self) -> None:
+        """Does nothing: ``step`` waits."""
+
+    @contextmanager
+    def skip_synchronize(self) -> Any:
+        """Not possible here."""
+        raise AssertionError("skipping synchronization is not supported with Adasum")
+        yield
+
+    def step(self, closure: Any = None) -> Any:
+        """Waits until the changes of all ranks are combined."""
+        loss = closure() if closure is not None else None
+        for parameter in self._waiting:
+            if parameter not in self._flying:
+                self._fly(parameter)
+        flying, self._flying = self._flying, {}
+        for wait in flying.values():
+            wait()
+        self._waiting = dict.fromkeys(self._waiting, self.backward_passes_per_step)
+        return loss
+
+    def zero_grad(self, *args: Any, **kwargs: Any) -> None:
+        """As the optimizer's own, but not while changes are on their way."""
+        if self._flying:
+            raise AssertionError(TOO_EARLY)
+        super().zero_grad(*args, **kwargs)
+
+    def set_backward_passes_per_step(self, passes: int) -> None:
+        """Changes after how many backward passes a step is made."""
+        self.backward_passes_per_step = passes
+        self._waiting = dict.fromkeys(self._waiting, passes)
+
+
+def adasum_optimizer(
+    optimizer: torch.optim.Optimizer, names: dict[torch.Tensor, str], compression: Any, passes: int
+) -> torch.optim.Optimizer:
+    """The optimizer with its steps combined over all ranks."""
+    kind = type(optimizer)
+    made = taken_over(optimizer, type(kind.__name__, (_AdasumOptimizer, kind), {}))
+    made._distribute(names, compression, passes)
+    return made

@@ -1,0 +1,75 @@
+"""Questions that scripts ask about their communication library, with true answers.
+
+Shared memory and TCP are always there, which is what scripts mean by Gloo; MPI is found at run
+time; NCCL, oneCCL and the like are not used.
+"""
+
+from __future__ import annotations
+
+from sirtaki import _common
+
+
+def mpi_built() -> bool:
+    """Whether ranks can talk over MPI: always, where it is installed."""
+    return True
+
+
+def mpi_enabled() -> bool:
+    """Whether they do."""
+    return "mpi" in _common.engine().back_end
+
+
+def mpi_threads_supported() -> bool:
+    """Whether other libraries may use MPI beside this one."""
+    if not mpi_enabled():
+        raise ValueError("MPI is not used; start the job with mpirun, or with srun --mpi")
+    return False
+
+
+def gloo_built() -> bool:
+    """Whether ranks can talk without MPI: always."""
+    return True
+
+
+def gloo_enabled() -> bool:
+    """Whether they do."""
+    return not mpi_enabled()
+
+
+def nccl_built() -> int:
+    """The version of NCCL, or 0 because it is not used."""
+    return 0
+
+
+def ddl_built() -> bool:
+    """No."""
+    return False
+
+
+def ccl_built() -> bool:
+    """No."""
+    return False
+
+
+def cuda_built() -> bool:
+    """Whether tensors of CUDA devices can be handed in: where PyTorch can use such devices."""
+    import torch
+
+    return torch.version.cuda is not None
+
+
+def rocm_built() -> bool:
+    """No."""
+    return False
+
+
+def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
+    """Begins to record what ranks do."""
+    _common.engine()
+    raise NotImplementedError("this version cannot record a timeline")
+
+
+def stop_timeline() -> None:
+    """Ends the recording."""
+    _common.engine()
+    raise NotImplementedError("this version cannot record a timeline")

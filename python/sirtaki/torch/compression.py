@@ -1,0 +1,94 @@
+"""Smaller numbers on their way.
+
+The engine converts single precision by itself, in the same pass that copies it for fusion. All
+other types, and the compressors of users, convert before and after.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+
+class Compressor:
+    """How a tensor becomes a smaller one and comes back. Users may bring their own."""
+
+    wire: str | None = None
+    """The type in which the engine lets single precision travel by itself."""
+
+    @staticmethod
+    def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        """The smaller tensor, and whatever is needed to undo that."""
+        raise NotImplementedError
+
+    @staticmethod
+    def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
+        """Undoes it."""
+        raise NotImplementedError
+
+
+class NoneCompressor(Compressor):
+    """Leaves tensors as they are."""
+
+    @staticmethod
+    def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        """The tensor itself."""
+        return tensor, None
+
+    @staticmethod
+    def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
+        """The tensor itself."""
+        return tensor
+
+
+class FP16Compressor(Compressor):
+    """Half precision for all numbers with fractions.
+
+    >>> small, before = FP16Compressor.compress(torch.ones(2))
+    >>> small.dtype, FP16Compressor.decompress(small, before).dtype
+    (torch.float16, torch.float32)
+    """
+
+    wire = "f16"
+
+    @staticmethod
+    def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        """The numbers as halves."""
+        small = tensor.to(torch.float16) if tensor.dtype.is_floating_point else tensor
+        return small, tensor.dtype
+
+    @staticmethod
+    def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
+        """The numbers in their own type again."""
+        return tensor.to(ctx) if ctx.is_floating_point else tensor
+
+
+class BF16Compressor(Compressor):
+    """The upper half of single precision: as large numbers, fewer digits."""
+
+    wire = "bf16"
+
+    @staticmethod
+    def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        """The numbers as upper halves."""
+        small = tensor.to(torch.bfloat16) if tensor.dtype.is_floating_point else tensor
+        return small, tensor.dtype
+
+    @staticmethod
+    def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
+        """The numbers in their own type again."""
+        return tensor.to(ctx) if ctx.is_floating_point else tensor
+
+
+class Compression:
+    """The compressors there are."""
+
+    none = NoneCompressor
+    fp16 = FP16Compressor
+    bf16 = BF16Compressor
+
+
+def travels_as(compression: Any, tensor: torch.Tensor) -> str | None:
+    """The engine's own compression for this tensor, if it has one."""
+    return getattr(compression, "wire", None) if tensor.dtype == torch.float32 else None

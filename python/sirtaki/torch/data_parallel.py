@@ -1,0 +1,175 @@
+"""``data_parallel``: a model that trains on all ranks, in one line.
+
+Gradients are handed in as backward produces them and averaged; when ``backward()`` returns they
+are those of the whole batch, so optimizer, clipping and scaling of the loss need no change. One
+small tensor that travels with them says which parameters a rank used: one that some ranks did not
+use counts as zero there, one that nobody used keeps its gradient as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from sirtaki._common import Average
+from sirtaki._process_sets import ProcessSet, global_process_set, init
+from sirtaki.torch._hooks import when_accumulated
+from sirtaki.torch.asynchronous import broadcast_async_, join, reduce_in_place
+from sirtaki.torch.compression import Compression, travels_as
+from sirtaki.torch.sparse import sparse_allreduce_async
+
+
+class DataParallel(torch.nn.Module):
+    """The model, trained on all ranks; made by ``data_parallel``."""
+
+    def __init__(  # noqa: D107
+        self, module: torch.nn.Module, compression: Any, process_set: ProcessSet
+    ) -> None:
+        super().__init__()
+        self.module = module
+        self._compression, self._process_set = compression, process_set
+        self._named = [(n, p) for n, p in module.named_parameters() if p.requires_grad]
+        self._names = {parameter: f"gradient.{name}" for name, parameter in self._named}
+        self._flying: dict[torch.Tensor, Any] = {}
+        self._local: set[torch.Tensor] = set()
+        """Parameters with gradients that the other ranks do not know of."""
+        self._reduces, self._called_back = True, False
+        root, state = process_set.ranks[0], module.state_dict(keep_vars=True)
+        handles = [
+            broadcast_async_(tensor, root, f"model.{name}", process_set)
+            for name, tensor in state.items()
+            if isinstance(tensor, torch.Tensor)
+        ]
+        for handle in handles:
+            handle.wait()
+        if process_set.size() > 1:
+            self._hooks = [when_accumulated(p, self._accumulated) for _, p in self._named]
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the model makes of it."""
+        if self._called_back:
+            # The last backward failed half-way.
+            self._called_back = False
+            self._flying.clear()
+        return self.module(*args, **kwargs)
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Backward passes inside only accumulate; the next one outside reduces everything.
+
+        >>> import torch, sirtaki
+        >>> model = sirtaki.data_parallel(torch.nn.Linear(2, 1))
+        >>> with model.no_sync():
+        ...     model(torch.ones(1, 2)).sum().backward()
+        >>> model(torch.ones(1, 2)).sum().backward()
+        """
+        before, self._reduces = self._reduces, False
+        try:
+            yield
+        finally:
+            self._reduces = before
+
+    @contextmanager
+    def join(self) -> Iterator[None]:
+        """For ranks with different numbers of batches: who is through helps the others.
+
+        A rank without a batch counts as one with gradients of zero.
+        """
+        yield
+        join()
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """The model's own, as without this wrapper."""
+        return self.module.state_dict(*args, **kwargs)
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """The model's own, as without this wrapper."""
+        return self.module.load_state_dict(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: D105
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("module"), name)
+
+    def _accumulated(self, parameter: torch.Tensor) -> None:
+        self._local.add(parameter)
+        if not self._reduces:
+            return
+        if parameter in self._flying:
+            raise RuntimeError(
+                f"the parameter of {self._names[parameter]} got a gradient twice in one backward\n"
+                "hint: use checkpoint(..., use_reentrant=False)"
+            )
+        if not self._called_back:
+            self._called_back = True
+            torch.autograd.Variable._execution_engine.queue_callback(self._finish)
+        self._fly(parameter, parameter.grad)
+
+    def _fly(self, parameter: torch.Tensor, gradient: torch.Tensor) -> None:
+        name = self._names[parameter]
+        if gradient.is_sparse:
+            self._flying[parameter] = sparse_allreduce_async(
+                gradient, name, Average, self._process_set
+            )
+            return
+        small, ctx = gradient, None
+        wire = travels_as(self._compression, gradient)
+        if not wire:
+            small, ctx = self._compression.compress(gradient)
+        handle = reduce_in_place([small], name, Average, (1.0, 1.0), self._process_set, wire)
+
+        def wait() -> torch.Tensor:
+            result = handle.wait()[0]
+            result = result if wire else self._compression.decompress(result, ctx)
+            return gradient if result.data_ptr() == gradient.data_ptr() else gradient.copy_(result)
+
+        self._flying[parameter] = wait
+
+    def _finish(self) -> None:
+        """Backward is through: hands in what is missing, and waits."""
+        self._called_back = False
+        unused = []
+        for _, parameter in self._named:
+            if parameter in self._flying:
+                continue
+            if parameter in self._local:
+                self._fly(parameter, parameter.grad)
+            else:
+                unused.append(parameter)
+                self._fly(parameter, torch.zeros_like(parameter))
+        absent = set(unused)
+        used = torch.tensor([float(parameter not in absent) for _, parameter in self._named])
+        agreed = reduce_in_place([used], "used", Average, (1.0, 1.0), self._process_set)
+        flying, self._flying = self._flying, {}
+        results = {parameter: wait() for parameter, wait in flying.items()}
+        agreed.wait()
+        self._local.clear()
+        for (_, parameter), share in zip(self._named, used.tolist()):
+            if parameter not in absent or (share > 0 and parameter.grad is None):
+                parameter.grad = results[parameter]
+            elif share > 0:
+                parameter.grad.add_(results[parameter])
+
+
+def data_parallel(
+    model: torch.nn.Module,
+    compression: Any = Compression.none,
+    process_set: ProcessSet = global_process_set,
+) -> DataParallel:
+    """Trains a model on all ranks: everything else stays as for one process.
+
+    Joins the job if nobody has, gives all ranks the model of the first one, and averages gradients
+    while backward goes on.
+
+    >>> import torch, sirtaki
+    >>> model = sirtaki.data_parallel(torch.nn.Linear(2, 1))
+    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    >>> model(torch.ones(4, 2)).sum().backward()
+    >>> optimizer.step()
+    """
+    init()
+    return DataParallel(model, compression, process_set)

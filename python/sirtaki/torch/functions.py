@@ -1,0 +1,141 @@
+"""Models, optimizers and any other objects, made equal on all ranks."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from typing import Any
+
+import cloudpickle
+import torch
+
+from sirtaki import _common
+from sirtaki._process_sets import ProcessSet, global_process_set
+from sirtaki.torch.asynchronous import broadcast_async_
+from sirtaki.torch.synchronous import allgather, broadcast_
+
+
+def broadcast_parameters(params: Any, root_rank: int) -> None:
+    """Replaces parameters by those of ``root_rank``.
+
+    ``params`` is a ``state_dict``, or a list of tensors or of names and tensors.
+
+    >>> import torch, sirtaki.torch as hvd
+    >>> hvd.init()
+    >>> hvd.broadcast_parameters(torch.nn.Linear(2, 2).state_dict(), root_rank=0)
+    """
+    if isinstance(params, Mapping):
+        named = sorted(params.items())
+    elif isinstance(params, list):
+        named = [item if isinstance(item, tuple) else (None, item) for item in params]
+    else:
+        raise ValueError(f"parameters come in a dict or a list, not in a {type(params).__name__}")
+    tensors = [(name, value) for name, value in named if isinstance(value, torch.Tensor)]
+    handles = [broadcast_async_(value, root_rank, name) for name, value in tensors]
+    for handle in handles:
+        handle.wait()
+
+
+def broadcast_object(
+    obj: Any,
+    root_rank: int = 0,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """The object of ``root_rank``, which can be anything that can be pickled.
+
+    >>> import sirtaki.torch as hvd
+    >>> hvd.init()
+    >>> hvd.broadcast_object({"epoch": 3})
+    {'epoch': 3}
+    """
+    name = f"object.{name or type(obj).__name__}"
+    if _common.rank() == root_rank:
+        content = _packed(obj)
+        broadcast_(torch.tensor([len(content)]), root_rank, f"{name}.size", process_set)
+        broadcast_(content, root_rank, f"{name}.content", process_set)
+        return obj
+    length = broadcast_(torch.tensor([0]), root_rank, f"{name}.size", process_set)
+    content = torch.empty(int(length), dtype=torch.uint8)
+    return _unpacked(broadcast_(content, root_rank, f"{name}.content", process_set))
+
+
+def allgather_object(obj: Any, name: str | None = None) -> list[Any]:
+    """The objects of all ranks, in their order.
+
+    >>> import sirtaki.torch as hvd
+    >>> hvd.init()
+    >>> hvd.allgather_object("mine") == ["mine"] * hvd.size()
+    True
+    """
+    name = f"object.{name or type(obj).__name__}"
+    content = _packed(obj)
+    sizes = allgather(torch.tensor([len(content)]), f"{name}.sizes").tolist()
+    contents = allgather(content, f"{name}.contents")
+    return [_unpacked(part) for part in torch.split(contents, sizes)]
+
+
+def _packed(obj: Any) -> torch.Tensor:
+    return torch.frombuffer(bytearray(cloudpickle.dumps(obj)), dtype=torch.uint8)
+
+
+def _unpacked(content: torch.Tensor) -> Any:
+    return cloudpickle.loads(ctypes.string_at(content.data_ptr(), content.numel()))
+
+
+def broadcast_optimizer_state(
+    optimizer: torch.optim.Optimizer, root_rank: int, model: torch.nn.Module | None = None
+) -> None:
+    """Replaces an optimizer's state and options by those of ``root_rank``.
+
+    Ranks may differ in what they have: a state that was loaded from a checkpoint by one of them is
+    what all have afterwards.
+    """
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise ValueError("the state of torch.optim.LBFGS cannot be broadcast")
+    state = optimizer.state_dict()
+    tensors: list[torch.Tensor] = []
+    mine = _without_tensors(state, tensors)
+    skeleton = broadcast_object(mine, root_rank, "optimizer_state")
+    if _common.rank() != root_rank:
+        tensors = []
+        state = _with_tensors(skeleton, tensors)
+    handles = [
+        broadcast_async_(tensor, root_rank, f"optimizer_state.{index}")
+        for index, tensor in enumerate(tensors)
+    ]
+    for handle in handles:
+        handle.wait()
+    if _common.rank() != root_rank:
+        optimizer.load_state_dict(state)
+
+
+class _Place:
+    """Where a tensor was, and what it takes to make one like it."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.shape, self.dtype, self.device = tensor.shape, tensor.dtype, tensor.device.type
+
+
+def _without_tensors(value: Any, tensors: list[torch.Tensor]) -> Any:
+    """The same structure with places for tensors, which are listed."""
+    if isinstance(value, torch.Tensor):
+        tensors.append(value)
+        return _Place(value)
+    if isinstance(value, dict):
+        return {key: _without_tensors(inner, tensors) for key, inner in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_without_tensors(inner, tensors) for inner in value)
+    return value
+
+
+def _with_tensors(value: Any, tensors: list[torch.Tensor]) -> Any:
+    """The opposite: new tensors in all places, which are listed."""
+    if isinstance(value, _Place):
+        tensors.append(torch.empty(value.shape, dtype=value.dtype, device=value.device))
+        return tensors[-1]
+    if isinstance(value, dict):
+        return {key: _with_tensors(inner, tensors) for key, inner in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_with_tensors(inner, tensors) for inner in value)
+    return value

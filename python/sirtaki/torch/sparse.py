@@ -1,0 +1,41 @@
+"""Sparse tensors: their parts are gathered, which adds them up."""
+
+from __future__ import annotations
+
+from typing import Callable
+
+import torch
+
+from sirtaki._common import Average, Error, Sum
+from sirtaki._process_sets import ProcessSet, global_process_set
+from sirtaki.torch.asynchronous import allgather_async, synchronize
+
+
+def sparse_allreduce_async(
+    tensor: torch.Tensor, name: str, op: int, process_set: ProcessSet = global_process_set
+) -> Callable[[], torch.Tensor]:
+    """Sums or averages a sparse tensor; returns a function that waits for the result.
+
+    >>> import torch, sirtaki.torch as hvd
+    >>> hvd.init()
+    >>> wait = hvd.sparse_allreduce_async(torch.eye(2).to_sparse(), "eye", hvd.Average)
+    >>> wait().to_dense()
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
+    if op not in (Average, Sum):
+        raise Error("sparse tensors can be summed and averaged, not reduced in other ways")
+    size = process_set.size()
+    # Rows are gathered, and every element of the tensor has to be one.
+    positions = tensor._indices().t().contiguous()
+    gathered_positions = allgather_async(positions, f"{name}.indices", process_set)
+    gathered_values = allgather_async(tensor._values(), f"{name}.values", process_set)
+    kind = {"size": tensor.shape, "dtype": tensor.dtype, "device": tensor.device}
+
+    def wait() -> torch.Tensor:
+        values, positions = synchronize(gathered_values), synchronize(gathered_positions)
+        if op == Average:
+            values = values / size
+        return torch.sparse_coo_tensor(positions.t(), values, **kind)
+
+    return wait

@@ -1,0 +1,147 @@
+"""Mistakes are exceptions that name rank and tensor, on all ranks, and do no harm."""
+
+import gc
+import os
+import signal
+import threading
+import time
+
+import pytest
+import torch
+
+import sirtaki
+import sirtaki.torch as hvd
+
+
+def test_shapes_and_types_that_differ(several):
+    cases = [
+        (torch.ones(3 + hvd.rank()), torch.ones(3)),
+        (torch.ones([2] * (1 + hvd.rank())), torch.ones(2)),
+        (torch.ones(3, dtype=[torch.float32, torch.float64][hvd.rank() % 2]), torch.ones(3)),
+    ]
+    for number, (different, same) in enumerate(cases):
+        with pytest.raises(sirtaki.Error, match=rf"(?s)allreduce\.case {number}.*ranks? 1"):
+            hvd.allreduce(different, name=f"case {number}")
+        assert hvd.allreduce(same, op=hvd.Sum).sum() == same.sum() * hvd.size()
+
+
+def test_operations_that_differ(several):
+    with pytest.raises(hvd.HorovodInternalError):
+        hvd.allreduce(torch.ones(2), name="ops", op=[hvd.Sum, hvd.Max][hvd.rank() % 2])
+    with pytest.raises(hvd.HorovodInternalError):
+        hvd.broadcast(torch.ones(2), root_rank=hvd.rank() % 2, name="roots")
+    with pytest.raises(hvd.HorovodInternalError):
+        hvd.allgather(torch.ones(2, 2 + hvd.rank()), name="rows")
+    hvd.barrier()
+
+
+def test_mistakes_of_one_rank():
+    with pytest.raises(hvd.HorovodInternalError, match="root"):
+        hvd.broadcast(torch.ones(2), root_rank=hvd.size())
+    with pytest.raises(hvd.HorovodInternalError, match="rows"):
+        hvd.alltoall(torch.ones(hvd.size()), [2] * hvd.size())
+    with pytest.raises(ValueError, match="integers"):
+        hvd.alltoall(torch.ones(hvd.size()), torch.ones(hvd.size()))
+    with pytest.raises(ValueError, match="not supported"):
+        hvd.allreduce(torch.ones(2, dtype=torch.int16))
+    with pytest.raises(ValueError, match="layout"):
+        hvd.allreduce(torch.eye(2).to_sparse())
+    with pytest.raises(ValueError, match="meta"):
+        hvd.allgather(torch.ones(2, device="meta"))
+    with pytest.raises(ValueError, match="tensor is needed"):
+        hvd.allgather([1, 2])
+    with pytest.raises(ValueError, match="no reduction"):
+        hvd.allreduce(torch.ones(2), op=17)
+    with pytest.raises(NotImplementedError):
+        hvd.reducescatter(torch.ones(2), op=hvd.Max)
+    hvd.barrier()
+
+
+def test_one_name_twice(several):
+    first = hvd.allreduce_async(torch.ones(2), name="twice")
+    second = hvd.allreduce_async(torch.ones(2), name="twice")
+    failures = 0
+    for handle in (first, second):
+        try:
+            hvd.synchronize(handle)
+        except hvd.HorovodInternalError as error:
+            assert "twice" in str(error)
+            failures += 1
+    assert failures > 0
+    hvd.barrier()
+
+
+def test_tensors_that_nobody_holds():
+    handles = [
+        hvd.allreduce_async(torch.full((50_000,), float(i)), name=f"f{i}") for i in range(20)
+    ]
+    gc.collect()
+    rubbish = [torch.full((50_000,), -1.0) for _ in range(20)]
+    for number, handle in enumerate(handles):
+        assert hvd.synchronize(handle).eq(number).all()
+    del rubbish
+    # A handle that is given up does no harm either.
+    hvd.allreduce_async(torch.ones(3), name="forgotten")
+    gc.collect()
+    hvd.barrier()
+
+
+def test_the_interpreter_is_free_while_waiting(several):
+    if hvd.rank() == 0:
+        handle = hvd.allreduce_async(torch.ones(1), name="late")
+        done = []
+        waiter = threading.Thread(target=lambda: done.append(hvd.synchronize(handle)))
+        waiter.start()
+        # This thread gets on while the other one waits.
+        assert sum(range(100_000)) and not done
+        hvd.broadcast_object("go on", 0, name="free")
+        waiter.join()
+        assert done
+    else:
+        hvd.broadcast_object(None, 0, name="free")
+        hvd.allreduce(torch.ones(1), name="late")
+
+
+def test_an_interrupt_ends_a_wait(several):
+    handle = hvd.allreduce_async(torch.ones(1), name="interrupted")
+    if hvd.rank() == 0:
+        main = threading.main_thread().ident
+        other = hvd.allreduce_async(torch.ones(1), name="after the interrupt")
+        threading.Timer(0.3, signal.pthread_kill, (main, signal.SIGINT)).start()
+        begin = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            hvd.synchronize(other)
+        assert time.monotonic() - begin < 30
+    hvd.synchronize(handle)
+    hvd.barrier()
+    if hvd.rank() == 0:
+        hvd.synchronize(other)
+    else:
+        hvd.allreduce(torch.ones(1), name="after the interrupt")
+
+
+def test_a_forked_process_is_no_rank():
+    handle = hvd.allreduce_async(torch.ones(1), name="before the fork")
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            for call in (hvd.rank, lambda: hvd.allreduce(torch.ones(1)), hvd.init, hvd.barrier):
+                with pytest.raises(sirtaki.Error, match="forked"):
+                    call()
+            with pytest.raises(sirtaki.Error, match="forked"):
+                hvd.synchronize(handle)
+            assert not hvd.is_initialized()
+            hvd.shutdown()
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    hvd.synchronize(handle)
+
+
+def test_workers_of_data_loaders():
+    data = torch.utils.data.TensorDataset(torch.arange(8.0))
+    loader = torch.utils.data.DataLoader(data, batch_size=2, num_workers=2)
+    for (batch,) in loader:
+        assert hvd.allreduce(batch).eq(batch).all()

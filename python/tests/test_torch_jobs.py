@@ -1,0 +1,158 @@
+"""Whole jobs as users start them: peers that die, scripts for Horovod, Ctrl-C."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+from sirtaki._launcher import find_command
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts a script on ranks; whatever a test leaves is ended."""
+    started = []
+
+    def start(script, ranks=2, options=(), **variables):
+        file = tmp_path / "script.py"
+        file.write_text(textwrap.dedent(script))
+        command = [
+            find_command(),
+            "run",
+            "-n",
+            str(ranks),
+            *options,
+            "--",
+            sys.executable,
+            str(file),
+        ]
+        environment = {**os.environ, **variables, "OMP_NUM_THREADS": "1"}
+        started.append(
+            subprocess.Popen(
+                command,
+                env=environment,
+                cwd=tmp_path,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+        )
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def finished(process):
+    text, _ = process.communicate(timeout=120)
+    return process.returncode, text
+
+
+def test_a_peer_that_dies_is_named(start):
+    code, text = finished(
+        start("""
+        import os, signal, sirtaki, sirtaki.torch as hvd, torch
+        hvd.init()
+        hvd.barrier()
+        if hvd.rank() == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            hvd.allreduce(torch.ones(2), name="last")
+        except sirtaki.Error as error:
+            assert error.rank == 1 and "last" in str(error), error
+            print("noticed:", error)
+        """)
+    )
+    assert code != 0
+    assert "[0] noticed:" in text and "rank 1" in text and "SIGKILL" in text, text
+
+
+def test_a_script_for_horovod_runs_as_it_is(start):
+    code, text = finished(
+        start(
+            """
+            import horovod.torch as hvd
+            from horovod.common.exceptions import HorovodInternalError
+            from horovod.torch.mpi_ops import rank, is_homogeneous
+            import horovod.torch.compression, torch
+            hvd.init()
+            model = torch.nn.Linear(4, 1)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.01 * hvd.size())
+            optimizer = hvd.DistributedOptimizer(
+                optimizer, named_parameters=model.named_parameters(),
+                compression=horovod.torch.compression.Compression.fp16)
+            hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+            hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+            for _ in range(3):
+                optimizer.zero_grad()
+                model(torch.randn(8, 4)).sum().backward()
+                optimizer.step()
+            weights = hvd.allgather(model.weight.detach())
+            assert weights.eq(weights[0]).all()
+            assert hvd.HorovodInternalError is HorovodInternalError
+            print("rank", rank(), "of", hvd.size(), "with", hvd.__name__)
+            """,
+            options=["--horovod"],
+            HOROVOD_FUSION_THRESHOLD="1048576",
+            HOROVOD_CYCLE_TIME="5",
+        )
+    )
+    assert code == 0, text
+    assert "rank 0 of 2 with sirtaki.torch" in text and "rank 1 of 2 with sirtaki.torch" in text
+    assert "HOROVOD_CYCLE_TIME" in text and "HOROVOD_FUSION_THRESHOLD" not in text
+
+
+def test_a_variable_of_horovods_that_is_wrong(start):
+    code, text = finished(
+        start("import sirtaki.torch; sirtaki.torch.init()", HOROVOD_FUSION_THRESHOLD="much")
+    )
+    assert code != 0 and "much" in text and "hint:" in text, text
+
+
+def test_ctrl_c_ends_a_job_that_waits(start):
+    process = start("""
+        import sirtaki.torch as hvd, torch
+        hvd.init()
+        hvd.barrier()
+        print("waiting", flush=True)
+        if hvd.rank() == 0:
+            hvd.allreduce(torch.ones(1))
+        else:
+            import time
+            time.sleep(1000)
+    """)
+    seen = [process.stdout.readline(), process.stdout.readline()]
+    assert all("waiting" in line for line in seen), seen
+    begin = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    code, text = finished(process)
+    assert code == 130, text
+    assert "KeyboardInterrupt" in text and time.monotonic() - begin < 60
+
+
+def test_the_command_is_in_the_wheel():
+    version = subprocess.run(
+        [find_command(), "--version"], capture_output=True, text=True, check=False
+    )
+    assert version.returncode == 0 and version.stdout.startswith("sirtaki ")
+    wrong = subprocess.run([find_command(), "rum"], capture_output=True, text=True, check=False)
+    assert wrong.returncode == 2 and "rum" in wrong.stderr
+    module = subprocess.run(
+        [sys.executable, "-m", "sirtaki", "doctor"], capture_output=True, check=False
+    )
+    assert module.returncode == 0, module.stderr
+    bench = [find_command(), "bench", "allreduce", "-n", "2", "--sizes", "4", "--repeat", "5"]
+    done = subprocess.run(bench, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_importing_the_package_imports_no_framework():
+    code = "import sirtaki, sirtaki._native, sys; assert 'torch' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
