@@ -25,7 +25,9 @@ mod world;
 
 pub use error::{Error, Result};
 pub use launch::{LaunchError, launch};
+#[cfg(feature = "train")]
+pub use parallel::Strategy;
 #[cfg(feature = "burn")]
-pub use parallel::DistributedOptimizer;
+pub use parallel::{DistributedOptimizer, SyncBatchNorm};
 pub use sirtaki_engine::Compression;
 pub use world::{World, init};

@@ -1,6 +1,9 @@
 //! The processes that train together, and this one's place among them.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use sirtaki_comm::{DType, Rank, Reduction};
 use sirtaki_engine::{
@@ -8,13 +11,17 @@ use sirtaki_engine::{
     job::{Job, Position},
 };
 
-use crate::Result;
+use crate::{Result, data::Worker};
 
 /// All processes of a job, from the point of view of one of them. Clones are the same world.
 #[derive(Debug, Clone)]
 pub struct World {
     engine: Arc<Engine>,
     local: Position,
+    /// Which process of its host this is, in the world that all others are part of.
+    seat: usize,
+    /// How many layers have got a number.
+    layers: Arc<AtomicUsize>,
 }
 
 /// Joins the job that `sirtaki run`, `mpirun`, `srun` or `torchrun` started this process for; started by nobody, it is
@@ -24,7 +31,7 @@ pub fn init() -> Result<World> {
     job.engine.warn = Arc::new(warn);
     let joined = job.join()?;
     let local = joined.local();
-    Ok(World { engine: Arc::new(joined.into_engine()), local })
+    Ok(World::new(joined.into_engine(), local, local.rank))
 }
 
 #[allow(clippy::print_stderr, reason = "warnings are for the people who started the program")]
@@ -33,6 +40,10 @@ fn warn(text: &str) {
 }
 
 impl World {
+    fn new(engine: Engine, local: Position, seat: usize) -> Self {
+        Self { engine: Arc::new(engine), local, seat, layers: Arc::default() }
+    }
+
     /// Which process this is.
     pub fn rank(&self) -> Rank {
         self.engine.group().rank()
@@ -53,6 +64,11 @@ impl World {
         self.local.size
     }
 
+    /// This process as one of those that share the samples.
+    pub fn worker(&self) -> Worker {
+        Worker { rank: self.rank(), world: self.size() }
+    }
+
     /// What runs the collectives, for whatever this does not offer.
     pub fn engine(&self) -> &Engine {
         &self.engine
@@ -61,14 +77,36 @@ impl World {
     /// The world of some ranks, ascending. All ranks call it; those that are not in it get `None`.
     pub fn subset(&self, name: &str, members: &[Rank]) -> Result<Option<World>> {
         let engine = self.engine.process_set(name, members)?;
-        Ok(engine.map(|engine| World { local: Position::on_host(engine.group()), engine: Arc::new(engine) }))
+        Ok(engine.map(|engine| {
+            let local = Position::on_host(engine.group());
+            World::new(engine, local, self.seat)
+        }))
     }
 
-    /// The mean of all ranks' values, such as a loss or an accuracy. All ranks call it.
+    /// Which process of its host this is, whichever subset it is part of.
+    pub(crate) fn seat(&self) -> usize {
+        self.seat
+    }
+
+    /// A number for a layer that talks to its like on other ranks. Ranks make their layers in the same order.
+    pub(crate) fn next_layer(&self) -> usize {
+        self.layers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The mean of all ranks' values, such as a loss. All ranks call it.
     pub fn average(&self, value: f64) -> Result<f64> {
-        let request = Request::new("average", Operation::AllReduce(Reduction::AVERAGE), DType::F64, &[1]);
-        let averaged = self.engine.submit(request, Tensor::from_vec(vec![value])).wait_one()?;
-        Ok(elements::<f64>("average", averaged)?[0])
+        self.reduce("average", Reduction::AVERAGE, value)
+    }
+
+    /// The sum of all ranks' values, such as a number of samples. All ranks call it.
+    pub fn sum(&self, value: f64) -> Result<f64> {
+        self.reduce("sum", Reduction::SUM, value)
+    }
+
+    fn reduce(&self, name: &str, reduction: Reduction, value: f64) -> Result<f64> {
+        let request = Request::new(name, Operation::AllReduce(reduction), DType::F64, &[1]);
+        let reduced = self.engine.submit(request, Tensor::from_vec(vec![value])).wait_one()?;
+        Ok(elements::<f64>(name, reduced)?[0])
     }
 }
 

@@ -4,29 +4,52 @@
 //! engine under the path they have in the module, and come back; on the CPU neither way copies them. Each step hands in
 //! one group, so that what shares a buffer does not depend on timing, and neither do the bits of the sums.
 //!
+//! - [`batch`]: a batch of samples as tensors.
 //! - [`carry`]: Burn's data as the engine's tensors and back.
 //! - [`path`]: where a visitor is in a module, and what a set of names is called.
 //! - [`parts`]: the tensors of a module, read and replaced.
 //! - [`share`]: modules made equal, and running statistics averaged.
 //! - [`gradients`]: gradients reduced over all ranks.
 //! - [`optimizer`]: any optimizer of Burn's, with reduced gradients.
+//! - [`lars`]: an optimizer for very large batches.
+//! - [`sum`], [`batch_norm`]: a sum that gradients flow through, and the layer that needs it.
+//! - `learner`: Burn's own training loop, with feature `train`.
 
+mod batch;
+mod batch_norm;
 mod carry;
 mod gradients;
+mod lars;
+#[cfg(feature = "train")]
+mod learner;
 mod optimizer;
 mod parts;
 mod path;
 mod share;
+mod sum;
 
 use burn::tensor::Device;
 
+pub use batch_norm::SyncBatchNorm;
+pub use lars::{LarsSgd, LarsState};
+#[cfg(feature = "train")]
+pub use learner::Strategy;
 pub use optimizer::DistributedOptimizer;
 
 use crate::World;
 
 impl World {
-    /// Where this rank computes: the CPU. Add `.autodiff()` to train there.
+    /// Where this rank computes: the CPU or, with feature `cuda`, its GPU. Add `.autodiff()` to train there.
+    ///
+    /// Ranks of a host take the GPUs they see in turn. That is right where each sees all, and where each sees its own.
     pub fn device(&self) -> Device {
+        #[cfg(feature = "cuda")]
+        {
+            let gpus = Device::enumerate(burn::tensor::DeviceType::Cuda);
+            if !gpus.is_empty() {
+                return gpus[self.seat() % gpus.len()].clone();
+            }
+        }
         Device::flex()
     }
 }

@@ -45,7 +45,8 @@ pub struct DistributedOptimizer {
 impl DistributedOptimizer {
     /// The optimizer for these ranks. Every rank makes one, with the same options.
     pub fn new(world: &World, optimizer: impl Into<ModuleOptimizer>) -> Self {
-        let reducer = Reducer { purpose: "gradient".into(), mean: true, compression: None, passes: 1, clip: None };
+        let reducer =
+            Reducer { purpose: "gradient".into(), mean: true, compression: None, passes: 1, clip: None, bucket: None };
         let (world, optimizer) = (world.clone(), optimizer.into());
         Self { world, optimizer, reducer, kept: GradientsParams::new(), passes: 0 }
     }
@@ -81,6 +82,19 @@ impl DistributedOptimizer {
     #[must_use]
     pub fn clip(mut self, largest: f64) -> Self {
         self.reducer.clip = Some(largest);
+        self
+    }
+
+    /// Gradients are handed to the engine in groups of about so many bytes instead of all at once.
+    ///
+    /// Burn gives all gradients at once, so there is little to gain; BUCKETS_MEASURED
+    ///
+    /// # Panics
+    /// If it is zero.
+    #[must_use]
+    pub fn buckets(mut self, bytes: usize) -> Self {
+        assert!(bytes > 0, "a bucket needs room for something");
+        self.reducer.bucket = Some(bytes);
         self
     }
 
