@@ -84,11 +84,13 @@ impl World {
     }
 
     /// Which process of its host this is, whichever subset it is part of.
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "only GPUs are numbered"))]
     pub(crate) fn seat(&self) -> usize {
         self.seat
     }
 
     /// A number for a layer that talks to its like on other ranks. Ranks make their layers in the same order.
+    #[cfg_attr(not(feature = "burn"), allow(dead_code, reason = "layers are Burn's"))]
     pub(crate) fn next_layer(&self) -> usize {
         self.layers.fetch_add(1, Ordering::Relaxed)
     }

@@ -1,7 +1,10 @@
 //! LARS as an optimizer of Burn's.
 
 use burn::{
-    optim::{LearningRate, Optimizer, RecordState},
+    optim::{
+        LearningRate, Optimizer,
+        momentum::{Momentum, MomentumConfig, MomentumState},
+    },
     tensor::{Device, Tensor, TensorData},
 };
 
@@ -35,38 +38,29 @@ pub struct LarsSgd {
     pub momentum: f64,
 }
 
-/// What [`LarsSgd`] remembers of a tensor.
-#[derive(RecordState, Clone)]
-pub struct LarsState<const D: usize> {
-    /// The last step.
-    pub velocity: Tensor<D>,
-}
-
 impl Optimizer for LarsSgd {
-    type State<const D: usize> = LarsState<D>;
+    type State<const D: usize> = MomentumState<D>;
 
     fn step<const D: usize>(
         &self,
         rate: LearningRate,
         tensor: Tensor<D>,
         gradient: Tensor<D>,
-        state: Option<LarsState<D>>,
-    ) -> (Tensor<D>, Option<LarsState<D>>) {
+        state: Option<MomentumState<D>>,
+    ) -> (Tensor<D>, Option<MomentumState<D>>) {
         let step = if D == 1 {
             gradient.mul_scalar(rate)
         } else {
             let ratio = self.lars.ratio(&numbers(&tensor), &numbers(&gradient));
             gradient.add(tensor.clone().mul_scalar(self.lars.decay)).mul_scalar(rate * ratio)
         };
-        let velocity = match state {
-            Some(state) => state.velocity.mul_scalar(self.momentum).add(step),
-            None => step,
-        };
-        (tensor.sub(velocity.clone()), Some(LarsState { velocity }))
+        let momentum = MomentumConfig { momentum: self.momentum, dampening: 0.0, nesterov: false };
+        let (velocity, state) = Momentum::new(&momentum).transform(step, state);
+        (tensor.sub(velocity), Some(state))
     }
 
-    fn to_device<const D: usize>(state: LarsState<D>, device: &Device) -> LarsState<D> {
-        LarsState { velocity: state.velocity.to_device(device) }
+    fn to_device<const D: usize>(state: MomentumState<D>, device: &Device) -> MomentumState<D> {
+        state.to_device(device)
     }
 }
 
@@ -84,8 +78,8 @@ mod tests {
     fn step<const D: usize>(
         weights: TensorData,
         gradients: TensorData,
-        state: Option<LarsState<D>>,
-    ) -> (Tensor<D>, Option<LarsState<D>>) {
+        state: Option<MomentumState<D>>,
+    ) -> (Tensor<D>, Option<MomentumState<D>>) {
         let lars = LarsSgd { lars: Lars { trust: 0.02, decay: 0.1 }, momentum: 0.5 };
         let device = Device::flex();
         lars.step(2.0, Tensor::from_data(weights, &device), Tensor::from_data(gradients, &device), state)

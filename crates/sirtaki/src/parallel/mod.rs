@@ -31,7 +31,7 @@ mod sum;
 use burn::tensor::Device;
 
 pub use batch_norm::SyncBatchNorm;
-pub use lars::{LarsSgd, LarsState};
+pub use lars::LarsSgd;
 #[cfg(feature = "train")]
 pub use learner::Strategy;
 pub use optimizer::DistributedOptimizer;

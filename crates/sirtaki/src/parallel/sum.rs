@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use burn::{
     backend::{
-        Autodiff, Backend, Dispatch, Flex,
+        Autodiff, Backend, Dispatch, Flex, TensorMetadata,
         autodiff::{
             checkpoint::{base::Checkpointer, strategy::CheckpointStrategy},
             grads::Gradients,
@@ -18,7 +18,7 @@ use burn::{
         backend_extension,
         tensor::FloatTensor,
     },
-    tensor::{Tensor, TensorData, TensorMetadata, read_sync},
+    tensor::{Tensor, TensorData, read_sync},
 };
 use sirtaki_comm::Reduction;
 use sirtaki_engine::Operation;
@@ -58,7 +58,7 @@ impl Sum {
     }
 
     fn primitive<B: Backend>(&self, tensor: FloatTensor<B>) -> FloatTensor<B> {
-        let device = B::float_device(&tensor);
+        let device = tensor.device();
         let data = read_sync(B::float_into_data(tensor)).unwrap_or_else(|error| panic!("{}: {error}", self.name));
         let data = self.run(data).unwrap_or_else(|error| panic!("{error}"));
         B::float_from_data(data, &device)

@@ -110,22 +110,13 @@ impl<M: LearnerModel> SupervisedLearningStrategy<M> for Strategy {
         learner: Learner<M>,
         train: TrainLoader<M>,
         valid: ValidLoader<M>,
-        mut components: TrainingComponents<M>,
+        components: TrainingComponents<M>,
     ) -> LearningResult<M> {
-        let (interrupter, summary) = (components.interrupter.clone(), components.summary.clone());
-        let starting_epoch = components.checkpoint.unwrap_or(0) + 1;
         if self.leads() {
-            let (total_epochs, label) = (components.num_epochs, components.label.clone());
-            let start = LearnerEvent::Start { total_epochs, starting_epoch, label };
-            interrupter.fail_on_error(components.event_processor.process_train(start));
+            return Leader(self).train(learner, train, valid, components);
         }
-        let (model, mut events) = self.fit(components, learner, train, valid, starting_epoch);
-        if self.leads() {
-            let summary = summary.and_then(|summary| summary.init().ok());
-            let summary = summary.map(|summary| summary.with_model(model.to_string()));
-            interrupter.fail_on_error(events.process_train(LearnerEvent::End(summary)));
-            interrupter.fail_on_error(events.flush());
-        }
+        let (interrupter, starting_epoch) = (components.interrupter.clone(), components.checkpoint.unwrap_or(0) + 1);
+        let (model, events) = self.fit(components, learner, train, valid, starting_epoch);
         let (interrupted, error) = (interrupter.interruption(), interrupter.error());
         LearningResult { model: model.valid(), renderer: events.renderer(), interrupted, error }
     }
@@ -143,6 +134,22 @@ impl<M: LearnerModel> SupervisedLearningStrategy<M> for Strategy {
             fail(&interrupter, self.world.rank(), &error);
         }
         (learner.model(), components.event_processor)
+    }
+}
+
+/// The strategy of rank 0, with everything that Burn does around it.
+struct Leader<'a>(&'a Strategy);
+
+impl<M: LearnerModel> SupervisedLearningStrategy<M> for Leader<'_> {
+    fn fit(
+        &self,
+        components: TrainingComponents<M>,
+        learner: Learner<M>,
+        train: TrainLoader<M>,
+        valid: ValidLoader<M>,
+        starting_epoch: usize,
+    ) -> (M, SupervisedTrainingEventProcessor<M>) {
+        self.0.fit(components, learner, train, valid, starting_epoch)
     }
 }
 
@@ -172,17 +179,17 @@ impl Strategy {
         for number in starting_epoch..=components.num_epochs {
             let items = data.train.num_items();
             let mut events: Events<'_, M> = self.leads().then_some(&mut components.event_processor);
-            begin(&mut events, &interrupter, false, number, items);
+            begin::<M>(&mut events, &interrupter, false, number, items);
             epoch.train(learner, train.as_ref(), items, events.as_deref_mut())?;
-            end(&mut events, &interrupter, false, number);
+            end::<M>(&mut events, &interrupter, false, number);
             if stops(&self.world, &interrupter)? {
                 return Ok(());
             }
             learner.load_model(self.world.average_statistics(learner.model())?.into_record());
             let items = data.valid.num_items();
-            begin(&mut events, &interrupter, true, number, items);
+            begin::<M>(&mut events, &interrupter, true, number, items);
             epoch.validate(learner, valid.as_deref(), items, events.as_deref_mut())?;
-            end(&mut events, &interrupter, true, number);
+            end::<M>(&mut events, &interrupter, true, number);
             if self.close(components, learner, number)? {
                 return Ok(());
             }
