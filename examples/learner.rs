@@ -16,7 +16,9 @@ use sirtaki::data::{Memory, Samples, Split, mnist};
 type Digits = (Tensor<2>, Tensor<1, Int>);
 
 #[derive(Module, Debug)]
-struct Network([Linear; 2]);
+struct Network {
+    layers: [Linear; 2],
+}
 
 impl TrainStep for Network {
     type Input = Digits;
@@ -33,7 +35,8 @@ impl InferenceStep for Network {
     type Output = ClassificationOutput;
 
     fn step(&self, (images, labels): Digits) -> ClassificationOutput {
-        let output = self.0[1].forward(relu(self.0[0].forward(images)));
+        let [first, second] = &self.layers;
+        let output = second.forward(relu(first.forward(images)));
         let loss = CrossEntropyLossConfig::new().init(&output.device()).forward(output.clone(), labels.clone());
         ClassificationOutput::new(loss, output, labels)
     }
@@ -63,7 +66,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let device = world.device().autodiff();
     let Split { train, test } = mnist::load(Path::new(&env::args().nth(1).unwrap_or("data/mnist".into())))?;
     let layers = [(784, 128), (128, 10)].map(|(from, to)| LinearConfig::new(from, to).init(&device));
-    let learner = Learner::new(Network(layers), AdamConfig::new().init(), ConstantLr::from(0.001));
+    let learner = Learner::new(Network { layers }, AdamConfig::new().init(), ConstantLr::from(0.001));
     let result = SupervisedTraining::new("learner", loader(train), loader(test))
         .metrics((AccuracyMetric::new(), LossMetric::new()))
         .with_training_strategy(sirtaki::Strategy::new(&world).into()) // The one line that makes it many.

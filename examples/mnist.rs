@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let device = world.device().autodiff();
     // 3. Share the data out.
     let Split { train, test } = mnist::load(Path::new(&env::args().nth(1).unwrap_or("data/mnist".into())))?;
-    let plan = Partition::new(train.count(), Position::start(42), world.worker(), 64)?;
+    let plan = Partition::new(train.count(), Position::start(42), world.worker(), 32)?;
     // 4. Take larger steps with more processes.
     let rates = Schedule::new(0.02, world.size(), plan.batches(), 0.1, Decay::Cosine { epochs: 1.0, end: 0.0 })?;
     // 5. Begin with equal weights.

@@ -128,8 +128,9 @@ fn outside_training_it_is_burns_and_records_fit_both() {
         } else {
             input.zeros_like()
         };
-        let changed = (plain.forward(input.clone()) - input).abs().max().into_scalar::<f32>();
-        assert!(changed > 1.0, "{changed}");
+        // All were 5, so the mean is a tenth of that and the variance has lost a tenth.
+        let normal = plain.forward(input).max().into_scalar::<f32>();
+        assert!((normal - 4.5 / 0.9_f32.sqrt()).abs() < 1e-4, "{normal}");
         Ok(difference.abs().max().into_scalar::<f32>())
     });
     assert_eq!(differences.unwrap(), [0.0, 0.0]);

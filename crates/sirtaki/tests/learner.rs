@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod network;
-
 use std::{fs, path::Path, sync::Arc};
 
 use burn::{
@@ -12,7 +10,7 @@ use burn::{
         dataset::{Dataset, DatasetError},
     },
     lr_scheduler::constant::ConstantLr,
-    module::Module,
+    module::{Module, ModuleVisitor, Param},
     nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig},
     optim::{SgdConfig, momentum::MomentumConfig},
     tensor::{Device, Tensor, TensorData, activation::tanh},
@@ -21,7 +19,6 @@ use burn::{
         TrainOutput, TrainStep, TrainingStrategy, metric::LossMetric,
     },
 };
-use network::{loss, weights};
 use sirtaki::{Result, Strategy, World, launch};
 
 const ITEMS: usize = 25;
@@ -48,7 +45,8 @@ impl Model {
         let hidden = self.first.forward(values);
         let hidden = self.norm.as_ref().map_or(hidden.clone(), |norm| norm.forward(hidden));
         let output = self.second.forward(tanh(hidden));
-        RegressionOutput::new(loss(output.clone(), targets.clone()), output, targets)
+        let loss = (output.clone() - targets.clone()).square().mean();
+        RegressionOutput::new(loss, output, targets)
     }
 }
 
@@ -173,6 +171,19 @@ fn alone(world: &World, folder: &Path, passes: usize) -> Vec<f32> {
     let strategy = TrainingStrategy::Default(ExecutionStrategy::single(device.clone()));
     let run = Run { folder, train, strategy, passes, interrupter: Interrupter::new() };
     weights(&run.fit(Model::new(&device, 0, false)).model)
+}
+
+/// All numbers of a module.
+fn weights(model: &Model) -> Vec<f32> {
+    struct Weights(Vec<f32>);
+    impl ModuleVisitor for Weights {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            self.0.extend(param.val().into_data().try_to_vec::<f32>().unwrap());
+        }
+    }
+    let mut weights = Weights(Vec::new());
+    model.visit(&mut weights);
+    weights.0
 }
 
 fn files(folder: &Path) -> usize {
