@@ -96,8 +96,8 @@ impl SyncBatchNorm {
         let sum = |tensor: Tensor<D>| tensor.swap_dims(0, 1).reshape([features, values]).sum_dim(1).reshape([features]);
         let count = Tensor::<1>::full([1], values as f64, (&device, input.dtype()));
         let sums = self.sums.mean.of(Tensor::cat(vec![sum(input.clone()), count], 0));
-        let count = sums.clone().slice([features..features + 1]).detach();
-        let mean = sums.slice([0..features]).div(count.clone());
+        let count = sums.clone().narrow(0, features, 1).detach();
+        let mean = sums.narrow(0, 0, features).div(count.clone());
         let centred = input.sub(mean.clone().reshape(wide));
         let variance = self.sums.variance.of(sum(centred.clone().square())).div(count);
         self.remember(&self.running_mean, mean);
