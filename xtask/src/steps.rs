@@ -119,8 +119,13 @@ fn format(shell: &Shell) -> Result<()> {
     shell.run(cargo(["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]))
 }
 
+/// What only feature `train` builds is checked by itself. Burn's training loop turns on the thread pool of Burn's CPU
+/// back end, which would change every other program of the workspace.
+const TRAIN: [&str; 4] = ["-p", "sirtaki", "--features", "train"];
+
 fn lint(shell: &Shell) -> Result<()> {
-    shell.run(cargo(["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))
+    shell.run(cargo(["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))?;
+    shell.run(cargo(["clippy"]).args(TRAIN).args(["--all-targets", "--locked", "--", "-D", "warnings"]))
 }
 
 /// cargo-deny without its advisories: their database has to be fetched, and this command works without a network.
@@ -146,10 +151,12 @@ fn docs(shell: &Shell) -> Result<()> {
 
 fn test(shell: &Shell) -> Result<()> {
     if has("cargo-nextest") {
-        return shell.run(cargo(["nextest", "run", "--workspace", "--locked", "--no-fail-fast"]));
+        shell.run(cargo(["nextest", "run", "--workspace", "--locked", "--no-fail-fast"]))?;
+        return shell.run(cargo(["nextest", "run"]).args(TRAIN).args(["--test", "learner", "--locked"]));
     }
     println!("  cargo-nextest is not installed; its reports are nicer, the tests are the same");
-    shell.run(cargo(["test", "--workspace", "--all-targets", "--locked", "--no-fail-fast"]))
+    shell.run(cargo(["test", "--workspace", "--all-targets", "--locked", "--no-fail-fast"]))?;
+    shell.run(cargo(["test"]).args(TRAIN).args(["--test", "learner", "--locked"]))
 }
 
 fn doctest(shell: &Shell) -> Result<()> {

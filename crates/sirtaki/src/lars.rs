@@ -9,6 +9,9 @@
 //!
 //! so that a step changes every layer by about the same fraction of its size.
 
+#[cfg(feature = "burn")]
+pub use crate::parallel::LarsSgd;
+
 /// The two numbers of LARS.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Lars {

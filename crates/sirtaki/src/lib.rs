@@ -32,8 +32,10 @@ mod world;
 
 pub use error::{Error, Result};
 pub use launch::{LaunchError, launch};
+#[cfg(feature = "train")]
+pub use parallel::Strategy;
 #[cfg(feature = "burn")]
-pub use parallel::{DistributedOptimizer, Resumed, seed};
+pub use parallel::{DistributedOptimizer, Resumed, SyncBatchNorm, seed};
 pub use sirtaki_engine::Compression;
 pub use world::{World, init};
 

@@ -1,6 +1,9 @@
 //! The processes that train together, and this one's place among them.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use sirtaki_comm::{DType, Rank, Reduction};
 use sirtaki_engine::{
@@ -8,13 +11,17 @@ use sirtaki_engine::{
     job::{Job, Position},
 };
 
-use crate::Result;
+use crate::{Result, data::Worker};
 
 /// All processes of a job, from the point of view of one of them. Clones are the same world.
 #[derive(Debug, Clone)]
 pub struct World {
     engine: Arc<Engine>,
     local: Position,
+    /// Which process of its host this is, in the world that all others are part of.
+    seat: usize,
+    /// How many layers have got a number.
+    layers: Arc<AtomicUsize>,
 }
 
 /// Joins the job that `sirtaki run`, `mpirun`, `srun` or `torchrun` started this process for; started by nobody, it is
@@ -25,7 +32,7 @@ pub fn init() -> Result<World> {
     job.engine.warn = Arc::new(warn);
     let joined = job.join()?;
     let local = joined.local();
-    Ok(World { engine: Arc::new(joined.into_engine()), local })
+    Ok(World::new(joined.into_engine(), local, local.rank))
 }
 
 #[allow(clippy::print_stderr, reason = "warnings are for the people who started the program")]
@@ -34,6 +41,10 @@ fn warn(text: &str) {
 }
 
 impl World {
+    fn new(engine: Engine, local: Position, seat: usize) -> Self {
+        Self { engine: Arc::new(engine), local, seat, layers: Arc::default() }
+    }
+
     /// Which process this is.
     pub fn rank(&self) -> Rank {
         self.engine.group().rank()
@@ -54,6 +65,11 @@ impl World {
         self.local.size
     }
 
+    /// This process as one of those that share the samples.
+    pub fn worker(&self) -> Worker {
+        Worker { rank: self.rank(), world: self.size() }
+    }
+
     /// What runs the collectives, for whatever this does not offer.
     pub fn engine(&self) -> &Engine {
         &self.engine
@@ -62,28 +78,41 @@ impl World {
     /// The world of some ranks, ascending. All ranks call it; those that are not in it get `None`.
     pub fn subset(&self, name: &str, members: &[Rank]) -> Result<Option<World>> {
         let engine = self.engine.process_set(name, members)?;
-        Ok(engine.map(|engine| World { local: Position::on_host(engine.group()), engine: Arc::new(engine) }))
+        Ok(engine.map(|engine| {
+            let local = Position::on_host(engine.group());
+            World::new(engine, local, self.seat)
+        }))
     }
 
-    /// The mean of all ranks' values, such as a loss or an accuracy. All ranks call it.
+    /// Which process of its host this is, whichever subset it is part of.
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "only GPUs are numbered"))]
+    pub(crate) fn seat(&self) -> usize {
+        self.seat
+    }
+
+    /// A number for a layer that talks to its like on other ranks. Ranks make their layers in the same order.
+    #[cfg_attr(not(feature = "burn"), allow(dead_code, reason = "layers are Burn's"))]
+    pub(crate) fn next_layer(&self) -> usize {
+        self.layers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The mean of all ranks' values, such as a loss. All ranks call it.
     pub fn average(&self, value: f64) -> Result<f64> {
-        let values = self.reduce("average", Reduction::AVERAGE, vec![value])?;
-        Ok(values[0])
+        Ok(self.reduce("average", Reduction::AVERAGE, vec![value])?[0])
     }
 
-    /// The sums of all ranks' values, number by number, such as how many samples each has seen. All ranks call it with
-    /// as many values; `name` tells calls apart that ranks may make in different orders.
-    pub fn sum<const N: usize>(&self, name: &str, values: [f64; N]) -> Result<[f64; N]> {
-        let sums = self.sums(name, values.to_vec())?;
+    /// The sum of all ranks' values, such as a number of samples. All ranks call it.
+    pub fn sum(&self, value: f64) -> Result<f64> {
+        Ok(self.reduce("sum", Reduction::SUM, vec![value])?[0])
+    }
+
+    /// The sums of several values; `name` tells calls apart that ranks may make in different orders. All ranks call it.
+    pub fn sums<const N: usize>(&self, name: &str, values: [f64; N]) -> Result<[f64; N]> {
+        let sums = self.reduce(name, Reduction::SUM, values.to_vec())?;
         Ok(std::array::from_fn(|index| sums[index]))
     }
 
-    /// [`World::sum`] of any number of values.
-    pub fn sums(&self, name: &str, values: Vec<f64>) -> Result<Vec<f64>> {
-        self.reduce(name, Reduction::SUM, values)
-    }
-
-    fn reduce(&self, name: &str, reduction: Reduction, values: Vec<f64>) -> Result<Vec<f64>> {
+    pub(crate) fn reduce(&self, name: &str, reduction: Reduction, values: Vec<f64>) -> Result<Vec<f64>> {
         let request = Request::new(name, Operation::AllReduce(reduction), DType::F64, &[values.len()]);
         elements(name, self.engine.submit(request, Tensor::from_vec(values)).wait_one()?)
     }

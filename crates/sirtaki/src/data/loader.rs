@@ -36,6 +36,7 @@ impl Default for Ahead {
 #[derive(Debug)]
 pub struct Batch {
     number: usize,
+    shape: Arc<[usize]>,
     buffers: Buffers,
     pool: Arc<Pool>,
 }
@@ -58,6 +59,11 @@ impl Batch {
     /// How many samples it holds; it may be none.
     pub fn count(&self) -> usize {
         self.buffers.labels.len()
+    }
+
+    /// The dimensions of one sample.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
     }
 
     /// The values of all samples.
@@ -94,6 +100,7 @@ pub struct Loader {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     pool: Arc<Pool>,
+    shape: Arc<[usize]>,
     next: usize,
     total: usize,
 }
@@ -127,12 +134,12 @@ impl std::fmt::Debug for Loader {
 impl Loader {
     /// Starts to read the batches of a plan.
     pub fn new(samples: Arc<dyn Samples>, plan: impl Plan + 'static, ahead: Ahead) -> Result<Self> {
-        let (total, pool) = (plan.batches(), Arc::<Pool>::default());
+        let (total, pool, shape) = (plan.batches(), Arc::<Pool>::default(), samples.shape().into());
         let slots = (0..ahead.batches.max(1)).map(|_| None).collect();
         let state = Mutex::new(State { claimed: 0, wanted: 0, slots, stop: false });
         let (room, ready) = (Condvar::new(), Condvar::new());
         let shared = Shared { samples, plan: Box::new(plan), pool: Arc::clone(&pool), total, state, room, ready };
-        let mut loader = Self { shared: Arc::new(shared), threads: Vec::new(), pool, next: 0, total };
+        let mut loader = Self { shared: Arc::new(shared), threads: Vec::new(), pool, shape, next: 0, total };
         for number in 0..ahead.threads.max(1) {
             let shared = Arc::clone(&loader.shared);
             let thread = thread::Builder::new().name(format!("sirtaki-data-{number}"));
@@ -165,7 +172,8 @@ impl Iterator for Loader {
         state.stop |= result.is_err();
         drop(state);
         self.shared.room.notify_all();
-        Some(result.map(|buffers| Batch { number, buffers, pool: Arc::clone(&self.pool) }))
+        let (shape, pool) = (Arc::clone(&self.shape), Arc::clone(&self.pool));
+        Some(result.map(|buffers| Batch { number, shape, buffers, pool }))
     }
 }
 

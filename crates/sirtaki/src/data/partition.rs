@@ -81,6 +81,13 @@ impl Partition {
         Stream::new(purpose, &[seed, epoch, self.range(batch).start as u64, self.worker.rank as u64])
     }
 
+    /// What the mean over this worker's part of a batch has to be multiplied by, so that the mean over workers is the
+    /// mean over all samples: 1, but for the last batch, where some workers have a sample less.
+    pub fn weight(&self, batch: usize) -> f64 {
+        let mine = self.part(batch, self.worker.rank).count();
+        (mine * self.worker.world) as f64 / self.together(batch).max(1) as f64
+    }
+
     /// What a worker has in a batch.
     pub(super) fn part(&self, batch: usize, worker: usize) -> impl Iterator<Item = u32> {
         self.order[self.range(batch)].iter().copied().skip(worker).step_by(self.worker.world)
@@ -112,6 +119,15 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn weights_make_up_for_samples_that_some_lack() {
+        let weights = |batch| {
+            let worker = |rank| Worker { rank, world: 3 };
+            [0, 1, 2].map(|rank| Partition::new(7, Position::start(0), worker(rank), 2).unwrap().weight(batch))
+        };
+        assert_eq!((weights(0), weights(1)), ([1.0; 3], [3.0, 0.0, 0.0]));
+    }
 
     /// What all workers see in `steps` steps at most: for each, its indices; and where they are then.
     fn run(samples: usize, from: Position, world: usize, batch: usize, steps: usize) -> (Vec<Vec<u32>>, Position) {

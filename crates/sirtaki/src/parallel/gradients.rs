@@ -35,6 +35,8 @@ pub(super) struct Reducer {
     pub(super) clip: Option<f64>,
     /// What losses were multiplied by.
     pub(super) loss_scale: Option<f64>,
+    /// About how many bytes go together.
+    pub(super) bucket: Option<usize>,
 }
 
 impl Reducer {
@@ -61,7 +63,16 @@ impl Reducer {
             let compression = self.compression.filter(|_| entry.dtype == DType::F32);
             requests.push((Request { compression, ..request }, tensor));
         }
-        let mut outputs = world.engine().submit_group(&group, requests).wait()?.into_iter();
+        let mut tickets = Vec::new();
+        for (number, bucket) in buckets(requests, self.bucket.unwrap_or(usize::MAX)).into_iter().enumerate() {
+            let name = if number == 0 { group.clone() } else { format!("{group}, bucket {number}") };
+            tickets.push(world.engine().submit_group(&name, bucket));
+        }
+        let mut outputs = Vec::new();
+        for ticket in tickets {
+            outputs.extend(ticket.wait()?);
+        }
+        let mut outputs = outputs.into_iter();
         let presence = outputs.next().map_or(Ok(Vec::new()), |output| elements::<f32>(purpose, output))?;
         // The first number is about this rank as a whole.
         let (share, presence) = presence.split_first().map_or((1.0, [].as_slice()), |(share, rest)| (*share, rest));
@@ -120,6 +131,21 @@ impl Reducer {
             _ => Some(scale),
         }
     }
+}
+
+/// Neighbours together, each time until they have at least that many bytes.
+fn buckets<T>(requests: Vec<(Request, T)>, bytes: usize) -> Vec<Vec<(Request, T)>> {
+    let mut buckets = vec![Vec::new()];
+    let mut held = 0;
+    for (request, tensor) in requests {
+        if held >= bytes {
+            buckets.push(Vec::new());
+            held = 0;
+        }
+        held += request.elements() * request.dtype.size();
+        buckets.last_mut().expect("there is a first one").push((request, tensor));
+    }
+    buckets
 }
 
 /// The sum of the squares.

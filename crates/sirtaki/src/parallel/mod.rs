@@ -4,6 +4,7 @@
 //! engine under the path they have in the module, and come back; on the CPU neither way copies them. Each step hands in
 //! one group, so that what shares a buffer does not depend on timing, and neither do the bits of the sums.
 //!
+//! - [`batch`]: a batch of samples as tensors.
 //! - [`carry`]: Burn's data as the engine's tensors and back.
 //! - [`path`]: where a visitor is in a module, and what a set of names is called.
 //! - [`parts`]: the tensors of a module, read and replaced.
@@ -12,9 +13,17 @@
 //! - [`optimizer`]: any optimizer of Burn's, with reduced gradients.
 //! - [`tree`], [`sums`], [`shards`]: steps whose bits do not depend on the number of ranks.
 //! - [`stored`], [`resume`]: checkpoints of a module and its optimizer.
+//! - [`lars`]: an optimizer for very large batches.
+//! - [`sum`], [`batch_norm`]: a sum that gradients flow through, and the layer that needs it.
+//! - `learner`: Burn's own training loop, with feature `train`.
 
+mod batch;
+mod batch_norm;
 mod carry;
 mod gradients;
+mod lars;
+#[cfg(feature = "train")]
+mod learner;
 mod optimizer;
 mod parts;
 mod path;
@@ -22,11 +31,16 @@ mod resume;
 mod shards;
 mod share;
 mod stored;
+mod sum;
 mod sums;
 mod tree;
 
 use burn::tensor::Device;
 
+pub use batch_norm::SyncBatchNorm;
+pub use lars::LarsSgd;
+#[cfg(feature = "train")]
+pub use learner::Strategy;
 pub use optimizer::DistributedOptimizer;
 pub use resume::Resumed;
 pub use shards::seed;
@@ -37,8 +51,17 @@ use crate::World;
 const BURN: &str = "0.22.1";
 
 impl World {
-    /// Where this rank computes: the CPU. Add `.autodiff()` to train there.
+    /// Where this rank computes: the CPU or, with feature `cuda`, its GPU. Add `.autodiff()` to train there.
+    ///
+    /// Ranks of a host take the GPUs they see in turn. That is right where each sees all, and where each sees its own.
     pub fn device(&self) -> Device {
+        #[cfg(feature = "cuda")]
+        {
+            let gpus = Device::enumerate(burn::tensor::DeviceType::Cuda);
+            if !gpus.is_empty() {
+                return gpus[self.seat() % gpus.len()].clone();
+            }
+        }
         Device::flex()
     }
 }

@@ -56,6 +56,7 @@ impl DistributedOptimizer {
             passes: 1,
             clip: None,
             loss_scale: None,
+            bucket: None,
         };
         let (world, optimizer) = (world.clone(), optimizer.into());
         Self { world, optimizer, reducer, kept: GradientsParams::new(), passes: 0, waited: Duration::ZERO, skipped: 0 }
@@ -105,6 +106,21 @@ impl DistributedOptimizer {
     pub fn loss_scale(mut self, scale: f64) -> Self {
         assert!(scale > 0.0 && scale.is_finite(), "losses cannot be multiplied by {scale}");
         self.reducer.loss_scale = Some(scale);
+        self
+    }
+
+    /// Gradients are handed to the engine in groups of about so many bytes instead of all at once.
+    ///
+    /// Burn gives all gradients at once, after the backward pass, so there is nothing to overlap with: on two ranks with
+    /// 17 million parameters no size from 1 to 32 MiB made a step faster or slower. It bounds how much is under way at a
+    /// time on slow links.
+    ///
+    /// # Panics
+    /// If it is zero.
+    #[must_use]
+    pub fn buckets(mut self, bytes: usize) -> Self {
+        assert!(bytes > 0, "a bucket needs room for something");
+        self.reducer.bucket = Some(bytes);
         self
     }
 

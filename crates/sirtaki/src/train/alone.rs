@@ -30,7 +30,7 @@ pub(super) fn speed<N: Network>(
         return Ok(None);
     }
     let mine = if world.rank() == 0 { measure(passes, network.clone(), method, images, batch)? } else { 0.0 };
-    let [speed] = world.sum("one worker", [mine])?;
+    let [speed] = world.sums("one worker", [mine])?;
     Ok(Some(speed).filter(|&speed| speed > 0.0))
 }
 

@@ -6,6 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use sirtaki_comm::Reduction;
+
 use super::{
     alone,
     images::{self, Images},
@@ -167,7 +169,7 @@ impl<'a, N: Network> Course<'a, N> {
             recent.add(self.one_step(&shares, step, &mut batches)?);
             let ends = step + 1 == steps || self.is_done();
             if (step + 1) % TOGETHER == 0 || ends {
-                let score = Score::from_array(self.world.sum("progress", recent.to_array())?);
+                let score = Score::from_array(self.world.sums("progress", recent.to_array())?);
                 whole.add(score);
                 let rate = score.count / since.elapsed().as_secs_f64();
                 (recent, since) = (Score::default(), Instant::now());
@@ -295,7 +297,11 @@ impl<'a, N: Network> Course<'a, N> {
             images_per_second_one_worker: one_worker,
             speedup: one_worker.map(|one| speed / one),
             communication_share: world.average(waited)?,
-            peak_memory: world.sums("memory", memory)?.into_iter().map(|bytes| bytes as u64).collect(),
+            peak_memory: world
+                .reduce("memory", Reduction::SUM, memory)?
+                .into_iter()
+                .map(|bytes| bytes as u64)
+                .collect(),
             weights: model::digest(self.network()),
             skipped: self.optimizer.skipped(),
             checkpoint: self.checkpoint,

@@ -70,7 +70,7 @@ impl Passes {
                 sum.add(self.forward(network, &mut batch).1);
             }
         }
-        let [loss, right, count] = world.sum("test", sum.to_array())?;
+        let [loss, right, count] = world.sums("test", sum.to_array())?;
         Ok(Score { loss, right, count })
     }
 
