@@ -58,7 +58,7 @@ pub struct Train {
     pub global_batch: Option<NonZeroUsize>,
 
     /// Learning rate of one worker, multiplied by their number; with --global-batch, of all together [default: 0.01 for
-    /// sgd and 0.001 for adam and adamw, per 64 images]
+    /// sgd, 0.001 for adam and adamw, 0.1 for lars, per 64 images]
     #[arg(long, value_name = "RATE", value_parser = positive)]
     pub lr: Option<f64>,
 
@@ -66,7 +66,8 @@ pub struct Train {
     #[arg(long, value_name = "EPOCHS", default_value = "0.1", value_parser = not_negative)]
     pub warmup_epochs: f64,
 
-    /// How weights follow from gradients: sgd (with momentum 0.9), adam or adamw
+    /// How weights follow from gradients: sgd (with momentum 0.9), adam, adamw, or lars for very large
+    /// steps
     #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
     pub optimizer: Optimizer,
 
@@ -176,6 +177,7 @@ pub enum Optimizer {
     Sgd,
     Adam,
     Adamw,
+    Lars,
 }
 
 /// What is computed with.

@@ -46,9 +46,9 @@ fn measure<N: Network>(passes: &Passes, mut network: N, method: Method, images: 
         if step >= WARM + STEPS && begun.elapsed() >= TIME {
             break;
         }
-        let mut batch = batch?;
+        let batch = batch?;
         count += batch.count();
-        let gradients = passes.train(&network, &mut batch, 1.0).1;
+        let gradients = passes.train(&network, batch, 1.0)?.1;
         // As dear as a real step, and no step at all.
         network = optimizer.step(0.0, network, gradients);
     }

@@ -95,7 +95,7 @@ impl<'a, N: Network> Course<'a, N> {
         let (position, step) =
             resumed.as_ref().map_or(start, |resumed| (resumed.manifest.position, resumed.manifest.step));
         let rates = rates(settings, world.size(), samples.div_ceil(sizes.1))?;
-        let passes = Passes::new(images.kind, device, settings.precision);
+        let passes = Passes::new(device, settings.precision);
         let (begun, training) = (Instant::now(), Watch::running());
         Ok(Self {
             world,
@@ -157,9 +157,8 @@ impl<'a, N: Network> Course<'a, N> {
 
     /// What is left of an epoch, or of all steps that were wanted; then a test.
     fn epoch(&mut self, observer: &mut dyn Observer) -> Result<()> {
-        let worker = Worker { rank: self.world.rank(), world: self.world.size() };
         let samples = self.images.train.count();
-        let shares = Shares::new(samples, self.position, worker, self.settings.shards, self.sizes)?;
+        let shares = Shares::new(samples, self.position, self.world.worker(), self.settings.shards, self.sizes)?;
         let mut batches = Loader::new(Arc::<Memory>::clone(&self.images.train), shares.clone(), Ahead::default())?;
         let (mut whole, mut recent) = (Score::default(), Score::default());
         let (mut since, before, seen_before) = (Instant::now(), self.training.time(), self.seen);
@@ -195,16 +194,13 @@ impl<'a, N: Network> Course<'a, N> {
         let mut score = Score::default();
         let network = match shares {
             Shares::Workers(plan) => {
-                let mut batch = next()?;
-                // In the last step of an epoch some have a sample less: means are weighed.
-                let weight = (batch.count() * self.world.size()) as f64 / plan.together(step) as f64;
                 seed(&self.passes.device, plan.stream("forward", step));
-                let (part, gradients) = self.passes.train(&network, &mut batch, weight);
+                let (part, gradients) = self.passes.train(&network, next()?, plan.weight(step))?;
                 score = part;
                 self.optimizer.step(rate, network, gradients)?
             }
             Shares::Shards(plan) => self.optimizer.step_shards(rate, network, plan, step, |network, _| {
-                let (part, gradients) = self.passes.train(network, &mut next()?, 1.0);
+                let (part, gradients) = self.passes.train(network, next()?, 1.0)?;
                 score.add(part);
                 Ok::<_, Error>(gradients)
             })?,
@@ -239,7 +235,7 @@ impl<'a, N: Network> Course<'a, N> {
     fn end_epoch(&mut self, epoch: u64, trained: Score, rate: f64, observer: &mut dyn Observer) -> Result<()> {
         self.training.pause();
         let network = self.network().valid();
-        let tests = Passes::new(self.images.kind, self.world.device(), super::Precision::F32);
+        let tests = Passes::new(self.world.device(), super::Precision::F32);
         let test = tests.test(self.world, &network, &self.images.test)?;
         let seconds = self.begun.elapsed().as_secs_f64();
         self.save()?;

@@ -1,13 +1,11 @@
-//! Data sets by their folder, and batches as tensors.
+//! Data sets by their folder.
 
 use std::{path::Path, sync::Arc};
-
-use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 
 use super::networks::Kind;
 use crate::{
     Error, Result,
-    data::{Batch, Memory, Normalise, Samples, Split, cifar, mnist},
+    data::{Memory, Normalise, Samples, Split, cifar, mnist},
 };
 
 /// Samples, and what they are like.
@@ -40,13 +38,4 @@ pub(super) fn open(folder: &Path) -> Result<Images> {
     })?;
     let kind = Kind { shape, classes: train.classes() };
     Ok(Images { train: Arc::new(train), test: Arc::new(test), kind })
-}
-
-/// Images and labels of a batch, which is not empty.
-pub(super) fn tensors(batch: &mut Batch, kind: Kind, device: &Device, dtype: DType) -> (Tensor<4>, Tensor<1, Int>) {
-    let (count, [channels, height, width]) = (batch.count(), kind.shape);
-    let labels: Vec<i64> = batch.labels().iter().map(|&label| i64::from(label)).collect();
-    let images = TensorData::new(batch.take_values(), [count, channels, height, width]);
-    let images = Tensor::<4>::from_data(images, device).cast(dtype);
-    (images, Tensor::from_data(TensorData::new(labels, [count]), device))
 }

@@ -5,7 +5,7 @@
 //!
 //! - [`settings`]: what is wanted.
 //! - [`networks`]: the networks to choose from.
-//! - [`images`]: data sets by their folder, and batches as tensors.
+//! - [`images`]: data sets by their folder.
 //! - [`course`]: the epochs, from first step to last.
 //! - [`model`]: the model with its optimizer: a step, a checkpoint, a test.
 //! - [`alone`]: what one worker does by itself, to compare with.

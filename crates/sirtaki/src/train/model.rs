@@ -12,14 +12,14 @@ use burn::{
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    images::tensors,
     meter::Score,
-    networks::{Kind, Network},
+    networks::Network,
     settings::{Method, Precision, Settings},
 };
 use crate::{
     Compression, DistributedOptimizer, Result, World,
-    data::{Ahead, Batch, Loader, Memory, Partition, Position, Samples, Worker},
+    data::{Ahead, Batch, Loader, Memory, Partition, Position, Samples},
+    lars::{Lars, LarsSgd},
 };
 
 /// Samples that are tested at a time.
@@ -28,7 +28,6 @@ const TESTED: usize = 500;
 /// How batches go through a network.
 #[derive(Debug, Clone)]
 pub(super) struct Passes {
-    pub(super) kind: Kind,
     pub(super) device: Device,
     pub(super) precision: Precision,
     criterion: CrossEntropyLoss,
@@ -39,50 +38,49 @@ const LOSS_SCALE: f64 = 1024.0;
 
 impl Passes {
     /// On this device, which keeps gradients if it is for training.
-    pub(super) fn new(kind: Kind, device: Device, precision: Precision) -> Self {
+    pub(super) fn new(device: Device, precision: Precision) -> Self {
         let criterion = CrossEntropyLossConfig::new().init(&device);
-        Self { kind, device, precision, criterion }
+        Self { device, precision, criterion }
     }
 
     /// The gradients of a batch, of its mean loss times `weight`. An empty batch has none.
-    pub(super) fn train<N: Network>(&self, network: &N, batch: &mut Batch, weight: f64) -> (Score, GradientsParams) {
+    pub(super) fn train<N: Network>(&self, network: &N, batch: Batch, weight: f64) -> Result<(Score, GradientsParams)> {
         if batch.count() == 0 {
-            return (Score::default(), GradientsParams::new());
+            return Ok((Score::default(), GradientsParams::new()));
         }
         let (loss, score) = match self.dtype() {
-            DType::F32 => self.forward(network, batch),
+            DType::F32 => self.forward(network, batch)?,
             // Gradients go through the conversion, to the weights in 32 bits.
-            dtype => self.forward(&network.clone().map(&mut Cast(dtype)), batch),
+            dtype => self.forward(&network.clone().map(&mut Cast(dtype)), batch)?,
         };
         let scale = if self.precision == Precision::F16 { LOSS_SCALE } else { 1.0 };
         let gradients = loss.mul_scalar(weight * scale).backward();
-        (score, GradientsParams::from_grads(gradients, network))
+        Ok((score, GradientsParams::from_grads(gradients, network)))
     }
 
     /// How well the network does on some samples, of which each rank takes its part.
     pub(super) fn test<N: Network>(&self, world: &World, network: &N, samples: &Arc<Memory>) -> Result<Score> {
-        let worker = Worker { rank: world.rank(), world: world.size() };
-        let plan = Partition::new(samples.count(), Position::start(0), worker, TESTED)?;
+        let plan = Partition::new(samples.count(), Position::start(0), world.worker(), TESTED)?;
         let mut sum = Score::default();
         for batch in Loader::new(Arc::<Memory>::clone(samples), plan, Ahead::default())? {
-            let mut batch = batch?;
+            let batch = batch?;
             if batch.count() > 0 {
-                sum.add(self.forward(network, &mut batch).1);
+                sum.add(self.forward(network, batch)?.1);
             }
         }
         let [loss, right, count] = world.sums("test", sum.to_array())?;
         Ok(Score { loss, right, count })
     }
 
-    fn forward<N: Network>(&self, network: &N, batch: &mut Batch) -> (Tensor<1>, Score) {
+    fn forward<N: Network>(&self, network: &N, batch: Batch) -> Result<(Tensor<1>, Score)> {
         let count = batch.count() as f64;
-        let (images, labels) = tensors(batch, self.kind, &self.device, self.dtype());
-        let output = network.forward(images).cast(DType::F32);
+        let (images, labels) = batch.into_tensors::<4>(&self.device)?;
+        let output = network.forward(images.cast(self.dtype())).cast(DType::F32);
         let guesses = output.clone().argmax(1).flatten::<1>(0, 1);
         let right = recognised(guesses, labels.clone());
         let loss = self.criterion.forward(output, labels);
         let mean: f32 = loss.clone().into_scalar();
-        (loss, Score { loss: f64::from(mean) * count, right, count })
+        Ok((loss, Score { loss: f64::from(mean) * count, right, count }))
     }
 
     fn dtype(&self) -> DType {
@@ -122,6 +120,7 @@ pub(super) fn optimizer(method: Method) -> ModuleOptimizer {
         }
         Method::Adam => AdamConfig::new().init(),
         Method::AdamW => AdamWConfig::new().init(),
+        Method::Lars => LarsSgd { lars: Lars { trust: 0.02, decay: 0.0001 }, momentum: 0.9 }.into(),
     }
 }
 

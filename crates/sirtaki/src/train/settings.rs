@@ -106,6 +106,8 @@ pub enum Method {
     Adam,
     /// Adam with decoupled weight decay.
     AdamW,
+    /// A rate for each layer, for very large batches.
+    Lars,
 }
 
 impl Method {
@@ -115,6 +117,7 @@ impl Method {
             Method::Sgd => "sgd",
             Method::Adam => "adam",
             Method::AdamW => "adamw",
+            Method::Lars => "lars",
         }
     }
 
@@ -123,6 +126,7 @@ impl Method {
         let of_64 = match self {
             Method::Sgd => 0.01,
             Method::Adam | Method::AdamW => 0.001,
+            Method::Lars => 0.1,
         };
         of_64 * batch as f64 / 64.0
     }

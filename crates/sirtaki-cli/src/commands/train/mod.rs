@@ -91,6 +91,7 @@ fn settings(arguments: &Train, workers: usize) -> Result<Settings> {
             args::train::Optimizer::Sgd => Method::Sgd,
             args::train::Optimizer::Adam => Method::Adam,
             args::train::Optimizer::Adamw => Method::AdamW,
+            args::train::Optimizer::Lars => Method::Lars,
         },
         precision: match arguments.precision {
             args::train::Precision::F32 => Precision::F32,
