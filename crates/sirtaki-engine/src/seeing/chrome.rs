@@ -4,13 +4,14 @@
 //! where a slice with the tensor's name encloses its phases in order. Should two slices of a lane overlap, the second
 //! gets another lane of the same name, so everything nests.
 
-use std::{collections::HashMap, fmt::Write};
+use std::{collections::HashMap, sync::Arc};
 
 use sirtaki_comm::Group;
 
 use super::{
     clock::Offset,
     record::{Batch, Record, Traced},
+    text::{Texts, micros, number},
 };
 
 /// Lanes of a rank with names of their own; tensors beyond share the lane of the others.
@@ -24,7 +25,7 @@ const ARRIVALS: usize = 128;
 #[derive(Debug)]
 struct Lane {
     /// As JSON.
-    label: String,
+    label: Arc<str>,
     /// Thread number and the end of its last slice.
     threads: Vec<(usize, u64)>,
 }
@@ -44,17 +45,8 @@ pub(crate) struct Chrome {
     processes: Vec<Option<Process>>,
 }
 
-/// What goes along with a slice.
-struct Slice<'a> {
-    rank: usize,
-    thread: usize,
-    /// As JSON.
-    name: &'a str,
-    begin: u64,
-    end: u64,
-    /// As JSON, without braces.
-    more: String,
-}
+/// Where slices go: rank and thread.
+type Place = (usize, usize);
 
 impl Chrome {
     pub(crate) fn new(group: Group, zero: u64) -> Self {
@@ -68,7 +60,7 @@ impl Chrome {
             "\"format\":\"sirtaki timeline, version 1\",\"ranks\":{},\"dropped\":{dropped},\
              \"clock_error_us\":{},\"times\":\"microseconds since the start of the timeline on rank 0's clock\"",
             self.group.size(),
-            micros(error),
+            error as f64 / 1e3,
         );
         format!(
             "{{\"displayTimeUnit\":\"ms\",\"otherData\":{{{facts}}},\"traceEvents\":[\n\
@@ -76,140 +68,141 @@ impl Chrome {
         )
     }
 
-    /// What is said of a rank: who it is, and how well its clock is known.
-    pub(crate) fn clock(&self, rank: usize, offset: Offset) -> String {
-        format!(
-            "{{\"ph\":\"M\",\"pid\":{rank},\"tid\":0,\"name\":\"clock\",\"args\":{{\"ahead_us\":{:.3},\"error_us\":{}}}}}",
-            offset.ahead as f64 / 1e3,
-            micros(offset.error),
-        )
+    /// How well the clock of a rank is known.
+    pub(crate) fn clock(&self, texts: &mut Texts, rank: usize, offset: Offset) {
+        let (ahead, error) = (offset.ahead as f64 / 1e3, offset.error as f64 / 1e3);
+        fact(texts, (rank, 0), "clock", &format!("\"ahead_us\":{ahead},\"error_us\":{error}"));
     }
 
-    /// The events of a record of `rank`, with times of rank 0's clock.
-    pub(crate) fn events(&mut self, rank: usize, record: &Record, offset: Offset) -> Vec<String> {
-        let mut events = Vec::new();
+    /// Adds the events of a record of `rank`, with times of rank 0's clock.
+    pub(crate) fn events(&mut self, texts: &mut Texts, rank: usize, record: &Record, offset: Offset) {
         if self.processes[rank].is_none() {
             self.processes[rank] = Some(Process::default());
             let who = &self.group.members()[rank];
             let name = json(&format!("rank {} ({}, pid {})", who.world_rank, who.host, who.pid));
-            events.push(format!(
-                "{{\"ph\":\"M\",\"pid\":{rank},\"tid\":0,\"name\":\"process_name\",\"args\":{{\"name\":{name}}}}}"
-            ));
-            events.push(format!(
-                "{{\"ph\":\"M\",\"pid\":{rank},\"tid\":0,\"name\":\"process_sort_index\",\"args\":{{\"sort_index\":{rank}}}}}"
-            ));
+            fact(texts, (rank, 0), "process_name", &format!("\"name\":{name}"));
+            fact(texts, (rank, 0), "process_sort_index", &format!("\"sort_index\":{rank}"));
         }
-        let time = |time: u64| offset.apply(time);
+        let time = |begin: u64, end: u64| (offset.apply(begin), offset.apply(end));
         match record {
             Record::Phase(phase, begin, end) => {
-                self.single(&mut events, rank, phase.name(), phase.name(), (time(*begin), time(*end)));
+                let times = time(*begin, *end);
+                let (place, label) = self.lane(texts, rank, phase.name(), times);
+                self.slice(texts, place, &label, times, |_| ());
             }
             Record::Vote(begin, end) => {
-                self.single(&mut events, rank, "collectives", "vote", (time(*begin), time(*end)));
+                let times = time(*begin, *end);
+                let (place, _) = self.lane(texts, rank, "collectives", times);
+                self.slice(texts, place, "\"vote\"", times, |_| ());
             }
             Record::Failed(name, begin, end) => {
-                let (begin, end) = (time(*begin), time(*end));
-                let (thread, label) = self.lane(&mut events, rank, name, begin, end);
-                events.push(self.slice(&Slice {
-                    rank,
-                    thread,
-                    name: &label,
-                    begin,
-                    end,
-                    more: "\"failed\":true".into(),
-                }));
+                let times = time(*begin, *end);
+                let (place, label) = self.lane(texts, rank, name, times);
+                self.slice(texts, place, &label, times, |text| text.push_str("\"failed\":true"));
             }
-            Record::Batch(batch) => self.batch(&mut events, rank, batch, offset),
+            Record::Batch(batch) => self.batch(texts, rank, batch, offset),
         }
-        events
     }
 
-    fn single(&mut self, events: &mut Vec<String>, rank: usize, lane: &str, name: &str, (begin, end): (u64, u64)) {
-        let (thread, _) = self.lane(events, rank, lane, begin, end);
-        events.push(self.slice(&Slice { rank, thread, name: &json(name), begin, end, more: String::new() }));
-    }
-
-    fn batch(&mut self, events: &mut Vec<String>, rank: usize, batch: &Batch, offset: Offset) {
-        let Batch { number, kind, algorithm, bytes, times, tensors } = batch;
+    fn batch(&mut self, texts: &mut Texts, rank: usize, batch: &Batch, offset: Offset) {
+        let Batch { number: which, kind, algorithm, bytes, times, tensors } = batch;
         let [began, entered, left, ended] =
             [times.began, times.entered, times.left, times.ended].map(|time| offset.apply(time));
         let by = algorithm.map(|algorithm| format!(",\"algorithm\":\"{}\"", algorithm.name())).unwrap_or_default();
-        let more = format!("\"number\":{number},\"bytes\":{bytes},\"tensors\":{}{by}", tensors.len());
-        let (thread, _) = self.lane(events, rank, "collectives", began, ended);
-        let name = json(kind.name());
-        let inside = |name, begin, end, more| Slice { rank, thread, name, begin, end, more };
-        events.push(self.slice(&inside(&name, began, ended, more)));
+        let (name, by) = (json(kind.name()), format!("\"bytes\":{bytes}{by}"));
+        let (place, _) = self.lane(texts, rank, "collectives", (began, ended));
+        self.slice(texts, place, &name, (began, ended), |text| {
+            text.push_str(&format!("\"number\":{which},\"tensors\":{},{by}", tensors.len()));
+        });
         for tensor in tensors {
             let submitted = offset.apply(tensor.submitted).min(began);
             let agreed = offset.apply(tensor.agreed).clamp(submitted, began);
-            let (thread, label) = self.lane(events, rank, &tensor.name, submitted, ended);
-            let inside = |name, begin, end, more| Slice { rank, thread, name, begin, end, more };
-            let more = format!("\"bytes\":{},\"collective\":{number}", tensor.bytes);
-            events.push(self.slice(&inside(&label, submitted, ended, more)));
-            events.push(self.slice(&inside("\"agreement\"", submitted, agreed, self.arrivals(tensor))));
-            events.push(self.slice(&inside("\"queue\"", agreed, began, String::new())));
+            let (place, label) = self.lane(texts, rank, &tensor.name, (submitted, ended));
+            self.slice(texts, place, &label, (submitted, ended), |text| {
+                text.push_str("\"bytes\":");
+                number(text, tensor.bytes);
+                text.push_str(",\"collective\":");
+                number(text, *which);
+            });
+            self.slice(texts, place, "\"agreement\"", (submitted, agreed), |text| self.arrivals(text, tensor));
+            self.slice(texts, place, "\"queue\"", (agreed, began), |_| ());
             if entered > began {
-                events.push(self.slice(&inside("\"copy in\"", began, entered, String::new())));
+                self.slice(texts, place, "\"copy in\"", (began, entered), |_| ());
             }
-            events.push(self.slice(&inside(&name, entered, left, format!("\"bytes\":{bytes}{by}"))));
+            self.slice(texts, place, &name, (entered, left), |text| text.push_str(&by));
             if ended > left {
-                events.push(self.slice(&inside("\"copy out\"", left, ended, String::new())));
+                self.slice(texts, place, "\"copy out\"", (left, ended), |_| ());
             }
         }
     }
 
-    fn arrivals(&self, tensor: &Traced) -> String {
+    fn arrivals(&self, text: &mut String, tensor: &Traced) {
         if tensor.arrived.is_empty() || tensor.arrived.len() > ARRIVALS {
-            return String::new();
+            return;
         }
-        // A rank that has joined took no part.
-        let times: Vec<String> = tensor
-            .arrived
-            .iter()
-            .map(|&time| if time == 0 { "null".into() } else { micros(time.saturating_sub(self.zero)) })
-            .collect();
-        format!("\"arrived\":[{}]", times.join(","))
+        text.push_str("\"arrived\":");
+        for (at, &time) in tensor.arrived.iter().enumerate() {
+            text.push(if at == 0 { '[' } else { ',' });
+            match time {
+                // A rank that has joined took no part.
+                0 => text.push_str("null"),
+                _ => micros(text, time.saturating_sub(self.zero)),
+            }
+        }
+        text.push(']');
     }
 
-    /// The thread for a slice under this label, and the label as JSON.
-    fn lane(&mut self, events: &mut Vec<String>, rank: usize, label: &str, begin: u64, end: u64) -> (usize, String) {
+    /// The place for a slice under this label, and the label as JSON.
+    fn lane(&mut self, texts: &mut Texts, rank: usize, label: &str, (begin, end): (u64, u64)) -> (Place, Arc<str>) {
         let process = self.processes[rank].get_or_insert_default();
-        let key =
-            if process.lanes.len() < LANES || process.lanes.contains_key(label) { label } else { "other tensors" };
-        let lane =
-            process.lanes.entry(key.to_owned()).or_insert_with(|| Lane { label: json(key), threads: Vec::new() });
-        let shown = if key == label { lane.label.clone() } else { json(label) };
+        let known = process.lanes.contains_key(label);
+        let key = if known || process.lanes.len() < LANES { label } else { "other tensors" };
+        if !process.lanes.contains_key(key) {
+            process.lanes.insert(key.to_owned(), Lane { label: json(key).into(), threads: Vec::new() });
+        }
+        let Some(lane) = process.lanes.get_mut(key) else { return ((rank, 0), json(label).into()) };
+        let shown = if key == label { lane.label.clone() } else { json(label).into() };
         if let Some((thread, last)) = lane.threads.iter_mut().find(|(_, last)| *last <= begin) {
             *last = end;
-            return (*thread, shown);
+            return ((rank, *thread), shown);
         }
         process.threads += 1;
-        let thread = process.threads;
-        lane.threads.push((thread, end));
-        events.push(format!(
-            "{{\"ph\":\"M\",\"pid\":{rank},\"tid\":{thread},\"name\":\"thread_name\",\"args\":{{\"name\":{}}}}}",
-            lane.label
-        ));
-        (thread, shown)
+        let place = (rank, process.threads);
+        lane.threads.push((process.threads, end));
+        fact(texts, place, "thread_name", &format!("\"name\":{}", lane.label));
+        (place, shown)
     }
 
-    fn slice(&self, slice: &Slice<'_>) -> String {
-        let Slice { rank, thread, name, begin, end, more } = slice;
-        let begin = begin.saturating_sub(self.zero);
-        let (ts, dur) = (micros(begin), micros(end.saturating_sub(self.zero).saturating_sub(begin)));
-        let mut text =
-            format!("{{\"ph\":\"X\",\"pid\":{rank},\"tid\":{thread},\"ts\":{ts},\"dur\":{dur},\"name\":{name}");
-        if !more.is_empty() {
-            let _ = write!(text, ",\"args\":{{{more}}}");
+    /// Adds a slice; `name` is JSON already, and `more` writes what goes along with it.
+    fn slice(&self, texts: &mut Texts, place: Place, name: &str, times: (u64, u64), more: impl FnOnce(&mut String)) {
+        let (begin, end) = (times.0.saturating_sub(self.zero), times.1.saturating_sub(self.zero));
+        let text = texts.now();
+        text.push_str("{\"ph\":\"X\",\"pid\":");
+        number(text, place.0 as u64);
+        text.push_str(",\"tid\":");
+        number(text, place.1 as u64);
+        text.push_str(",\"ts\":");
+        micros(text, begin);
+        text.push_str(",\"dur\":");
+        micros(text, end.saturating_sub(begin));
+        text.push_str(",\"name\":");
+        text.push_str(name);
+        let bare = text.len();
+        text.push_str(",\"args\":{");
+        let empty = text.len();
+        more(text);
+        match text.len() {
+            length if length == empty => text.truncate(bare),
+            _ => text.push('}'),
         }
         text.push('}');
-        text
+        texts.end();
     }
 }
 
-/// Nanoseconds as microseconds.
-fn micros(nanos: u64) -> String {
-    format!("{}.{:03}", nanos / 1000, nanos % 1000)
+/// Adds something that is not about a time; `more` is JSON.
+fn fact(texts: &mut Texts, (rank, thread): Place, name: &str, more: &str) {
+    texts.push(&format!("{{\"ph\":\"M\",\"pid\":{rank},\"tid\":{thread},\"name\":\"{name}\",\"args\":{{{more}}}}}"));
 }
 
 /// A text as JSON, not too long.

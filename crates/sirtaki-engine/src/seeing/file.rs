@@ -17,6 +17,8 @@ use std::{
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
+use super::text::Texts;
+
 /// Inside one of these a write is not interrupted.
 const PAGE: u64 = 4096;
 /// Bytes of a new file.
@@ -55,15 +57,15 @@ impl JsonFile {
     }
 
     /// Adds all of these elements, or says that there is no room for them.
-    pub(crate) fn append(&mut self, events: &[String]) -> io::Result<bool> {
-        let longest = events.iter().map(String::len).max().unwrap_or(0) as u64 + 2;
-        let bytes = events.iter().map(|event| event.len() as u64 + 2).sum::<u64>();
+    pub(crate) fn append(&mut self, events: &Texts) -> io::Result<bool> {
+        let (longest, bytes) = events.lengths();
+        let (longest, bytes) = (longest as u64 + 2, (bytes + 2 * events.len()) as u64);
         // Every page may end with a rest into which the next element did not fit.
         let most = bytes + (bytes / (PAGE - longest.min(PAGE - 1)) + 1) * longest;
         if longest > PAGE || !self.make_room(most)? {
             return Ok(false);
         }
-        for event in events {
+        for event in events.iter() {
             let used = (self.at + self.pending.len() as u64) % PAGE;
             if (used == 0 && !self.pending.is_empty()) || used + event.len() as u64 + 2 > PAGE {
                 self.flush()?;
@@ -167,6 +169,12 @@ mod tests {
 
     const HEAD: &str = "{\"head\":1,\"all\":[0";
 
+    fn together(all: &[String]) -> Texts {
+        let mut texts = Texts::default();
+        all.iter().for_each(|text| texts.push(text));
+        texts
+    }
+
     fn read(path: &Path) -> Vec<Value> {
         let value: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
         value["all"].as_array().unwrap().clone()
@@ -184,7 +192,7 @@ mod tests {
         for number in 0..3000_usize {
             let texts: Vec<String> = (0..number % 4).map(|at| "x".repeat((number * 7 + at * 31) % 500)).collect();
             let events: Vec<String> = texts.iter().map(|text| format!("\"{text}\"")).collect();
-            match file.append(&events).unwrap() {
+            match file.append(&together(&events)).unwrap() {
                 true => expected.extend(texts.into_iter().map(Value::from)),
                 false => full += 1,
             }
@@ -212,7 +220,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut file = JsonFile::create(&folder.path().join("t.json"), 1 << 20, HEAD).unwrap();
         for number in 0..5000_usize {
-            assert!(file.append(&[format!("\"{}\"", "y".repeat(number * 13 % 1000))]).unwrap() || number > 1000);
+            assert!(
+                file.append(&together(&[format!("\"{}\"", "y".repeat(number * 13 % 1000))])).unwrap() || number > 1000
+            );
             let pending = file.pending.len() as u64;
             assert!(pending == 0 || file.at / PAGE == (file.at + pending - 1) / PAGE, "number {number}");
         }
@@ -225,7 +235,10 @@ mod tests {
         assert!(JsonFile::create(&folder.path().join("none").join("t"), 1 << 20, HEAD).is_err());
         assert!(JsonFile::create(&path, 1 << 20, &" ".repeat(5000)).is_err());
         let mut file = JsonFile::create(&path, 1 << 20, HEAD).unwrap();
-        assert!(!file.append(&[format!("\"{}\"", "z".repeat(4095))]).unwrap(), "no element is longer than a page");
+        assert!(
+            !file.append(&together(&[format!("\"{}\"", "z".repeat(4095))])).unwrap(),
+            "no element is longer than a page"
+        );
         assert_eq!(read(&path), [0]);
     }
 }

@@ -19,6 +19,7 @@ pub mod profile;
 pub(crate) mod record;
 mod ring;
 mod scribe;
+mod text;
 
 use std::{
     fs,

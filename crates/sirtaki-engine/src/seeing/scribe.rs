@@ -11,7 +11,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use sirtaki_comm::{Group, Rank};
 
-use super::{chrome::Chrome, clock::Offset, file::JsonFile, nanos, record::Record};
+use super::{chrome::Chrome, clock::Offset, file::JsonFile, nanos, record::Record, text::Texts};
 use crate::Warn;
 
 /// Chunks that may wait; what comes while they do is dropped and counted.
@@ -56,7 +56,8 @@ impl Scribe {
         let chrome = Chrome::new(group.clone(), nanos());
         let file = JsonFile::create(path, limit, &chrome.head(0, 0))?;
         let clocks = vec![None; group.size()];
-        let pen = Pen { path: path.into(), file: Some(file), chrome, clocks, dropped: 0, error: 0, warn };
+        let texts = Texts::default();
+        let pen = Pen { path: path.into(), file: Some(file), chrome, clocks, texts, dropped: 0, error: 0, warn };
         let (work, orders) = sync_channel(ROOM);
         let thread = thread::Builder::new().name("sirtaki-scribe".into()).spawn(move || write(pen, &orders))?;
         Ok(Self { work, thread: Some(thread), lost: 0 })
@@ -100,6 +101,7 @@ struct Pen {
     chrome: Chrome,
     /// The clock of each rank as the file has it.
     clocks: Vec<Option<Offset>>,
+    texts: Texts,
     dropped: u64,
     /// By how much the clock of any rank may be wrong.
     error: u64,
@@ -141,12 +143,17 @@ impl Pen {
         self.error = self.error.max(chunk.offset.error);
         // Old knowledge gets worse all the time; it is told again when it has become twice as bad.
         let known = |known: &Offset| known.ahead == chunk.offset.ahead && chunk.offset.error <= 2 * known.error;
-        if !self.clocks[rank].as_ref().is_some_and(known) && file.append(&[self.chrome.clock(rank, chunk.offset)])? {
-            self.clocks[rank] = Some(chunk.offset);
+        self.texts.clear();
+        if !self.clocks[rank].as_ref().is_some_and(known) {
+            self.chrome.clock(&mut self.texts, rank, chunk.offset);
+            if file.append(&self.texts)? {
+                self.clocks[rank] = Some(chunk.offset);
+            }
         }
         for record in &chunk.records {
-            let events = self.chrome.events(rank, record, chunk.offset);
-            if !file.append(&events)? {
+            self.texts.clear();
+            self.chrome.events(&mut self.texts, rank, record, chunk.offset);
+            if !file.append(&self.texts)? {
                 self.dropped += record.weight() as u64;
             }
         }
