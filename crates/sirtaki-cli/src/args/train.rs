@@ -41,7 +41,7 @@ pub struct Train {
     pub data: PathBuf,
 
     /// How many times all images are seen
-    #[arg(long, value_name = "N", default_value = "3", value_parser = at_least_one)]
+    #[arg(long, value_name = "N", default_value = "4", value_parser = at_least_one)]
     pub epochs: NonZeroUsize,
 
     /// Stop after this many steps, with a checkpoint

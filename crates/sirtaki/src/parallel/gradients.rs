@@ -40,6 +40,11 @@ pub(super) struct Reducer {
 }
 
 impl Reducer {
+    /// Plain means, or sums, under this name.
+    pub(super) fn new(purpose: &str, mean: bool) -> Self {
+        Self { purpose: purpose.into(), mean, compression: None, passes: 1, clip: None, loss_scale: None, bucket: None }
+    }
+
     /// The gradients of all ranks as one, unless they are too large to be numbers. All ranks call it with the same
     /// structure, whichever gradients they have.
     pub(super) fn reduce<M: Module>(

@@ -49,15 +49,7 @@ pub struct DistributedOptimizer {
 impl DistributedOptimizer {
     /// The optimizer for these ranks. Every rank makes one, with the same options.
     pub fn new(world: &World, optimizer: impl Into<ModuleOptimizer>) -> Self {
-        let reducer = Reducer {
-            purpose: "gradient".into(),
-            mean: true,
-            compression: None,
-            passes: 1,
-            clip: None,
-            loss_scale: None,
-            bucket: None,
-        };
+        let reducer = Reducer::new("gradient", true);
         let (world, optimizer) = (world.clone(), optimizer.into());
         Self { world, optimizer, reducer, kept: GradientsParams::new(), passes: 0, waited: Duration::ZERO, skipped: 0 }
     }

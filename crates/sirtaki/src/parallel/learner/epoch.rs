@@ -72,7 +72,8 @@ impl Epoch<'_> {
     fn step<M: LearnerModel>(&self, learner: &mut Learner<M>, gradients: GradientsParams) -> Result<()> {
         let gradients = self.reducer.reduce(self.world, &learner.model(), gradients)?;
         learner.lr_step();
-        learner.optimizer_step(gradients);
+        // Losses are not scaled here, so there always are gradients.
+        learner.optimizer_step(gradients.unwrap_or_else(GradientsParams::new));
         Ok(())
     }
 

@@ -57,9 +57,7 @@ pub struct Strategy {
 impl Strategy {
     /// For these ranks. Every rank makes one, with the same options.
     pub fn new(world: &World) -> Self {
-        let (purpose, mean) = ("learner gradient".into(), false);
-        let reducer = Reducer { purpose, mean, compression: None, passes: 1, clip: None, bucket: None };
-        Self { world: world.clone(), reducer, split_validation: false }
+        Self { world: world.clone(), reducer: Reducer::new("learner gradient", false), split_validation: false }
     }
 
     /// Gradients of type `f32` travel as a smaller type.
