@@ -3,9 +3,9 @@
 //! The command decides everything, then starts itself again as the workers of a job, as `sirtaki run` would start any
 //! program; what people see comes from rank 0.
 //!
-//! - [`worker`]: what a worker does.
-//! - [`display`]: what rank 0 shows on the way and at the end.
-//! - [`folder`]: where checkpoints go if nothing was said.
+//! - `worker`: what a worker does.
+//! - `display`: what rank 0 shows on the way and at the end.
+//! - `folder`: where checkpoints go if nothing was said.
 
 mod display;
 mod folder;
