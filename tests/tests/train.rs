@@ -118,7 +118,7 @@ fn any_number_of_workers_ends_with_the_same_bits() {
 fn halves_learn_as_well() {
     let place = Place::new();
     for precision in ["bf16", "f16"] {
-        let report = place.report(&format!("-n 2 --batch-size 16 --max-steps 60 --precision {precision}"));
+        let report = place.report(&format!("-n 2 --batch-size 16 --max-steps 60 --lr 0.02 --precision {precision}"));
         assert!(number(&report, "test_accuracy") > 0.5, "{precision}: {report}");
         assert_eq!(number(&report, "skipped"), 0.0);
     }

@@ -36,12 +36,17 @@ pub enum Output {
 }
 
 impl Output {
-    /// The elements, if it is a tensor of that type.
-    pub fn into_vec<T: sirtaki_comm::Element + Send>(self) -> Option<Vec<T>> {
+    /// The tensor, if it is one.
+    pub fn into_tensor(self) -> Option<Tensor> {
         match self {
-            Output::Tensor(tensor, _) | Output::Received { tensor, .. } => tensor.into_vec().ok(),
+            Output::Tensor(tensor, _) | Output::Received { tensor, .. } => Some(tensor),
             _ => None,
         }
+    }
+
+    /// The elements, if it is a tensor of that type.
+    pub fn into_vec<T: sirtaki_comm::Element + Send>(self) -> Option<Vec<T>> {
+        self.into_tensor()?.into_vec().ok()
     }
 
     /// The shape, if it is a tensor.

@@ -120,6 +120,10 @@ impl World {
 
 /// The elements of a result, which has the type that was asked for.
 pub(crate) fn elements<T: sirtaki_comm::Element + Send>(name: &str, output: Output) -> Result<Vec<T>> {
-    let strange = || EngineError::Invalid { tensor: name.into(), problem: "a result of another type".into() };
-    Ok(output.into_vec().ok_or_else(strange)?)
+    output.into_vec().ok_or_else(|| strange(name))
+}
+
+/// A result is not what was asked for.
+pub(crate) fn strange(name: &str) -> crate::Error {
+    EngineError::Invalid { tensor: name.into(), problem: "a result of another type".into() }.into()
 }

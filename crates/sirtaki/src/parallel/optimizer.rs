@@ -10,7 +10,7 @@ use burn::{
     tensor::{Bytes, Tensor, TensorData},
 };
 use sirtaki_comm::Rank;
-use sirtaki_engine::{Compression, Operation};
+use sirtaki_engine::{Compression, Operation, Phase};
 
 use super::{
     carry::{inbound, outbound, zeros},
@@ -145,7 +145,10 @@ impl DistributedOptimizer {
         gradients: Option<GradientsParams>,
     ) -> M {
         match gradients {
-            Some(gradients) => self.optimizer.step(rate, module, gradients),
+            Some(gradients) => {
+                let _phase = self.world.engine().phase(Phase::Optimizer);
+                self.optimizer.step(rate, module, gradients)
+            }
             None => {
                 self.skipped += 1;
                 module

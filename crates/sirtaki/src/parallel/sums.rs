@@ -11,14 +11,17 @@ use std::ops::Range;
 
 use burn::tensor::{DType, Shape};
 use sirtaki_comm::{Plan, Reduction, kernel};
-use sirtaki_engine::{Operation, Output, Request, Tensor, request::shares};
+use sirtaki_engine::{Operation, Request, Tensor, request::shares};
 
 use super::{
     carry::engine_type,
     path::group,
     tree::{Branches, branches},
 };
-use crate::{Result, World, world::elements};
+use crate::{
+    Result, World,
+    world::{elements, strange},
+};
 
 /// Elements that are exchanged at a time, so that what is needed beside the sums stays small.
 const WINDOW: usize = 4 << 20;
@@ -173,9 +176,7 @@ impl Exchange<'_> {
 
     fn submit(&self, what: &str, operation: Operation, tensor: Tensor) -> Result<Tensor> {
         let request = Request::new(format!("{} {what}", self.name), operation, tensor.dtype(), &[tensor.len()]);
-        match self.world.engine().submit(request, tensor).wait_one()? {
-            Output::Tensor(tensor, _) => Ok(tensor),
-            _ => Ok(Tensor::empty()),
-        }
+        let output = self.world.engine().submit(request, tensor).wait_one()?;
+        output.into_tensor().ok_or_else(|| strange(&self.name))
     }
 }

@@ -7,6 +7,7 @@ use std::{
 };
 
 use sirtaki_comm::Reduction;
+use sirtaki_engine::Phase;
 
 use super::{
     alone,
@@ -95,7 +96,7 @@ impl<'a, N: Network> Course<'a, N> {
         let (position, step) =
             resumed.as_ref().map_or(start, |resumed| (resumed.manifest.position, resumed.manifest.step));
         let rates = rates(settings, world.size(), samples.div_ceil(sizes.1))?;
-        let passes = Passes::new(device, settings.precision);
+        let passes = Passes::new(world, device, settings.precision);
         let (begun, training) = (Instant::now(), Watch::running());
         Ok(Self {
             world,
@@ -190,7 +191,11 @@ impl<'a, N: Network> Course<'a, N> {
     fn one_step(&mut self, shares: &Shares, step: usize, batches: &mut Loader) -> Result<Score> {
         let rate = self.rates.rate(self.step);
         let network = self.network.take().expect("it is back whenever nothing changes it");
-        let mut next = || batches.next().unwrap_or_else(|| Err(missing_batch(step)));
+        let engine = self.world.engine();
+        let mut next = || {
+            let _input = engine.phase(Phase::Input);
+            batches.next().unwrap_or_else(|| Err(missing_batch(step)))
+        };
         let mut score = Score::default();
         let network = match shares {
             Shares::Workers(plan) => {
@@ -235,8 +240,8 @@ impl<'a, N: Network> Course<'a, N> {
     fn end_epoch(&mut self, epoch: u64, trained: Score, rate: f64, observer: &mut dyn Observer) -> Result<()> {
         self.training.pause();
         let network = self.network().valid();
-        let tests = Passes::new(self.world.device(), super::Precision::F32);
-        let test = tests.test(self.world, &network, &self.images.test)?;
+        let tests = Passes::new(self.world, self.world.device(), super::Precision::F32);
+        let test = tests.test(&network, &self.images.test)?;
         let seconds = self.begun.elapsed().as_secs_f64();
         self.save()?;
         let epoch = Epoch {

@@ -10,6 +10,7 @@ use burn::{
 };
 
 use sha2::{Digest as _, Sha256};
+use sirtaki_engine::Phase;
 
 use super::{
     meter::Score,
@@ -28,6 +29,7 @@ const TESTED: usize = 500;
 /// How batches go through a network.
 #[derive(Debug, Clone)]
 pub(super) struct Passes {
+    world: World,
     pub(super) device: Device,
     pub(super) precision: Precision,
     criterion: CrossEntropyLoss,
@@ -38,9 +40,9 @@ const LOSS_SCALE: f64 = 1024.0;
 
 impl Passes {
     /// On this device, which keeps gradients if it is for training.
-    pub(super) fn new(device: Device, precision: Precision) -> Self {
+    pub(super) fn new(world: &World, device: Device, precision: Precision) -> Self {
         let criterion = CrossEntropyLossConfig::new().init(&device);
-        Self { device, precision, criterion }
+        Self { world: world.clone(), device, precision, criterion }
     }
 
     /// The gradients of a batch, of its mean loss times `weight`. An empty batch has none.
@@ -48,18 +50,22 @@ impl Passes {
         if batch.count() == 0 {
             return Ok((Score::default(), GradientsParams::new()));
         }
+        let forward = self.world.engine().phase(Phase::Forward);
         let (loss, score) = match self.dtype() {
             DType::F32 => self.forward(network, batch)?,
             // Gradients go through the conversion, to the weights in 32 bits.
             dtype => self.forward(&network.clone().map(&mut Cast(dtype)), batch)?,
         };
+        drop(forward);
+        let _backward = self.world.engine().phase(Phase::Backward);
         let scale = if self.precision == Precision::F16 { LOSS_SCALE } else { 1.0 };
         let gradients = loss.mul_scalar(weight * scale).backward();
         Ok((score, GradientsParams::from_grads(gradients, network)))
     }
 
     /// How well the network does on some samples, of which each rank takes its part.
-    pub(super) fn test<N: Network>(&self, world: &World, network: &N, samples: &Arc<Memory>) -> Result<Score> {
+    pub(super) fn test<N: Network>(&self, network: &N, samples: &Arc<Memory>) -> Result<Score> {
+        let world = &self.world;
         let plan = Partition::new(samples.count(), Position::start(0), world.worker(), TESTED)?;
         let mut sum = Score::default();
         for batch in Loader::new(Arc::<Memory>::clone(samples), plan, Ahead::default())? {
