@@ -112,13 +112,22 @@ pub fn clean() -> usize {
 
 /// Processor time of a process, all its threads together, so far.
 pub fn processor_time(process: u32) -> Result<Duration, BenchError> {
+    thread_time(process, &|_| true)
+}
+
+/// Processor time of those of its threads whose names are `wanted`.
+pub fn thread_time(process: u32, wanted: &dyn Fn(&str) -> bool) -> Result<Duration, BenchError> {
     let folder = format!("/proc/{process}/task");
     let failed = || BenchError::io(format!("cannot read {folder}"));
     let mut nanos = 0;
     for task in std::fs::read_dir(&folder).map_err(failed())? {
-        let file = task.map_err(failed())?.path().join("schedstat");
+        let folder = task.map_err(failed())?.path();
         // A thread that has just ended has no time any more.
-        let text = std::fs::read_to_string(file).unwrap_or_default();
+        let read = |file: &str| std::fs::read_to_string(folder.join(file)).unwrap_or_default();
+        if !wanted(read("comm").trim()) {
+            continue;
+        }
+        let text = read("schedstat");
         nanos += text.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0);
     }
     Ok(Duration::from_nanos(nanos))

@@ -150,6 +150,13 @@ impl Peer {
     pub fn processor_time(&self) -> Result<Duration, BenchError> {
         self.children.iter().map(|child| command::processor_time(child.id())).sum()
     }
+
+    /// Processor time so far of the engine's threads that do not run collectives, in the process where it is most.
+    pub fn time_beside(&self) -> Result<Duration, BenchError> {
+        let beside = |name: &str| name == "sirtaki-scribe" || name == "sirtaki-watch";
+        let times = self.children.iter().map(|child| command::thread_time(child.id(), &beside));
+        Ok(times.collect::<Result<Vec<_>, _>>()?.into_iter().max().unwrap_or_default())
+    }
 }
 
 impl Drop for Peer {

@@ -26,8 +26,16 @@ const ARRIVALS: usize = 128;
 struct Lane {
     /// As JSON.
     label: Arc<str>,
-    /// Thread number and the end of its last slice.
-    threads: Vec<(usize, u64)>,
+    threads: Vec<Thread>,
+}
+
+/// Slices one after another.
+#[derive(Debug)]
+struct Thread {
+    /// How each of them begins in the file.
+    opening: Arc<str>,
+    /// The end of the last one.
+    last: u64,
 }
 
 #[derive(Debug, Default)]
@@ -44,9 +52,6 @@ pub(crate) struct Chrome {
     zero: u64,
     processes: Vec<Option<Process>>,
 }
-
-/// Where slices go: rank and thread.
-type Place = (usize, usize);
 
 impl Chrome {
     pub(crate) fn new(group: Group, zero: u64) -> Self {
@@ -87,18 +92,18 @@ impl Chrome {
         match record {
             Record::Phase(phase, begin, end) => {
                 let times = time(*begin, *end);
-                let (place, label) = self.lane(texts, rank, phase.name(), times);
-                self.slice(texts, place, &label, times, |_| ());
+                let (opening, label) = self.lane(texts, rank, phase.name(), times);
+                self.slice(texts, &opening, &label, times, |_| ());
             }
             Record::Vote(begin, end) => {
                 let times = time(*begin, *end);
-                let (place, _) = self.lane(texts, rank, "collectives", times);
-                self.slice(texts, place, "\"vote\"", times, |_| ());
+                let (opening, _) = self.lane(texts, rank, "collectives", times);
+                self.slice(texts, &opening, "\"vote\"", times, |_| ());
             }
             Record::Failed(name, begin, end) => {
                 let times = time(*begin, *end);
-                let (place, label) = self.lane(texts, rank, name, times);
-                self.slice(texts, place, &label, times, |text| text.push_str("\"failed\":true"));
+                let (opening, label) = self.lane(texts, rank, name, times);
+                self.slice(texts, &opening, &label, times, |text| text.push_str("\"failed\":true"));
             }
             Record::Batch(batch) => self.batch(texts, rank, batch, offset),
         }
@@ -110,28 +115,28 @@ impl Chrome {
             [times.began, times.entered, times.left, times.ended].map(|time| offset.apply(time));
         let by = algorithm.map(|algorithm| format!(",\"algorithm\":\"{}\"", algorithm.name())).unwrap_or_default();
         let (name, by) = (json(kind.name()), format!("\"bytes\":{bytes}{by}"));
-        let (place, _) = self.lane(texts, rank, "collectives", (began, ended));
-        self.slice(texts, place, &name, (began, ended), |text| {
+        let (opening, _) = self.lane(texts, rank, "collectives", (began, ended));
+        self.slice(texts, &opening, &name, (began, ended), |text| {
             text.push_str(&format!("\"number\":{which},\"tensors\":{},{by}", tensors.len()));
         });
         for tensor in tensors {
             let submitted = offset.apply(tensor.submitted).min(began);
             let agreed = offset.apply(tensor.agreed).clamp(submitted, began);
-            let (place, label) = self.lane(texts, rank, &tensor.name, (submitted, ended));
-            self.slice(texts, place, &label, (submitted, ended), |text| {
+            let (opening, label) = self.lane(texts, rank, &tensor.name, (submitted, ended));
+            self.slice(texts, &opening, &label, (submitted, ended), |text| {
                 text.push_str("\"bytes\":");
                 number(text, tensor.bytes);
                 text.push_str(",\"collective\":");
                 number(text, *which);
             });
-            self.slice(texts, place, "\"agreement\"", (submitted, agreed), |text| self.arrivals(text, tensor));
-            self.slice(texts, place, "\"queue\"", (agreed, began), |_| ());
+            self.slice(texts, &opening, "\"agreement\"", (submitted, agreed), |text| self.arrivals(text, tensor));
+            self.slice(texts, &opening, "\"queue\"", (agreed, began), |_| ());
             if entered > began {
-                self.slice(texts, place, "\"copy in\"", (began, entered), |_| ());
+                self.slice(texts, &opening, "\"copy in\"", (began, entered), |_| ());
             }
-            self.slice(texts, place, &name, (entered, left), |text| text.push_str(&by));
+            self.slice(texts, &opening, &name, (entered, left), |text| text.push_str(&by));
             if ended > left {
-                self.slice(texts, place, "\"copy out\"", (left, ended), |_| ());
+                self.slice(texts, &opening, "\"copy out\"", (left, ended), |_| ());
             }
         }
     }
@@ -152,36 +157,35 @@ impl Chrome {
         text.push(']');
     }
 
-    /// The place for a slice under this label, and the label as JSON.
-    fn lane(&mut self, texts: &mut Texts, rank: usize, label: &str, (begin, end): (u64, u64)) -> (Place, Arc<str>) {
+    /// How a slice under this label begins, and the label, both as JSON.
+    fn lane(&mut self, texts: &mut Texts, rank: usize, label: &str, (begin, end): (u64, u64)) -> (Arc<str>, Arc<str>) {
         let process = self.processes[rank].get_or_insert_default();
-        let known = process.lanes.contains_key(label);
-        let key = if known || process.lanes.len() < LANES { label } else { "other tensors" };
-        if !process.lanes.contains_key(key) {
-            process.lanes.insert(key.to_owned(), Lane { label: json(key).into(), threads: Vec::new() });
-        }
-        let Some(lane) = process.lanes.get_mut(key) else { return ((rank, 0), json(label).into()) };
+        let room = process.lanes.len() < LANES;
+        let key = if room || process.lanes.contains_key(label) { label } else { "other tensors" };
+        let lane = match process.lanes.get_mut(key) {
+            Some(lane) => lane,
+            None => {
+                let lane = Lane { label: json(key).into(), threads: Vec::new() };
+                process.lanes.entry(key.to_owned()).or_insert(lane)
+            }
+        };
         let shown = if key == label { lane.label.clone() } else { json(label).into() };
-        if let Some((thread, last)) = lane.threads.iter_mut().find(|(_, last)| *last <= begin) {
-            *last = end;
-            return ((rank, *thread), shown);
+        if let Some(thread) = lane.threads.iter_mut().find(|thread| thread.last <= begin) {
+            thread.last = end;
+            return (thread.opening.clone(), shown);
         }
         process.threads += 1;
-        let place = (rank, process.threads);
-        lane.threads.push((process.threads, end));
-        fact(texts, place, "thread_name", &format!("\"name\":{}", lane.label));
-        (place, shown)
+        let opening: Arc<str> = format!("{{\"ph\":\"X\",\"pid\":{rank},\"tid\":{},\"ts\":", process.threads).into();
+        lane.threads.push(Thread { opening: opening.clone(), last: end });
+        fact(texts, (rank, process.threads), "thread_name", &format!("\"name\":{}", lane.label));
+        (opening, shown)
     }
 
-    /// Adds a slice; `name` is JSON already, and `more` writes what goes along with it.
-    fn slice(&self, texts: &mut Texts, place: Place, name: &str, times: (u64, u64), more: impl FnOnce(&mut String)) {
+    /// Adds a slice; `opening` and `name` are JSON already, and `more` writes what goes along with it.
+    fn slice(&self, texts: &mut Texts, opening: &str, name: &str, times: (u64, u64), more: impl FnOnce(&mut String)) {
         let (begin, end) = (times.0.saturating_sub(self.zero), times.1.saturating_sub(self.zero));
         let text = texts.now();
-        text.push_str("{\"ph\":\"X\",\"pid\":");
-        number(text, place.0 as u64);
-        text.push_str(",\"tid\":");
-        number(text, place.1 as u64);
-        text.push_str(",\"ts\":");
+        text.push_str(opening);
         micros(text, begin);
         text.push_str(",\"dur\":");
         micros(text, end.saturating_sub(begin));
@@ -201,7 +205,7 @@ impl Chrome {
 }
 
 /// Adds something that is not about a time; `more` is JSON.
-fn fact(texts: &mut Texts, (rank, thread): Place, name: &str, more: &str) {
+fn fact(texts: &mut Texts, (rank, thread): (usize, usize), name: &str, more: &str) {
     texts.push(&format!("{{\"ph\":\"M\",\"pid\":{rank},\"tid\":{thread},\"name\":\"{name}\",\"args\":{{{more}}}}}"));
 }
 

@@ -23,6 +23,8 @@ use super::text::Texts;
 const PAGE: u64 = 4096;
 /// Bytes of a new file.
 const FIRST: u64 = 64 << 10;
+/// What a gap is made of.
+static SPACES: [u8; 64 << 10] = [b' '; 64 << 10];
 /// How it ends.
 const TAIL: &[u8] = b"\n]}\n";
 
@@ -129,8 +131,8 @@ fn replace(path: &Path, from: &mut impl Read, used: u64, size: u64) -> io::Resul
         io::copy(&mut (&mut *from).take(used), &mut file)?;
         let mut gap = size - used - TAIL.len() as u64;
         while gap > 0 {
-            let count = gap.min(PAGE);
-            file.write_all(&[b' '; PAGE as usize][..count as usize])?;
+            let count = gap.min(SPACES.len() as u64);
+            file.write_all(&SPACES[..count as usize])?;
             gap -= count;
         }
         file.write_all(TAIL)?;

@@ -16,6 +16,8 @@ use crate::Warn;
 
 /// Chunks that may wait; what comes while they do is dropped and counted.
 const ROOM: usize = 256;
+/// By how much the thread steps back behind those that work.
+const NICE: i32 = 10;
 /// How long ranks may take to hand in their last records.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -109,6 +111,8 @@ struct Pen {
 }
 
 fn write(mut pen: Pen, orders: &Receiver<Work>) {
+    // Of this thread alone. A system that does not allow it is written on all the same.
+    let _ = rustix::process::nice(NICE);
     let mut last: Vec<Rank> = Vec::new();
     let mut stop: Option<(Instant, Vec<Rank>)> = None;
     loop {

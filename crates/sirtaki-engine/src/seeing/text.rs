@@ -59,15 +59,15 @@ pub(crate) fn number(text: &mut String, mut value: u64) {
             break;
         }
     }
-    text.extend(digits[at..].iter().map(|&digit| char::from(digit)));
+    text.push_str(std::str::from_utf8(&digits[at..]).unwrap_or_default());
 }
 
 /// Adds nanoseconds as microseconds.
 pub(crate) fn micros(text: &mut String, nanos: u64) {
     number(text, nanos / 1000);
-    let rest = nanos % 1000;
-    text.push('.');
-    [rest / 100, rest / 10 % 10, rest % 10].iter().for_each(|&digit| text.push(char::from(b'0' + digit as u8)));
+    let digit = |value: u64| b'0' + (value % 10) as u8;
+    let rest = [b'.', digit(nanos / 100), digit(nanos / 10), digit(nanos)];
+    text.push_str(std::str::from_utf8(&rest).unwrap_or_default());
 }
 
 #[cfg(test)]
