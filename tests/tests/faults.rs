@@ -54,7 +54,7 @@ fn a_killed_rank_is_named_at_once() {
 #[test]
 fn a_stopped_rank_is_named_after_the_timeout() {
     for scenario in ["loop", "ring-loop"] {
-        for plan in transports(&Plan { timeout: 1.0, ..Plan::new(scenario) }) {
+        for plan in transports(&Plan { timeout: 2.0, ..Plan::new(scenario) }) {
             for culprit in [0, 3] {
                 let mut job = Job::local(program(), SIZE, &plan);
                 job.all_say("ready");
@@ -62,7 +62,7 @@ fn a_stopped_rank_is_named_after_the_timeout() {
                 let stopped = Instant::now();
                 survivors_blame(&job, culprit, "made no progress");
                 let seconds = stopped.elapsed().as_secs_f64();
-                assert!(seconds < 1.0 + 2.0, "{scenario}: it took {seconds:.1} s to report");
+                assert!(seconds < 2.0 + 2.0, "{scenario}: it took {seconds:.1} s to report");
                 job.ended(&[culprit]);
             }
         }
