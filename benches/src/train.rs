@@ -37,6 +37,8 @@ pub struct Plan {
 pub enum System {
     /// `sirtaki train`.
     Sirtaki,
+    /// The same with `--reproducible`, to see what equal bits cost.
+    Exact,
     /// PyTorch's `DistributedDataParallel` over Gloo.
     Ddp,
 }
@@ -46,6 +48,7 @@ impl System {
     pub fn name(self) -> &'static str {
         match self {
             System::Sirtaki => "sirtaki",
+            System::Exact => "…exact",
             System::Ddp => "DDP (Gloo)",
         }
     }
@@ -110,7 +113,9 @@ fn train(starter: &Starter, system: System, crew: Crew, options: &[&str]) -> Res
     let mut commands = Vec::new();
     for (job, file) in files.iter().enumerate() {
         let mut command = match system {
-            System::Sirtaki => ours(starter, crew, &folder.path().join(format!("checkpoints-{job}"))),
+            System::Sirtaki | System::Exact => {
+                ours(starter, system, crew, &folder.path().join(format!("checkpoints-{job}")))
+            }
             System::Ddp => theirs(starter, crew)?,
         };
         command.args(["--data", DATA]).args(options).arg("--json").arg(file);
@@ -129,9 +134,14 @@ fn read(file: &Path) -> Result<Report, BenchError> {
         .map_err(|error| BenchError::Protocol(format!("the report of a training run: {error}")))
 }
 
-fn ours(starter: &Starter, crew: Crew, checkpoints: &Path) -> Command {
+fn ours(starter: &Starter, system: System, crew: Crew, checkpoints: &Path) -> Command {
+    let (workers, all) = if crew == Crew::Two { ("2", "128") } else { ("1", "64") };
     let mut command = Command::new(starter.program("sirtaki"));
-    command.args(["train", "--quiet", "-n", if crew == Crew::Two { "2" } else { "1" }]);
+    command.args(["train", "--quiet", "-n", workers]);
+    match system {
+        System::Exact => command.args(["--reproducible", "--global-batch", all]),
+        _ => command.args(["--batch-size", "64"]),
+    };
     command.arg("--checkpoint-dir").arg(checkpoints);
     command
 }
@@ -150,16 +160,18 @@ fn theirs(starter: &Starter, crew: Crew) -> Result<Command, BenchError> {
 /// Who is there to be compared.
 pub fn systems(starter: &Starter) -> Vec<System> {
     let ddp = starter.python().map(|_: &Path| System::Ddp);
-    std::iter::once(System::Sirtaki).chain(ddp).collect()
+    [System::Sirtaki, System::Exact].into_iter().chain(ddp).collect()
 }
 
 /// Two workers of every system to the target, seed after seed.
 pub fn races(plan: &Plan, starter: &Starter, say: &dyn Fn(&str)) -> Result<Vec<(System, Vec<Race>)>, BenchError> {
-    let mut all: Vec<(System, Vec<Race>)> = systems(starter).into_iter().map(|system| (system, Vec::new())).collect();
+    let racing = systems(starter).into_iter().filter(|&system| system != System::Exact);
+    let mut all: Vec<(System, Vec<Race>)> = racing.map(|system| (system, Vec::new())).collect();
     for seed in 1..=plan.seeds {
         for (system, races) in &mut all {
             say(&format!("{} to the target, seed {seed}", system.name()));
-            let (reports, whole) = train(starter, *system, Crew::Two, &["--seed", &seed.to_string()])?;
+            let options = ["--epochs", "4", "--lr", "0.01", "--seed", &seed.to_string()];
+            let (reports, whole) = train(starter, *system, Crew::Two, &options)?;
             races.extend(reports.iter().map(|report| Race {
                 training: report.seconds_to_target.unwrap_or(f64::INFINITY),
                 whole,
