@@ -27,6 +27,7 @@ UNDERSTOOD = {
     "HOROVOD_RANK",
     "HOROVOD_SIZE",
     "HOROVOD_STALL_CHECK_DISABLE",
+    "HOROVOD_TIMELINE",
 }
 """Also those that a launcher sets, and one that is always on here."""
 

@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     mem::ManuallyDrop,
+    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -228,6 +229,19 @@ impl Engine {
     /// Makes an engine for some of the ranks; the others get `None`.
     fn process_set(&self, py: Python<'_>, name: &str, members: Vec<Rank>) -> PyResult<Ticket> {
         self.without_data(py, name, Operation::ProcessSet { members }, false)
+    }
+
+    /// Has rank 0 keep a timeline of all ranks in a new file.
+    fn start_timeline(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        let own = self.own(py)?;
+        py.detach(|| own.engine.start_timeline(&path)).map_err(|error| error::of_engine(py, &error))
+    }
+
+    /// Ends the timeline; nothing happens if there is none.
+    fn stop_timeline(&self, py: Python<'_>) -> PyResult<()> {
+        let own = self.own(py)?;
+        py.detach(|| own.engine.stop_timeline());
+        Ok(())
     }
 
     /// Leaves the job in good order. What was not done fails.

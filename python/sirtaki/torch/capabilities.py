@@ -64,12 +64,13 @@ def rocm_built() -> bool:
 
 
 def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
-    """Begins to record what ranks do."""
-    _common.engine()
-    raise NotImplementedError("this version cannot record a timeline")
+    """Has rank 0 keep a timeline of all ranks in a new file, for chrome://tracing or Perfetto.
+
+    All ranks may call it. ``mark_cycles`` has no meaning here: there are no cycles.
+    """
+    _common.engine().start_timeline(file_path)
 
 
 def stop_timeline() -> None:
-    """Ends the recording."""
-    _common.engine()
-    raise NotImplementedError("this version cannot record a timeline")
+    """Ends the timeline; nothing happens if there is none."""
+    _common.engine().stop_timeline()

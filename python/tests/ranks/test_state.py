@@ -1,5 +1,7 @@
 """Models, optimizers and objects made equal, process sets, leaving and coming back."""
 
+import json
+
 import pytest
 import torch
 from torch import nn
@@ -139,3 +141,19 @@ def test_what_is_not_done_fails_when_leaving(several):
         hvd.synchronize(handle)
     hvd.init()
     hvd.barrier()
+
+
+def test_a_timeline_of_all_ranks(tmp_path):
+    path = hvd.broadcast_object(str(tmp_path / "trace.json"), root_rank=0)
+    hvd.start_timeline(path)
+    hvd.barrier()
+    for _ in range(3):
+        hvd.allreduce(torch.ones(4), name="seen")
+    hvd.barrier()
+    # Rank 0 writes what the others tell it, so the file is complete when it says so.
+    hvd.stop_timeline()
+    hvd.barrier()
+    if hvd.rank() == 0:
+        with open(path) as file:
+            events = json.load(file)["traceEvents"]
+        assert any("seen" in event.get("name", "") for event in events)
