@@ -40,7 +40,8 @@ def _one(handle: Handle) -> Handle:
     return handle
 
 
-def _check_adasum(process_set: ProcessSet) -> None:
+def check_adasum(process_set: ProcessSet) -> None:
+    """Fails where Adasum cannot be had."""
     if process_set is not global_process_set:
         raise NotImplementedError("Adasum needs all ranks; process sets are not supported")
     size = _common.size()
@@ -62,7 +63,7 @@ def reduce_in_place(
     for tensor in tensors:
         _carry.check(tensor, moves=False)
     if op == Adasum:
-        _check_adasum(process_set)
+        check_adasum(process_set)
     full = name_for("allreduce", name, process_set.process_set_id, waits)
     start = partial(_start_reduction, process_set.engine(), full, op, scale, wire)
     handle = _carry.hand_in(start, tensors, moves=False)

@@ -42,7 +42,24 @@ class NoneCompressor(Compressor):
         return tensor
 
 
-class FP16Compressor(Compressor):
+class _HalfCompressor(Compressor):
+    """Numbers with fractions in a type of half the size."""
+
+    dtype: torch.dtype
+
+    @classmethod
+    def compress(cls, tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        """The numbers in the smaller type."""
+        small = tensor.to(cls.dtype) if tensor.dtype.is_floating_point else tensor
+        return small, tensor.dtype
+
+    @staticmethod
+    def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
+        """The numbers in their own type again."""
+        return tensor.to(ctx) if ctx.is_floating_point else tensor
+
+
+class FP16Compressor(_HalfCompressor):
     """Half precision for all numbers with fractions.
 
     >>> small, before = FP16Compressor.compress(torch.ones(2))
@@ -51,34 +68,14 @@ class FP16Compressor(Compressor):
     """
 
     wire = "f16"
-
-    @staticmethod
-    def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
-        """The numbers as halves."""
-        small = tensor.to(torch.float16) if tensor.dtype.is_floating_point else tensor
-        return small, tensor.dtype
-
-    @staticmethod
-    def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
-        """The numbers in their own type again."""
-        return tensor.to(ctx) if ctx.is_floating_point else tensor
+    dtype = torch.float16
 
 
-class BF16Compressor(Compressor):
+class BF16Compressor(_HalfCompressor):
     """The upper half of single precision: as large numbers, fewer digits."""
 
     wire = "bf16"
-
-    @staticmethod
-    def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
-        """The numbers as upper halves."""
-        small = tensor.to(torch.bfloat16) if tensor.dtype.is_floating_point else tensor
-        return small, tensor.dtype
-
-    @staticmethod
-    def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
-        """The numbers in their own type again."""
-        return tensor.to(ctx) if ctx.is_floating_point else tensor
+    dtype = torch.bfloat16
 
 
 class Compression:

@@ -18,7 +18,7 @@ from sirtaki import _common
 from sirtaki._common import Adasum, Average
 from sirtaki._process_sets import ProcessSet, global_process_set
 from sirtaki.torch._hooks import when_accumulated
-from sirtaki.torch.asynchronous import reduce_in_place
+from sirtaki.torch.asynchronous import check_adasum, reduce_in_place
 from sirtaki.torch.compression import Compression, travels_as
 from sirtaki.torch.functions import broadcast_object
 from sirtaki.torch.sparse import sparse_allreduce_async
@@ -298,8 +298,8 @@ def DistributedOptimizer(  # noqa: N802
         groups = num_groups if groups is None else groups
     if backward_passes_per_step <= 0:
         raise ValueError("backward_passes_per_step must be > 0")
-    if op == Adasum and process_set is not global_process_set:
-        raise NotImplementedError("Adasum needs all ranks; process sets are not supported")
+    if op == Adasum:
+        check_adasum(process_set)
     if op == Adasum and _common.size() > 1:
         from sirtaki.torch.adasum import adasum_optimizer
 

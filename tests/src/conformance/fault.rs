@@ -1,7 +1,10 @@
 //! Calls that cannot work: each ends with an error that says why, on every rank.
 
 use std::{
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Barrier,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -70,8 +73,11 @@ fn mismatch(
 ) {
     for &size in sizes.iter().filter(|size| **size > 1) {
         for culprit in [0, size - 1] {
+            let usual_done = Barrier::new(size);
             let results = Team::new(make, size).each(|comm| {
                 usual(comm).unwrap();
+                // The odd call ends everybody's calls, also a usual one that others have not left yet.
+                usual_done.wait();
                 let call = if comm.group().rank() == culprit { odd } else { usual };
                 (call(comm), usual(comm))
             });

@@ -159,7 +159,7 @@ fn processor_time() -> u64 {
 }
 
 /// Bytes that this process has had in memory at most.
-fn largest_memory() -> u64 {
+pub fn largest_memory() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) << 10
@@ -170,6 +170,11 @@ mod tests {
     use std::{thread::sleep, time::Duration};
 
     use super::*;
+
+    #[test]
+    fn this_process_has_some_memory() {
+        assert!(largest_memory() > 1 << 20);
+    }
 
     #[test]
     fn what_runs_while_nobody_waits_is_hidden() {

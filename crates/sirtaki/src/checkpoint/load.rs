@@ -128,6 +128,6 @@ fn compare(file: &Path, sums: &str, name: &str, sum: &str) -> Result<()> {
     }
 }
 
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -7,12 +7,12 @@ use std::{
 };
 
 use sirtaki_comm::Reduction;
-use sirtaki_engine::Phase;
+use sirtaki_engine::{Phase, seeing::largest_memory};
 
 use super::{
     alone,
     images::{self, Images},
-    meter::{Score, Watch, peak_memory},
+    meter::{Score, Watch},
     model::{self, Passes},
     networks::{Cnn, LeNet, Network},
     report::{Epoch, Observer, Progress, Report, Start},
@@ -278,7 +278,7 @@ impl<'a, N: Network> Course<'a, N> {
         let speed = self.seen as f64 / training.as_secs_f64().max(f64::MIN_POSITIVE);
         let waited = share(self.optimizer.waited(), training);
         let mut memory = vec![0.0; world.size()];
-        memory[world.rank()] = peak_memory() as f64;
+        memory[world.rank()] = largest_memory() as f64;
         Ok(Report {
             model: settings.model.name().into(),
             parameters,

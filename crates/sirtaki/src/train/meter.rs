@@ -64,14 +64,6 @@ impl Watch {
     }
 }
 
-/// The largest memory this process has had, in bytes.
-pub(super) fn peak_memory() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kilobytes: Option<u64> = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse().ok());
-    kilobytes.unwrap_or(0) * 1024
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,10 +86,5 @@ mod tests {
         score.add(Score { loss: 3.0, right: 1.0, count: 2.0 });
         score.add(Score::from_array([1.0, 2.0, 2.0]));
         assert_eq!((score.mean_loss(), score.accuracy()), (1.0, 0.75));
-    }
-
-    #[test]
-    fn this_process_has_some_memory() {
-        assert!(peak_memory() > 1 << 20);
     }
 }

@@ -19,6 +19,7 @@ use super::{
 };
 use crate::{
     Compression, DistributedOptimizer, Result, World,
+    checkpoint::hex,
     data::{Ahead, Batch, Loader, Memory, Partition, Position, Samples},
     lars::{Lars, LarsSgd},
 };
@@ -134,7 +135,7 @@ pub(super) fn optimizer(method: Method) -> ModuleOptimizer {
 pub(super) fn digest<N: Network>(network: &N) -> String {
     let mut digest = Digest(Sha256::new());
     network.visit(&mut digest);
-    digest.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&digest.0.finalize())
 }
 
 struct Digest(Sha256);
