@@ -110,7 +110,8 @@ pub(crate) fn save(path: &Path, place: &Place, tuned: &Tuned) -> Result<(), Stri
     write().map_err(|problem| format!("the outcome of tuning cannot be saved in {}: {problem}", path.display()))
 }
 
-fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+/// Writes a file as a whole, in the place of the old one.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let name = path.file_name().ok_or(ErrorKind::InvalidInput)?.to_string_lossy();
     // Several engines of a process may end their search at once.
     let unique = (std::process::id(), rustix::thread::gettid().as_raw_nonzero());
