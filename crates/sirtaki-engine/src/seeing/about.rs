@@ -16,6 +16,9 @@ const FORMAT: &str = "sirtaki run, version 1";
 /// Variables that may matter for the outcome, by how they begin.
 const TELLING: [&str; 4] = ["SIRTAKI_", "HOROVOD_", "OMP_", "CUDA_VISIBLE_DEVICES"];
 
+/// Those that only say where in the job a process is, by how they end.
+const PLACES: [&str; 4] = ["_RANK", "_SIZE", "_HOSTNAME", "_FOLDER"];
+
 /// The file.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct About {
@@ -56,7 +59,9 @@ impl About {
     /// This run, which begins now.
     pub(super) fn new(folder: &Path, group: &Group) -> Self {
         let telling = |(name, _): &(String, String)| {
-            TELLING.iter().any(|start| name.starts_with(start)) && !variables::is_place(name)
+            TELLING.iter().any(|start| name.starts_with(start))
+                && !variables::is_place(name)
+                && !PLACES.iter().any(|end| name.ends_with(end))
         };
         Self {
             format: FORMAT,
@@ -69,7 +74,7 @@ impl About {
             hosts: group.members().iter().map(|member| member.host.clone()).collect(),
             machine: Machine {
                 processor: value_in("/proc/cpuinfo", "model name").unwrap_or_default(),
-                cores: std::thread::available_parallelism().map_or(1, Into::into),
+                cores: fs::read_to_string("/proc/cpuinfo").map_or(0, |text| text.matches("\nprocessor\t").count() + 1),
                 memory_bytes: value_in("/proc/meminfo", "MemTotal").map_or(0, |text| kibibytes(&text) << 10),
             },
             environment: env::vars_os()

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    io,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -27,6 +27,7 @@ use super::{
 use crate::{
     Profiling, Settings, Warn,
     blame::Sign,
+    files::replace,
     shared::{Shared, now},
 };
 
@@ -313,7 +314,7 @@ impl Shared {
 fn tell(profile: &Profile, wanted: &Profiling, warn: &Warn) {
     warn(&profile.to_string());
     if let Profiling::File(path) = wanted
-        && let Err(error) = fs::write(path, profile.to_json())
+        && let Err(error) = replace(path, profile.to_json().as_bytes())
     {
         warn(&format!("the profile cannot be written to {}: {error}; hint: name another file", path.display()));
     }

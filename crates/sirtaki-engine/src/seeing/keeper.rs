@@ -22,7 +22,7 @@ use super::{
     profile::Profile,
     progress::Progress,
 };
-use crate::{Warn, saved::replace};
+use crate::{Warn, files::replace};
 
 /// Lines of the course of a run at most.
 const ROWS: usize = 20_000;

@@ -1,9 +1,8 @@
 //! One worker of `sirtaki train`. Rank 0 is also the one that talks.
 
-use std::{fs, io::Write, path::Path};
-
 use anyhow::{Context, Result};
-use sirtaki::train::{self, Observer, Report, Settings};
+use sirtaki::train::{self, Observer, Settings};
+use sirtaki_engine::files::replace;
 
 use super::{advice, display::Display};
 use crate::{args::train::Worker, printer::Printer};
@@ -22,20 +21,10 @@ pub fn work(arguments: &Worker, printer: &mut Printer) -> Result<()> {
     }
     display.report(&report)?;
     match &arguments.json {
-        Some(file) => write(file, &report).with_context(|| format!("cannot write {}", file.display())),
+        Some(file) => {
+            let text = serde_json::to_string_pretty(&report)? + "\n";
+            replace(file, text.as_bytes()).with_context(|| format!("cannot write {}", file.display()))
+        }
         None => Ok(()),
     }
-}
-
-/// Completely or not at all.
-fn write(file: &Path, report: &Report) -> Result<()> {
-    let beside = file.with_added_extension("new");
-    let mut text = serde_json::to_vec_pretty(report)?;
-    text.push(b'\n');
-    let written = fs::File::create(&beside).and_then(|mut to| to.write_all(&text).and_then(|()| to.sync_all()));
-    if let Err(error) = written.and_then(|()| fs::rename(&beside, file)) {
-        let _ = fs::remove_file(&beside);
-        return Err(error.into());
-    }
-    Ok(())
 }
