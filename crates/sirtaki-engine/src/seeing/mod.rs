@@ -23,6 +23,8 @@ mod progress;
 pub(crate) mod record;
 mod ring;
 mod scribe;
+#[doc(hidden)]
+pub mod strange;
 mod text;
 
 use std::{
