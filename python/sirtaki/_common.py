@@ -40,6 +40,8 @@ class _World:
         self.rounds = 0
         self.forked = False
         self.counters: dict = defaultdict(itertools.count)
+        self.flying: dict = {}
+        """The last ticket by every name that a user gave."""
         self.sets: dict = {}
         self.next_set = 1
 
@@ -101,6 +103,7 @@ def shutdown() -> None:
     world.engine = None
     world.sets.clear()
     world.counters.clear()
+    world.flying.clear()
     world.next_set = 1
 
 
@@ -152,7 +155,14 @@ def name_for(kind: str, name: str | None, process_set: int, waits: bool = False)
     same order comes again and again, and the engine learns it.
     """
     if name is not None:
-        return f"{kind}.{name}"
+        full = f"{kind}.{name}"
+        before = world.flying.get((full, process_set))
+        if before is not None and not before.poll():
+            raise ValueError(
+                f"{kind} of `{name}`: another tensor with the same name is currently being "
+                "processed\nhint: wait for it with synchronize(), or use another name"
+            )
+        return full
     if waits and threading.current_thread() is threading.main_thread():
         return f"{kind}.noname"
     return f"{kind}.noname.{next(world.counters[kind, process_set]) % NAMES}"

@@ -6,12 +6,12 @@ direction are averaged and those in different directions are summed.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
 
-from sirtaki._common import Adasum
+from sirtaki._common import Adasum, Error
 from sirtaki._process_sets import global_process_set
 from sirtaki.torch._hooks import when_accumulated
 from sirtaki.torch.asynchronous import reduce_in_place
@@ -94,6 +94,15 @@ class _AdasumOptimizer:
         """Changes after how many backward passes a step is made."""
         self.backward_passes_per_step = passes
         self._waiting = dict.fromkeys(self._waiting, passes)
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        """As the optimizer's own; changes on their way are forgotten."""
+        flying, self._flying = self._flying, {}
+        for wait in flying.values():
+            with suppress(Error):
+                wait()
+        self._waiting = dict.fromkeys(self._waiting, self.backward_passes_per_step)
+        super().load_state_dict(*args, **kwargs)
 
 
 def adasum_optimizer(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -15,6 +16,8 @@ from sirtaki.torch import _carry
 from sirtaki.torch._carry import Handle
 
 Tensors = Sequence[torch.Tensor]
+
+_SINGLE = (torch.float16, torch.bfloat16, torch.float32)
 
 
 def synchronize(handle: Any) -> Any:
@@ -37,6 +40,13 @@ def _one(handle: Handle) -> Handle:
     """The handle of a single tensor gives that and not a list."""
     finish = handle._finish
     handle._finish = lambda result: finish(result)[0]
+    return handle
+
+
+def _noted(handle: Handle, name: str | None, full: str, process_set: ProcessSet) -> Handle:
+    """Remembers a name that a user gave, which is taken until the tensor is through."""
+    if name is not None:
+        _common.world.flying[full, process_set.process_set_id] = handle._ticket
     return handle
 
 
@@ -64,13 +74,21 @@ def reduce_in_place(
         _carry.check(tensor, moves=False)
     if op == Adasum:
         check_adasum(process_set)
+    scale = _rounded(scale, tensors)
     full = name_for("allreduce", name, process_set.process_set_id, waits)
     start = partial(_start_reduction, process_set.engine(), full, op, scale, wire)
-    handle = _carry.hand_in(start, tensors, moves=False)
+    handle = _noted(_carry.hand_in(start, tensors, moves=False), name, full, process_set)
     if returns is not None:
         finish = handle._finish
         handle._finish = lambda result: finish(result) and list(returns)
     return handle
+
+
+def _rounded(scale: tuple[float, float], tensors: Tensors) -> tuple[float, float]:
+    """Factors in the precision in which they are multiplied: single, for tensors of at most that."""
+    if scale == (1.0, 1.0) or any(tensor.dtype not in _SINGLE for tensor in tensors):
+        return scale
+    return ctypes.c_float(scale[0]).value, ctypes.c_float(scale[1]).value
 
 
 def _start_reduction(
@@ -141,15 +159,29 @@ def grouped_allreduce_async_(
     return reduce_in_place(tensors, name, op, scale, process_set, returns=tensors)
 
 
-def gather(tensors: Tensors, name: str | None, process_set: ProcessSet, waits: bool) -> Handle:
-    """Gathers the rows of all ranks, of several tensors together."""
+def gather(
+    tensors: Tensors,
+    name: str | None,
+    process_set: ProcessSet,
+    waits: bool,
+    of_all: bool = True,
+) -> Handle:
+    """Gathers the rows of all ranks, of several tensors together.
+
+    With ``of_all`` it fails once a rank has joined; otherwise that rank brings no rows.
+    """
     for tensor in tensors:
         _carry.check(tensor, moves=True)
     # A number is a row of one.
     rows = [tensor.reshape(1) if tensor.dim() == 0 else tensor for tensor in tensors]
     full = name_for("allgather", name, process_set.process_set_id, waits)
-    start = partial(process_set.engine().all_gather, full)
-    return _carry.hand_in_for_new(start, rows, lambda made: [tensor for tensor, _ in made])
+    start = partial(_start_gather, process_set.engine(), full, of_all)
+    handle = _carry.hand_in_for_new(start, rows, lambda made: [tensor for tensor, _ in made])
+    return _noted(handle, name, full, process_set)
+
+
+def _start_gather(engine: Any, name: str, of_all: bool, described: list) -> Any:
+    return engine.all_gather(name, described, of_all)
 
 
 def allgather_async(
@@ -174,7 +206,8 @@ def spread(
     engine, root = process_set.engine(), process_set.root(root_rank)
     full = name_for("broadcast", name, process_set.process_set_id, waits)
     start = partial(_start_broadcast, engine, full, root)
-    return _one(_carry.hand_in(start, [tensor], moves=True))
+    handle = _noted(_carry.hand_in(start, [tensor], moves=True), name, full, process_set)
+    return _one(handle)
 
 
 def _start_broadcast(engine: Any, name: str, root: int, described: list) -> Any:
@@ -211,6 +244,9 @@ def exchange(
     _carry.check(tensor, moves=True)
     engine = process_set.engine()
     rows = _splits(tensor, splits, engine.size)
+    if tensor.dim() and sum(rows) < tensor.shape[0]:
+        # Rows that go to nobody stay here.
+        tensor = tensor[: sum(rows)]
     full = name_for("alltoall", name, process_set.process_set_id, waits)
     start = partial(_start_exchange, engine, full, rows)
     kind = {"dtype": torch.int32}
@@ -221,7 +257,7 @@ def exchange(
         [(received, counts)] = made
         return received, torch.tensor(counts, **kind)
 
-    return _carry.hand_in_for_new(start, [tensor], build)
+    return _noted(_carry.hand_in_for_new(start, [tensor], build), name, full, process_set)
 
 
 def _start_exchange(engine: Any, name: str, splits: list[int], described: list) -> Any:
@@ -229,10 +265,11 @@ def _start_exchange(engine: Any, name: str, splits: list[int], described: list) 
 
 
 def _splits(tensor: torch.Tensor, splits: Any, size: int) -> list[int]:
+    """How many rows go to each rank, checked."""
     rows = tensor.shape[0] if tensor.dim() else 1
     if splits is None or (isinstance(splits, torch.Tensor) and splits.numel() == 0):
         if rows % size:
-            raise _common.Error(
+            raise ValueError(
                 f"{rows} rows cannot be dealt out equally to {size} ranks\nhint: give splits"
             )
         return [rows // size] * size
@@ -241,8 +278,12 @@ def _splits(tensor: torch.Tensor, splits: Any, size: int) -> list[int]:
             raise ValueError(f"splits must be integers of 32 or 64 bits, not {splits.dtype}")
         splits = splits.tolist()
     splits = [int(split) for split in splits]
+    if len(splits) != size:
+        raise ValueError(f"{size} ranks need {size} splits, not {len(splits)}")
     if any(split < 0 for split in splits):
-        raise _common.Error(f"splits must not be negative, as in {splits}")
+        raise ValueError(f"splits must not be negative, as in {splits}")
+    if sum(splits) > rows:
+        raise ValueError(f"the splits {splits} are more than the tensor's {rows} rows")
     return splits
 
 
@@ -271,10 +312,12 @@ def scatter(
         _carry.check(tensor, moves=False)
         if tensor.dim() == 0:
             raise _common.Error("a number has no rows to scatter\nhint: use allreduce")
+    scale = _rounded(scale, tensors)
     full = name_for("reducescatter", name, process_set.process_set_id, waits)
     start = partial(_start_scatter, process_set.engine(), full, op, scale)
     copies = [_copy(tensor) for tensor in tensors]
-    return _carry.hand_in_for_new(start, copies, lambda made: [tensor for tensor, _ in made])
+    handle = _carry.hand_in_for_new(start, copies, lambda made: [tensor for tensor, _ in made])
+    return _noted(handle, name, full, process_set)
 
 
 def _start_scatter(

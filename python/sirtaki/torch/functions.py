@@ -94,6 +94,11 @@ def broadcast_optimizer_state(
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("the state of torch.optim.LBFGS cannot be broadcast")
     state = optimizer.state_dict()
+    if not state["state"]:
+        # Scripts for Horovod find gradients after this, before the first backward.
+        for parameter in (p for group in optimizer.param_groups for p in group["params"]):
+            if parameter.requires_grad and parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
     tensors: list[torch.Tensor] = []
     mine = _without_tensors(state, tensors)
     skeleton = broadcast_object(mine, root_rank, "optimizer_state")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
@@ -199,9 +199,10 @@ class _Distributed:
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
         """As the optimizer's own; gradients on their way are forgotten."""
-        for wait in self._flying.values():
-            wait()
-        self._flying.clear()
+        flying, self._flying = self._flying, {}
+        for wait in flying.values():
+            with suppress(_common.Error):
+                wait()
         self._ready.clear()
         self._synchronized, self._should_synchronize = False, True
         self._waiting = dict.fromkeys(self._waiting, self.backward_passes_per_step)

@@ -226,13 +226,15 @@ class _AllToAll(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, how: tuple, tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         received, counts = _all_to_all(how, [tensor])
-        ctx.process_set, ctx.counts = how[2], counts
+        ctx.process_set, ctx.counts, ctx.shape = how[2], counts, tensor.shape
         ctx.mark_non_differentiable(counts)
         return received, counts
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor, _: Any) -> tuple:
-        return None, _all_to_all((ctx.counts, None, ctx.process_set), [gradient])[0]
+        sent = _all_to_all((ctx.counts, None, ctx.process_set), [gradient])[0]
+        # Rows that went to nobody have no influence.
+        return None, torch.cat([sent, sent.new_zeros(ctx.shape[0] - len(sent), *ctx.shape[1:])])
 
 
 def _all_to_all(how: tuple, tensors: Tensors) -> list[torch.Tensor]:

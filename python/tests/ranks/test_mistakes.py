@@ -38,8 +38,14 @@ def test_operations_that_differ(several):
 def test_mistakes_of_one_rank():
     with pytest.raises(hvd.HorovodInternalError, match="root"):
         hvd.broadcast(torch.ones(2), root_rank=hvd.size())
-    with pytest.raises(hvd.HorovodInternalError, match="rows"):
+    with pytest.raises(ValueError, match="rows"):
         hvd.alltoall(torch.ones(hvd.size()), [2] * hvd.size())
+    with pytest.raises(ValueError, match="rows"):
+        hvd.alltoall(torch.ones(hvd.size() + 1), [hvd.size() + 2] + [0] * (hvd.size() - 1))
+    with pytest.raises(ValueError, match="negative"):
+        hvd.alltoall(torch.ones(hvd.size()), [-1] * hvd.size())
+    with pytest.raises(ValueError, match="splits"):
+        hvd.alltoall(torch.ones(hvd.size()), [1] * (hvd.size() + 1))
     with pytest.raises(ValueError, match="integers"):
         hvd.alltoall(torch.ones(hvd.size()), torch.ones(hvd.size()))
     with pytest.raises(ValueError, match="not supported"):
@@ -58,17 +64,35 @@ def test_mistakes_of_one_rank():
 
 
 def test_one_name_twice(several):
-    first = hvd.allreduce_async(torch.ones(2), name="twice")
-    second = hvd.allreduce_async(torch.ones(2), name="twice")
-    failures = 0
-    for handle in (first, second):
-        try:
-            hvd.synchronize(handle)
-        except hvd.HorovodInternalError as error:
-            assert "twice" in str(error)
-            failures += 1
-    assert failures > 0
+    # As long as the others have not come, the first one is on its way.
+    if hvd.rank() == 0:
+        first = hvd.allreduce_async(torch.ones(2), name="twice")
+        with pytest.raises(ValueError, match=r"(?s)twice.*same name.*hint:"):
+            hvd.allreduce_async(torch.ones(2), name="twice")
+        with pytest.raises(ValueError, match="same name"):
+            hvd.allreduce(torch.ones(2), name="twice")
+        other = hvd.broadcast_async(torch.ones(2), 0, name="twice")
     hvd.barrier()
+    if hvd.rank() > 0:
+        first = hvd.allreduce_async(torch.ones(2), name="twice")
+        other = hvd.broadcast_async(torch.ones(2), 0, name="twice")
+    assert hvd.synchronize(first).tolist() == [1.0, 1.0]
+    hvd.synchronize(other)
+    # The name is free again.
+    assert hvd.allreduce(torch.ones(1), name="twice").item() == 1.0
+
+
+def test_what_needs_all_ranks_fails_after_a_join(several):
+    if hvd.rank() > 0:
+        for call in (
+            lambda: hvd.allgather(torch.ones(2), name="gather"),
+            lambda: hvd.broadcast(torch.ones(2), 1, name="spread"),
+            lambda: hvd.reducescatter(torch.ones(hvd.size()), name="scatter"),
+            lambda: hvd.alltoall(torch.ones(hvd.size()), name="exchange"),
+        ):
+            with pytest.raises(hvd.HorovodInternalError, match="rank 0 has joined"):
+                call()
+    assert hvd.join() > 0
 
 
 def test_tensors_that_nobody_holds():
