@@ -108,22 +108,46 @@ def shutdown() -> None:
 
 
 def is_initialized() -> bool:
-    """Whether this process is in a job."""
+    """Whether this process is in a job.
+
+    >>> import sirtaki.torch as hvd
+    >>> hvd.init()
+    >>> hvd.is_initialized()
+    True
+    """
     return world.engine is not None and not world.forked
 
 
 def rank() -> int:
-    """Which process of the job this is."""
+    """Which process of the job this is.
+
+    >>> import sirtaki.torch as hvd
+    >>> hvd.init()
+    >>> hvd.rank() < hvd.size()
+    True
+    """
     return engine().rank
 
 
 def size() -> int:
-    """How many processes the job has."""
+    """How many processes the job has.
+
+    >>> import sirtaki.torch as hvd
+    >>> hvd.init()
+    >>> hvd.size() == hvd.local_size() * hvd.cross_size() or not hvd.is_homogeneous()
+    True
+    """
     return engine().size
 
 
 def local_rank() -> int:
-    """Which process of its host this is."""
+    """Which process of its host this is.
+
+    >>> import sirtaki.torch as hvd
+    >>> hvd.init()
+    >>> hvd.local_rank() < hvd.local_size()
+    True
+    """
     return engine().local[0]
 
 
@@ -133,7 +157,13 @@ def local_size() -> int:
 
 
 def cross_rank() -> int:
-    """Which host of the job this is."""
+    """Which host of the job this is.
+
+    >>> import sirtaki.torch as hvd
+    >>> hvd.init()
+    >>> hvd.cross_rank() < hvd.cross_size()
+    True
+    """
     return engine().cross[0]
 
 

@@ -1,8 +1,8 @@
 """Training that goes on after a failure: state that is saved, restored and made equal.
 
-A failed collective brings all ranks back to what they committed last; then they leave the job, join
-it anew and go on. The ranks of a job stay the same from its start to its end: hosts that come and go
-are refused with a hint.
+A failed collective brings all ranks back to what they committed last; then they leave the job,
+join it anew and go on. The ranks of a job stay the same from its start to its end: hosts that come
+and go are refused with a hint.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FIXED = (
 )
 
 
-class HostsUpdatedInterrupt(RuntimeError):
+class HostsUpdatedInterrupt(RuntimeError):  # noqa: N818
     """Raised by a training function that wants all ranks to leave and join anew.
 
     With ``skip_sync`` the state is not made equal afterwards.

@@ -14,7 +14,9 @@ import pytest
 import sirtaki
 import sirtaki.torch as hvd
 
-REDUCE = "average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=ALL"
+REDUCE = (
+    "average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=ALL"
+)
 COMPRESSED = REDUCE.replace("op=None", "compression=NONE, op=None")
 SCATTER = "name=None, op=0, process_set=ALL, prescale_factor=1.0, postscale_factor=1.0"
 GATHER = "name=None, process_set=ALL"
@@ -194,5 +196,7 @@ def test_modules_that_scripts_import():
     names = Path(sirtaki.__file__).parent / "_horovod"
     code = f"import sys; sys.path.insert(0, {str(names)!r})\n" + textwrap.dedent(program)
     file = "import __main__; __main__.__file__ = '.'\n"
-    done = subprocess.run([sys.executable, "-c", file + code], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", file + code], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr

@@ -17,7 +17,7 @@
 - ``elastic``: training that goes on after a failure.
 - ``mpi_ops``, ``mpi_lib_v2``: modules of Horovod's that scripts import.
 - ``capabilities``: questions that scripts ask about their communication library.
-- ``_carry``, ``_hooks``: tensors to the engine and back, gradients as they come.
+- ``_submit``, ``_carry``, ``_hooks``: tensors to the engine and back, gradients as they come.
 """
 
 from sirtaki._common import (
@@ -46,6 +46,7 @@ from sirtaki._process_sets import (
     init,
     remove_process_set,
 )
+from sirtaki.torch import elastic, mpi_lib_v2, mpi_ops
 from sirtaki.torch.asynchronous import (
     allgather_async,
     allreduce_async,
@@ -78,7 +79,6 @@ from sirtaki.torch.capabilities import (
     start_timeline,
     stop_timeline,
 )
-from sirtaki.torch import elastic, mpi_lib_v2, mpi_ops
 from sirtaki.torch.compression import Compression
 from sirtaki.torch.data_parallel import data_parallel
 from sirtaki.torch.functions import (

@@ -90,6 +90,11 @@ def broadcast_optimizer_state(
 
     Ranks may differ in what they have: a state that was loaded from a checkpoint by one of them is
     what all have afterwards.
+
+    >>> import torch, sirtaki.torch as hvd
+    >>> hvd.init()
+    >>> optimizer = torch.optim.Adam(torch.nn.Linear(2, 2).parameters())
+    >>> hvd.broadcast_optimizer_state(optimizer, root_rank=0)
     """
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("the state of torch.optim.LBFGS cannot be broadcast")

@@ -1,4 +1,4 @@
-"""The name of Horovod's compiled module: the functions for every type of tensor do not exist here."""
+"""The name of Horovod's compiled module, whose functions for every type do not exist here."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from typing import Any
 def __getattr__(name: str) -> Any:
     raise AttributeError(
         f"there is no compiled function {name!r}\n"
-        "hint: one compiled file serves all versions of PyTorch; use the functions of sirtaki.torch"
+        "hint: use the functions of sirtaki.torch; one compiled file serves every PyTorch"
     )

@@ -1,4 +1,4 @@
-"""What scripts import from ``horovod.torch.mpi_ops``: the collectives, and a few names beside them.
+"""What scripts import from ``horovod.torch.mpi_ops``: collectives, and a few names beside them.
 
 The classes with ``apply`` are the differentiable collectives under the names that Horovod gives to
 its functions of ``torch.autograd``; the differentiation itself is in ``synchronous``.

@@ -9,7 +9,7 @@ import torch
 from sirtaki._common import Average, Error, Sum
 from sirtaki._process_sets import ProcessSet, global_process_set
 from sirtaki.torch._carry import Handle
-from sirtaki.torch.asynchronous import gather
+from sirtaki.torch._submit import gather
 
 
 def sparse_allreduce_async(

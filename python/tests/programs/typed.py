@@ -1,8 +1,9 @@
 """A user's program, as strict as mypy can be."""
 
+import torch
+
 import sirtaki
 import sirtaki.torch as hvd
-import torch
 
 
 def train(epochs: int) -> float:

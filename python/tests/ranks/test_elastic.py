@@ -37,7 +37,7 @@ def test_a_failure_leads_back_to_the_last_commit(optimizer):
     for fail_at in (None, 5):
         model, wrapped = make(optimizer, lr=0.01)
         state, failures, resets = hvd.elastic.TorchState(model, wrapped, batch=0), [], []
-        state.register_reset_callbacks([lambda seen=resets: seen.append(state.batch)])
+        state.register_reset_callbacks([lambda to=resets, of=state: to.append(of.batch)])
         runs.append(hvd.elastic.run(train)(state, 8, fail_at, failures))
         assert state.batch == 8
         assert resets == ([] if fail_at is None else [4])
@@ -111,7 +111,7 @@ def test_samplers_go_on_where_they_were():
     state.sync()
     rest = list(sampler)
     assert len(rest) == len(sampler) == 7
-    everything = sum(hvd.allgather_object(seen[:4] + rest), [])
+    everything = [one for part in hvd.allgather_object(seen[:4] + rest) for one in part]
     assert set(everything) == set(data)
     assert sum(everything.count(one) > 1 for one in data) == hvd.size() * 11 - len(data)
     sampler.set_epoch(1)

@@ -26,7 +26,7 @@ class ElasticSampler(torch.utils.data.Sampler):
     [2, 3, 4, 5, 6, 7]
     """
 
-    def __init__(self, dataset: Sized, shuffle: bool = True, seed: int = 0) -> None:
+    def __init__(self, dataset: Sized, shuffle: bool = True, seed: int = 0) -> None:  # noqa: D107
         self.dataset, self.shuffle, self.seed = dataset, shuffle, seed
         self.epoch = self.processed_num = 0
         self.reset()
@@ -59,10 +59,12 @@ class ElasticSampler(torch.utils.data.Sampler):
         self.num_samples = -(-len(self.remaining_indices) // self.num_replicas)
         self.total_size = self.num_samples * self.num_replicas
 
-    def __iter__(self) -> Iterator[int]:
+    def __iter__(self) -> Iterator[int]:  # noqa: D105
         rest = self.remaining_indices
         # All ranks get the same number: the first ones are dealt out again where some are missing.
-        return iter([rest[at % len(rest)] for at in range(self.rank, self.total_size, self.num_replicas)])
+        return iter(
+            [rest[at % len(rest)] for at in range(self.rank, self.total_size, self.num_replicas)]
+        )
 
-    def __len__(self) -> int:
+    def __len__(self) -> int:  # noqa: D105
         return self.num_samples

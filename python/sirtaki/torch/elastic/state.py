@@ -20,7 +20,7 @@ from sirtaki.torch.functions import (
 class StateHandler:
     """How one value is saved, restored and made equal on all ranks."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Any) -> None:  # noqa: D107
         self.value = value
         self.save()
 
@@ -46,7 +46,7 @@ class StateHandler:
 class ModelStateHandler(StateHandler):
     """Parameters and buffers of a model."""
 
-    def __init__(self, model: torch.nn.Module) -> None:
+    def __init__(self, model: torch.nn.Module) -> None:  # noqa: D107
         super().__init__(model)
 
     def sync(self) -> None:
@@ -58,7 +58,7 @@ class ModelStateHandler(StateHandler):
 class OptimizerStateHandler(StateHandler):
     """State and options of an optimizer."""
 
-    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:  # noqa: D107
         super().__init__(optimizer)
 
     def sync(self) -> None:
@@ -70,7 +70,7 @@ class OptimizerStateHandler(StateHandler):
 class SamplerStateHandler(StateHandler):
     """How far a sampler is."""
 
-    def __init__(self, sampler: ElasticSampler) -> None:
+    def __init__(self, sampler: ElasticSampler) -> None:  # noqa: D107
         super().__init__(sampler)
 
     def sync(self) -> None:
@@ -116,7 +116,7 @@ class TorchState(ObjectState):
     0
     """
 
-    def __init__(
+    def __init__(  # noqa: D107
         self,
         model: torch.nn.Module | None = None,
         optimizer: torch.optim.Optimizer | None = None,
@@ -148,7 +148,7 @@ class TorchState(ObjectState):
             handler.sync()
         super().sync()
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: Any) -> None:  # noqa: D105
         super().__setattr__(name, value)
         if name in self.__dict__.get("_handlers", ()):
             self._handlers[name].set_value(value)

@@ -16,7 +16,7 @@ class HorovodBasics:
     def __init__(self, pkg_path: str = "", *args: str) -> None:
         """The arguments say where Horovod's library is, and have no meaning here."""
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name: str) -> object:  # noqa: D105
         for place in (_common, _process_sets, capabilities):
             if hasattr(place, name) and not name.startswith("_"):
                 return getattr(place, name)

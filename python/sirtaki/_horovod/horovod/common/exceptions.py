@@ -12,13 +12,13 @@ __all__ = [
 
 
 def get_version_mismatch_message(name: str, version: str, installed_version: str) -> str:
-    """Says that another version is installed than the one that was there when something was built."""
+    """Says that another version is installed than the one that is needed."""
     return f"{name} {version} was expected, but {installed_version} is installed"
 
 
 class HorovodVersionMismatchError(ImportError):
     """Never raised: one wheel serves all versions."""
 
-    def __init__(self, name: str, version: str, installed_version: str) -> None:
+    def __init__(self, name: str, version: str, installed_version: str) -> None:  # noqa: D107
         super().__init__(get_version_mismatch_message(name, version, installed_version))
         self.name, self.version, self.installed_version = name, version, installed_version

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import sirtaki.torch.capabilities as _capabilities
 from horovod.common.exceptions import (
     HorovodVersionMismatchError,
     get_version_mismatch_message,
 )
-
-import sirtaki.torch.capabilities as _capabilities
 from sirtaki.torch.capabilities import check_extension
 from sirtaki.torch.mpi_ops import gpu_available, num_rank_is_power_2
 

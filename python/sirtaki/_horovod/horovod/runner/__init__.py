@@ -51,7 +51,9 @@ def run(
             "run() starts ranks on this machine only\n"
             "hint: write a script and start it with `sirtaki run -H host:slots,... --horovod`"
         )
-    elastic = [name for name in (*_ELASTIC, "host_discovery_script", "min_np", "max_np") if given[name]]
+    elastic = [
+        name for name in (*_ELASTIC, "host_discovery_script", "min_np", "max_np") if given[name]
+    ]
     if elastic:
         raise ValueError(
             f"{', '.join(elastic)}: the number of ranks cannot change while a job runs\n"
