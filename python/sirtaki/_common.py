@@ -40,6 +40,8 @@ class _World:
         self.rounds = 0
         self.forked = False
         self.counters: dict = defaultdict(itertools.count)
+        self.flying: dict = {}
+        """The last ticket by every name that a user gave."""
         self.sets: dict = {}
         self.next_set = 1
 
@@ -101,26 +103,51 @@ def shutdown() -> None:
     world.engine = None
     world.sets.clear()
     world.counters.clear()
+    world.flying.clear()
     world.next_set = 1
 
 
 def is_initialized() -> bool:
-    """Whether this process is in a job."""
+    """Whether this process is in a job.
+
+    >>> import sirtaki.torch as hvd
+    >>> hvd.init()
+    >>> hvd.is_initialized()
+    True
+    """
     return world.engine is not None and not world.forked
 
 
 def rank() -> int:
-    """Which process of the job this is."""
+    """Which process of the job this is.
+
+    >>> import sirtaki.torch as hvd
+    >>> hvd.init()
+    >>> hvd.rank() < hvd.size()
+    True
+    """
     return engine().rank
 
 
 def size() -> int:
-    """How many processes the job has."""
+    """How many processes the job has.
+
+    >>> import sirtaki.torch as hvd
+    >>> hvd.init()
+    >>> hvd.size() == hvd.local_size() * hvd.cross_size() or not hvd.is_homogeneous()
+    True
+    """
     return engine().size
 
 
 def local_rank() -> int:
-    """Which process of its host this is."""
+    """Which process of its host this is.
+
+    >>> import sirtaki.torch as hvd
+    >>> hvd.init()
+    >>> hvd.local_rank() < hvd.local_size()
+    True
+    """
     return engine().local[0]
 
 
@@ -130,7 +157,13 @@ def local_size() -> int:
 
 
 def cross_rank() -> int:
-    """Which host of the job this is."""
+    """Which host of the job this is.
+
+    >>> import sirtaki.torch as hvd
+    >>> hvd.init()
+    >>> hvd.cross_rank() < hvd.cross_size()
+    True
+    """
     return engine().cross[0]
 
 
@@ -152,7 +185,14 @@ def name_for(kind: str, name: str | None, process_set: int, waits: bool = False)
     same order comes again and again, and the engine learns it.
     """
     if name is not None:
-        return f"{kind}.{name}"
+        full = f"{kind}.{name}"
+        before = world.flying.get((full, process_set))
+        if before is not None and not before.poll():
+            raise ValueError(
+                f"{kind} of `{name}`: another tensor with the same name is currently being "
+                "processed\nhint: wait for it with synchronize(), or use another name"
+            )
+        return full
     if waits and threading.current_thread() is threading.main_thread():
         return f"{kind}.noname"
     return f"{kind}.noname.{next(world.counters[kind, process_set]) % NAMES}"

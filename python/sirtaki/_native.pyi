@@ -2,27 +2,32 @@
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, final
 
 from typing_extensions import TypeAlias
 
-Described: TypeAlias = tuple[int, int, Sequence[int], Any]
+__all__ = ["Engine", "Output", "Ticket", "command", "dtypes", "main"]
+
+_Described: TypeAlias = tuple[int, int, Sequence[int], Any]
 """Address, code of the element type, shape, and what keeps the memory alive."""
 
 def main() -> int: ...
 def command(arguments: Sequence[str]) -> int: ...
 def dtypes() -> dict[str, int]: ...
 
+@final
 class Output:
     shape: list[int]
     rows: list[int] | None
     bytes: int
     def take(self) -> Any: ...
 
+@final
 class Ticket:
     def poll(self) -> bool: ...
     def wait(self) -> Any: ...
 
+@final
 class Engine:
     rank: int
     size: int
@@ -35,19 +40,21 @@ class Engine:
     def all_reduce(
         self,
         name: str,
-        tensors: Sequence[Described],
+        tensors: Sequence[_Described],
         op: str,
         before: float = 1.0,
         after: float = 1.0,
         wire: str | None = None,
     ) -> Ticket: ...
-    def all_gather(self, name: str, tensors: Sequence[Described]) -> Ticket: ...
-    def broadcast(self, name: str, tensors: Sequence[Described], root: int) -> Ticket: ...
-    def all_to_all(self, name: str, tensor: Described, splits: Sequence[int]) -> Ticket: ...
+    def all_gather(
+        self, name: str, tensors: Sequence[_Described], of_all: bool = True
+    ) -> Ticket: ...
+    def broadcast(self, name: str, tensors: Sequence[_Described], root: int) -> Ticket: ...
+    def all_to_all(self, name: str, tensor: _Described, splits: Sequence[int]) -> Ticket: ...
     def reduce_scatter(
         self,
         name: str,
-        tensors: Sequence[Described],
+        tensors: Sequence[_Described],
         op: str,
         before: float = 1.0,
         after: float = 1.0,

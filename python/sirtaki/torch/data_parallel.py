@@ -17,7 +17,8 @@ import torch
 from sirtaki._common import Average
 from sirtaki._process_sets import ProcessSet, global_process_set, init
 from sirtaki.torch._hooks import when_accumulated
-from sirtaki.torch.asynchronous import broadcast_async_, join, reduce_in_place
+from sirtaki.torch._submit import reduce_in_place
+from sirtaki.torch.asynchronous import broadcast_async_, join
 from sirtaki.torch.compression import Compression, travels_as
 from sirtaki.torch.sparse import sparse_allreduce_async
 
