@@ -15,6 +15,7 @@
 - ``optimizer``, ``adasum``, ``data_parallel``: training.
 - ``functions``, ``sync_batch_norm``: models, optimizers and objects; statistics of batches.
 - ``capabilities``: questions that scripts ask about their communication library.
+- ``distributed``: a back end of ``torch.distributed``.
 - ``_carry``, ``_hooks``: tensors to the engine and back, gradients as they come.
 """
 
@@ -44,6 +45,7 @@ from sirtaki._process_sets import (
     init,
     remove_process_set,
 )
+from sirtaki.torch import distributed as distributed
 from sirtaki.torch.asynchronous import (
     allgather_async,
     allreduce_async,

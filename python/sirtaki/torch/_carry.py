@@ -57,6 +57,12 @@ class Handle:
         self._ticket = self._finish = None
         return finish(result)
 
+    def then(self, result: Callable[[], Any]) -> Handle:
+        """The same handle, with another result."""
+        finish = self._finish
+        self._finish = lambda outcome: (finish(outcome), result())[1]
+        return self
+
 
 def check(tensor: torch.Tensor, moves: bool) -> None:
     """Says what is wrong with a tensor, before anybody else is asked."""

@@ -67,10 +67,7 @@ def reduce_in_place(
     full = name_for("allreduce", name, process_set.process_set_id, waits)
     start = partial(_start_reduction, process_set.engine(), full, op, scale, wire)
     handle = _carry.hand_in(start, tensors, moves=False)
-    if returns is not None:
-        finish = handle._finish
-        handle._finish = lambda result: finish(result) and list(returns)
-    return handle
+    return handle if returns is None else handle.then(lambda: list(returns))
 
 
 def _start_reduction(
@@ -198,10 +195,7 @@ def broadcast_async_(
     process_set: ProcessSet = global_process_set,
 ) -> Handle:
     """Replaces a tensor by that of ``root_rank``, where it is."""
-    handle = spread(tensor, root_rank, name, process_set, waits=False)
-    finish = handle._finish
-    handle._finish = lambda result: (finish(result), tensor)[1]
-    return handle
+    return spread(tensor, root_rank, name, process_set, waits=False).then(lambda: tensor)
 
 
 def exchange(

@@ -17,6 +17,9 @@ use super::{
 };
 use crate::{Engine, Settings, recorder::Recorder};
 
+/// Where ranks that have no secret yet find one.
+const SECRET: &str = "secret";
+
 /// Everything variables say about a job, before it is joined. Whoever reads flags as well changes what they change.
 #[derive(Debug, Clone)]
 pub struct Job {
@@ -104,7 +107,35 @@ impl Job {
 
     /// Meets the other ranks and starts the engine.
     pub fn join(mut self) -> Result<World, JobError> {
-        let Met { communicator, network, store } = self.connect()?;
+        let met = self.connect()?;
+        self.start(met)
+    }
+
+    /// Meets other ranks than those of the place, in a store of the caller's that nobody has used, and starts an engine
+    /// for them. Where the place has no secret, the first of them makes one.
+    pub fn meet(mut self, store: Arc<dyn Store>, me: Position) -> Result<World, JobError> {
+        let settings = &mut self.communication;
+        match (&self.place.meeting, me.rank) {
+            (Meeting::Store { .. }, _) => {}
+            (_, 0) => store.set(SECRET, settings.secret.to_hex().as_bytes())?,
+            _ => {
+                let found = store.wait(SECRET, Instant::now() + settings.start_timeout)?;
+                let digits = found.ok_or_else(|| CommError::Timeout {
+                    rank: 0,
+                    who: "rank 0".into(),
+                    operation: "start-up".into(),
+                    waited: settings.start_timeout,
+                })?;
+                settings.secret = Secret::from_hex(&String::from_utf8_lossy(&digits))?;
+            }
+        }
+        let Connected { communicator, network } = connect_with_report(store, me.rank, me.size, settings.clone())?;
+        (self.place.local, self.place.cross, self.record) = (None, None, None);
+        self.start(Met { communicator, network, store: None })
+    }
+
+    fn start(mut self, met: Met) -> Result<World, JobError> {
+        let Met { communicator, network, store } = met;
         if let Some(store) = store {
             self.engine.ending = ending(store);
         }
