@@ -64,6 +64,11 @@ class Handle:
         return self
 
 
+def reducible(dtype: torch.dtype) -> bool:
+    """Whether the engine can compute with such elements."""
+    return dtype in _DTYPES
+
+
 def check(tensor: torch.Tensor, moves: bool) -> None:
     """Says what is wrong with a tensor, before anybody else is asked."""
     if not isinstance(tensor, torch.Tensor):
@@ -77,7 +82,7 @@ def check(tensor: torch.Tensor, moves: bool) -> None:
         raise ValueError(
             f"a tensor on {tensor.device} cannot travel\nhint: copy it with cpu() first"
         )
-    if not moves and tensor.dtype not in _DTYPES:
+    if not moves and not reducible(tensor.dtype):
         raise ValueError(f"Tensor type {tensor.type()} is not supported.")
 
 

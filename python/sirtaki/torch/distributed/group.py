@@ -92,6 +92,16 @@ class Group(Reducing, Moving, dist.ProcessGroup):
 
     # What PyTorch asks a group about itself.
 
+    supports_coalescing = False
+    supports_splitting = False
+
+    def supports_tensor_alloc(self, device: Any) -> bool:
+        """No memory is better than any other."""
+        return False
+
+    def _get_backend(self, device: Any) -> Group:
+        return self
+
     def getBackendName(self) -> str:  # noqa: N802
         """The name of the back end."""
         return "sirtaki"

@@ -143,8 +143,10 @@ class Reducing:
             (places, _), (values, _) = made
             values = values.view(-1, *own.values().shape[1:]) * factor
             places = places.view(-1, own.sparse_dim()).t()
-            total = torch.sparse_coo_tensor(places, values, tensor.shape)
-            tensor.detach().copy_(total.coalesce())
+            total = torch.sparse_coo_tensor(places, values, tensor.shape).coalesce()
+            # Not into what detach() returns: that is another sparse tensor.
+            with torch.no_grad():
+                tensor.copy_(total)
             return [tensor]
 
         return self._gather([own.indices().t().contiguous(), own.values()], build, elements=0)

@@ -8,6 +8,8 @@ from typing import Any, Callable
 import torch
 from torch.distributed import ReduceOp
 
+from sirtaki.torch import _carry
+
 _WORDS = {"SUM": "sum", "AVG": "average", "MIN": "min", "MAX": "max", "PRODUCT": "product"}
 _BITWISE = {
     "BAND": torch.bitwise_and,
@@ -32,6 +34,11 @@ class Reduction:
             self._fold_bits(dtype)
         if self.word is None and self.fold is None:
             raise ValueError(f"the reduction {self.name} is unknown here\nhint: use ReduceOp.SUM")
+        if self.word and not dtype.is_complex and not _carry.reducible(dtype):
+            raise ValueError(
+                f"{self.name} of {dtype} is not supported\n"
+                "hint: convert the tensor to a larger type, such as int32 or float32"
+            )
         if dtype.is_complex and self.word not in ("sum", "average"):
             raise ValueError(
                 f"{self.name} of complex numbers is not defined\nhint: use ReduceOp.SUM or AVG"
