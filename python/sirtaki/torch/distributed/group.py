@@ -83,8 +83,8 @@ class Group(Reducing, Moving, dist.ProcessGroup):
         """The calls from here on are one."""
         self._together = []
 
-    def end_coalescing(self, device: Any = None) -> Together:
-        """The calls since the start, as one."""
+    def end_coalescing(self, device: Any = None, works: Any = None) -> Together:
+        """The calls since the start, as one; older versions have kept their works."""
         works, self._together = self._together or [], None
         return Together(works)
 

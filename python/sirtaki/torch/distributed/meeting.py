@@ -36,28 +36,33 @@ LONGEST_PAUSE = 0.02
 class Meeting:
     """A store of PyTorch's as the engine wants it.
 
-    Keys of an earlier meeting in the same store may still be there, so every rank counts how often
-    it has come: all of them equally often.
+    Keys of an earlier meeting in the same store may still be there, so everybody counts: how often
+    there was a group of all ranks, within which PyTorch's names of groups mean the same ranks, and
+    how often this rank has come.
     """
+
+    worlds = 0
 
     def __init__(self, store: Any, name: str, rank: int) -> None:  # noqa: D107
         self._store = store
-        self._prefix = f"sirtaki/{name}/"
+        self._prefix = f"sirtaki/{self.worlds}/{name}/"
         self._prefix += f"{self.add(f'came/{rank}', 1)}/"
 
     def set(self, key: str, value: bytes) -> None:
         """Sets a key."""
         self._store.set(self._prefix + key, value)
+        self.add(f"{key}/there", 1)
 
     def wait(self, key: str, seconds: float) -> bytes | None:
         """The value of a key once it has one; Ctrl-C ends the wait."""
-        key, deadline, pause = self._prefix + key, time.monotonic() + seconds, 1e-4
-        while not self._store.check([key]):
+        deadline, pause = time.monotonic() + seconds, 1e-4
+        # A counter, because that is what stores of all versions can look at without waiting.
+        while not self.add(f"{key}/there", 0):
             if time.monotonic() > deadline:
                 return None
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
-        return self._store.get(key)
+        return self._store.get(self._prefix + key)
 
     def add(self, key: str, amount: int) -> int:
         """Adds to a counter."""
@@ -68,6 +73,7 @@ def create(store: Any, rank: int, size: int, timeout: timedelta) -> Group:
     """The process group of ``size`` ranks that share a store."""
     whole = not dist.is_initialized()
     if whole:
+        Meeting.worlds += 1
         init()
         if (_common.rank(), _common.size()) == (rank, size):
             return _group(store, rank, size, Lane(_common.engine(), owned=False))
