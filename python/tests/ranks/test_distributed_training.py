@@ -11,12 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 ROWS = 4
 
-
-@pytest.fixture(autouse=True, scope="module")
-def world():
-    dist.init_process_group("sirtaki")
-    yield
-    dist.destroy_process_group()
+pytestmark = pytest.mark.usefixtures("process_group")
 
 
 def network():
@@ -167,7 +162,8 @@ def _plain(model):
     """The same parameters under the names they have without FSDP."""
     plain = network()
     named = {
-        name.replace("_fsdp_wrapped_module.", ""): value for name, value in model.named_parameters()
+        name.replace("_fsdp_wrapped_module.", ""): value
+        for name, value in model.named_parameters()
     }
     plain.load_state_dict(named)
     return plain
