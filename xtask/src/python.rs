@@ -39,7 +39,8 @@ pub(crate) fn test(shell: &Shell) -> Result<()> {
     }
     let examples = Call::new(&python).args(pytest).args(["--doctest-modules", "--pyargs", "sirtaki"]);
     shell.run(examples)?;
-    shell.run(Call::new(&python).args(pytest).args(["python/tests/test_torch_jobs.py"]))
+    let jobs = ["python/tests/test_torch_jobs.py", "python/tests/test_distributed_jobs.py"];
+    shell.run(Call::new(&python).args(pytest).args(jobs))
 }
 
 /// Builds a wheel into `folder` and returns its path.

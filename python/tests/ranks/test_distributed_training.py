@@ -1,7 +1,5 @@
 """DDP, FSDP and checkpoints over Sirtaki: training on several ranks is training on one."""
 
-import contextlib
-
 import pytest
 import torch
 import torch.distributed as dist
@@ -10,6 +8,7 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
 ROWS = 4
+VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
 
 pytestmark = pytest.mark.usefixtures("process_group")
 
@@ -141,11 +140,10 @@ def test_ddp_with_sparse_gradients():
 
 
 def test_fsdp_of_old():
-    fsdp = pytest.importorskip("torch.distributed.fsdp")
-    if tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 1):
+    if VERSION < (2, 1):
         pytest.skip("FSDP needs a GPU before PyTorch 2.1")
-    with contextlib.suppress(ImportError):
-        from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+    from torch.distributed import fsdp
+    from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 
     model = fsdp.FullyShardedDataParallel(
         network(),
@@ -170,13 +168,13 @@ def _plain(model):
 
 
 def _fully_sharded(mesh=None):
-    fsdp = pytest.importorskip("torch.distributed.fsdp")
-    if not hasattr(fsdp, "fully_shard"):
+    if VERSION < (2, 6):
         pytest.skip("this PyTorch has no fully_shard")
+    from torch.distributed import fsdp
     from torch.distributed.device_mesh import init_device_mesh
 
-    if mesh is None:
-        mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    shape, names = mesh or ((dist.get_world_size(),), ("shard",))
+    mesh = init_device_mesh("cpu", shape, mesh_dim_names=names)
     model = network()
     for layer in model:
         if isinstance(layer, nn.Linear):
@@ -196,16 +194,14 @@ def test_fully_shard():
 
 
 def test_fully_shard_on_a_mesh_of_two_dimensions(several):
-    mesh = pytest.importorskip("torch.distributed.device_mesh")
-    shape = (2, dist.get_world_size() // 2)
-    mesh = mesh.init_device_mesh("cpu", shape, mesh_dim_names=("replicate", "shard"))
-    model = _fully_sharded(mesh)
+    model = _fully_sharded(((2, dist.get_world_size() // 2), ("replicate", "shard")))
     assert_same(_whole(train(model, 3)), alone(3))
 
 
 def test_checkpoints_are_resharded(tmp_path_factory):
-    checkpoint = pytest.importorskip("torch.distributed.checkpoint")
     model = _fully_sharded()
+    from torch.distributed import checkpoint
+
     place = [str(tmp_path_factory.mktemp("checkpoint"))]
     dist.broadcast_object_list(place)
     train(model, 2)

@@ -16,6 +16,12 @@ _BITWISE = {
     "BOR": torch.bitwise_or,
     "BXOR": torch.bitwise_xor,
 }
+_OPS = {
+    name: getattr(ReduceOp, name)
+    for name in (*_WORDS, *_BITWISE, "PREMUL_SUM")
+    if hasattr(ReduceOp, name)
+}
+"""Those that this version of PyTorch has."""
 
 
 class Reduction:
@@ -55,11 +61,17 @@ class Reduction:
 
 
 def _name(op: Any) -> str:
-    names = [*_WORDS, *_BITWISE, "PREMUL_SUM"]
-    found = [name for name in names if hasattr(ReduceOp, name) and op == getattr(ReduceOp, name)]
-    return found[0] if found else str(op)
+    return next((name for name, known in _OPS.items() if op == known), str(op))
 
 
 def _factor(op: Any) -> float:
-    factor = op.factor if hasattr(op, "factor") else op.__getstate__()[1]
-    return float(factor)
+    if hasattr(op, "factor"):
+        return float(op.factor)
+    # Before that, only pickling tells, and before PyTorch 2.0 nothing does.
+    state = getattr(op, "__getstate__", lambda: None)()
+    if not state:
+        raise ValueError(
+            f"PyTorch {torch.__version__} does not tell the factor of PREMUL_SUM\n"
+            "hint: multiply the tensor and use ReduceOp.SUM"
+        )
+    return float(state[1])
