@@ -28,7 +28,11 @@ impl Foreign {
         self.raised.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    fn call<T>(&self, key: &str, ask: impl FnOnce(Python<'_>, &Bound<'_, PyAny>) -> PyResult<T>) -> Result<T, CommError> {
+    fn call<T>(
+        &self,
+        key: &str,
+        ask: impl FnOnce(Python<'_>, &Bound<'_, PyAny>) -> PyResult<T>,
+    ) -> Result<T, CommError> {
         Python::attach(|py| ask(py, self.store.bind(py))).map_err(|error| {
             let reason = format!("the store failed at \"{key}\": {error}");
             *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);

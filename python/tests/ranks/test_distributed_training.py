@@ -198,6 +198,24 @@ def test_fully_shard_on_a_mesh_of_two_dimensions(several):
     assert_same(_whole(train(model, 3)), alone(3))
 
 
+def test_layers_in_parts_on_several_ranks():
+    if VERSION < (2, 5):
+        pytest.skip("needs a newer PyTorch")
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import parallel
+
+    rows = torch.randn(4, 6, generator=torch.Generator().manual_seed(9))
+    model = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3))
+    for parameter in model.parameters():
+        dist.broadcast(parameter.data, 0)
+    expected = model(rows)
+    plan = {"0": parallel.ColwiseParallel(), "2": parallel.RowwiseParallel()}
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    output = parallel.parallelize_module(model, mesh, plan)(rows)
+    torch.testing.assert_close(output, expected)
+    output.sum().backward()
+
+
 def test_checkpoints_are_resharded(tmp_path_factory):
     model = _fully_sharded()
     from torch.distributed import checkpoint

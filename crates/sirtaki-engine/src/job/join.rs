@@ -231,3 +231,37 @@ impl World {
         self.network.as_deref()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use sirtaki_comm::rendezvous::MemoryStore;
+
+    use super::*;
+
+    #[test]
+    fn processes_that_nobody_started_together_meet_in_a_store() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let join = |rank| {
+            let store = store.clone();
+            thread::spawn(move || {
+                let job = Job::discover(&|_| None).unwrap();
+                let world = job.meet(store, Position { rank, size: 3 }).unwrap();
+                world.engine().barrier("all").unwrap();
+                (world.rank(), world.size(), world.local())
+            })
+        };
+        let ranks = [2, 0, 1].map(join);
+        let found = ranks.map(|rank| rank.join().unwrap());
+        assert_eq!(found, [2, 0, 1].map(|rank| (rank, 3, Position { rank, size: 3 })));
+    }
+
+    #[test]
+    fn a_first_rank_that_does_not_come_is_named() {
+        let mut job = Job::discover(&|_| None).unwrap();
+        job.communication.start_timeout = std::time::Duration::from_millis(20);
+        let failed = job.meet(Arc::new(MemoryStore::new()), Position { rank: 1, size: 2 }).unwrap_err();
+        assert!(failed.to_string().contains("rank 0"), "{failed}");
+    }
+}
