@@ -8,6 +8,7 @@ waits for the oldest before the next: names then depend on the order alone.
 
 from __future__ import annotations
 
+import threading
 from collections import defaultdict
 from typing import Any, Callable
 
@@ -27,6 +28,7 @@ class Lane:
         self._engine: Engine | None = engine
         self._owned = owned
         self._completer = Completer()
+        self._counting = threading.Lock()
         self._counts: dict[str, int] = defaultdict(int)
         # Also keeps works alive that only PyTorch's C++ knows: older versions do not do that.
         self._latest: dict[str, Work] = {}
@@ -43,8 +45,9 @@ class Lane:
     ) -> Work:
         """Has ``start`` hand in something under a name; returns a work for it."""
         what = f"{kind}.{elements}"
-        number = self._counts[what]
-        self._counts[what] = (number + 1) % AT_ONCE
+        with self._counting:
+            number = self._counts[what]
+            self._counts[what] = (number + 1) % AT_ONCE
         name = f"distributed.{what}.{number}"
         before = self._latest.get(name)
         if before is not None:
@@ -58,5 +61,6 @@ class Lane:
         engine, self._engine = self._engine, None
         if engine is not None and self._owned:
             engine.close()
-        self._completer.close()
+        # In an engine that goes on, what it waits for may take long.
+        self._completer.close(waits=self._owned)
         self._latest.clear()

@@ -158,11 +158,13 @@ class Completer:
             self._thread.start()
         self._queue.put(lambda: self._fulfil(work, promise))
 
-    def close(self) -> None:
-        """Ends the thread once everything before is fulfilled."""
+    def close(self, waits: bool) -> None:
+        """Ends the thread once everything before is fulfilled; ``waits`` until then."""
         thread, self._thread = self._thread, None
-        if thread is not None and thread is not threading.current_thread():
-            self._queue.put(None)
+        if thread is None:
+            return
+        self._queue.put(None)
+        if waits and thread is not threading.current_thread():
             thread.join()
 
     @staticmethod
