@@ -37,6 +37,8 @@ class Engine:
     back_end: str
     @staticmethod
     def join_job(defaults: dict[str, str], round: int) -> Engine: ...
+    @staticmethod
+    def meet(store: Any, rank: int, size: int, whole: bool) -> Engine: ...
     def all_reduce(
         self,
         name: str,

@@ -11,8 +11,9 @@ const MATURIN: &str = "maturin==1.16.*";
 const NEEDS: [&str; 5] = ["pytest", "numpy", "mypy", "selenium", "viztracer"];
 const PYTEST: [&str; 7] = ["-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider"];
 /// Tests that one process runs.
-const ALONE: [&str; 5] = [
+const ALONE: [&str; 6] = [
     "python/tests/test_torch_jobs.py",
+    "python/tests/test_distributed_jobs.py",
     "python/tests/test_surface.py",
     "python/tests/test_types.py",
     "python/tests/test_examples.py",

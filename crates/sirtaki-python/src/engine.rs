@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use pyo3::{Bound, PyResult, Python, pyclass, pyfunction, pymethods, types::PyDict};
+use pyo3::{Bound, Py, PyAny, PyResult, Python, pyclass, pyfunction, pymethods, types::PyDict};
 use sirtaki_comm::{DType, Group, Rank, ReduceOp, Reduction};
 use sirtaki_engine::{
     Compression, Operation, Request, Tensor,
@@ -17,6 +17,7 @@ use sirtaki_engine::{
 use crate::{
     carry::{self, Described},
     error,
+    meeting::Foreign,
     ticket::{self, Ticket, misuse},
 };
 
@@ -120,6 +121,23 @@ impl Engine {
             _ => ticket::interruptible(py, move || job.join())?,
         };
         let world = world.map_err(|error| error::of_job(py, &error))?;
+        let (local, cross, back_end) = (world.local(), world.cross(), world.back_end());
+        Ok(Engine::new(world.into_engine(), local, cross, back_end))
+    }
+
+    /// Meets the ranks of a group in `store`; see [`Foreign`]. `whole` says that they are all there are.
+    #[staticmethod]
+    fn meet(py: Python<'_>, store: Py<PyAny>, rank: Rank, size: usize, whole: bool) -> PyResult<Engine> {
+        let get = |name: &str| std::env::var(name).ok();
+        let mut job = Job::discover(&get).map_err(|error| error::of_job(py, &error))?;
+        job.engine.warn = Arc::new(warn);
+        if !whole {
+            // Those of the whole job have the same names.
+            (job.engine.timeline, job.engine.profile) = (None, None);
+        }
+        let store = Arc::new(Foreign::new(store));
+        let world = py.detach(|| job.meet(store.clone(), Position { rank, size }));
+        let world = world.map_err(|error| store.raised().unwrap_or_else(|| error::of_job(py, &error)))?;
         let (local, cross, back_end) = (world.local(), world.cross(), world.back_end());
         Ok(Engine::new(world.into_engine(), local, cross, back_end))
     }

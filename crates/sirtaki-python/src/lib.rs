@@ -7,6 +7,7 @@
 //! # Layout
 //!
 //! - `engine`: joining a job and handing in tensors.
+//! - `meeting`: ranks that meet in a framework's store.
 //! - `ticket`: waiting, with the interpreter free and signals heard.
 //! - `carry`: memory of a framework's tensors, for the engine.
 //! - `output`: memory of the engine's, for a framework.
@@ -17,6 +18,7 @@ mod carry;
 mod command;
 mod engine;
 mod error;
+mod meeting;
 mod output;
 mod ticket;
 

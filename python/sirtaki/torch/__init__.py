@@ -17,6 +17,7 @@
 - ``elastic``: training that goes on after a failure.
 - ``mpi_ops``, ``mpi_lib_v2``: modules of Horovod's that scripts import.
 - ``capabilities``: questions that scripts ask about their communication library.
+- ``distributed``: a back end of ``torch.distributed``.
 - ``_submit``, ``_carry``, ``_hooks``: tensors to the engine and back, gradients as they come.
 """
 
@@ -46,6 +47,7 @@ from sirtaki._process_sets import (
     init,
     remove_process_set,
 )
+from sirtaki.torch import distributed as distributed
 from sirtaki.torch import elastic, mpi_lib_v2, mpi_ops
 from sirtaki.torch.asynchronous import (
     allgather_async,

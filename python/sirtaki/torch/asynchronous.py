@@ -190,10 +190,7 @@ def broadcast_async_(
     >>> hvd.synchronize(hvd.broadcast_async_(weight, root_rank=0)) is weight
     True
     """
-    handle = spread(tensor, root_rank, name, process_set, waits=False)
-    finish = handle._finish
-    handle._finish = lambda result: (finish(result), tensor)[1]
-    return handle
+    return spread(tensor, root_rank, name, process_set, waits=False).then(lambda: tensor)
 
 
 def alltoall_async(
