@@ -22,6 +22,8 @@ pub use layered::{Layered, settle};
 pub use mesh::{Connector, MeshCommunicator};
 pub use solo::Solo;
 
+use std::time::Duration;
+
 use crate::{
     Buffer, CommError, DType, Group, Plan, Rank, Reduction, Slice, SliceMut, Stopper,
     collective::{Algorithm, Alternatives},
@@ -104,6 +106,12 @@ pub trait Communicator: Send {
 
     /// How an all-reduce of this many bytes is carried out; `None` where that is not ours to know.
     fn algorithm(&self, _bytes: usize, _plan: &Plan) -> Option<Algorithm> {
+        None
+    }
+
+    /// How long a packet takes from this rank to other hosts and back over the connections in use, on average and with
+    /// queues on the way; `None` where that is not known.
+    fn round_trip(&self) -> Option<Duration> {
         None
     }
 

@@ -18,7 +18,11 @@ use std::{thread, time::Duration};
 pub use receive::Receive;
 pub use scratch::Scratch;
 
-use crate::{CommError, Group, Rank, Stopper, link::Link, signature::Signature};
+use crate::{
+    CommError, Group, Rank, Stopper,
+    link::{Bell, Link, path},
+    signature::Signature,
+};
 
 use frame::{Farewell, Marker};
 use peer::Peer;
@@ -96,6 +100,18 @@ impl Mesh {
     /// A handle to end calls from another thread.
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
+    }
+
+    /// How long a packet takes there and back over the connections to other hosts that are in use, on average.
+    pub fn round_trip(&self) -> Option<Duration> {
+        let members = self.group.members();
+        let far = |rank: &usize| members[*rank].host_id != members[self.group.rank()].host_id;
+        let trip = |rank: usize| match self.peers[rank].as_ref()?.link.bell() {
+            Bell::Descriptor(socket) => path::round_trip(socket),
+            _ => None,
+        };
+        let trips: Vec<Duration> = (0..self.peers.len()).filter(far).filter_map(trip).collect();
+        trips.iter().sum::<Duration>().checked_div(u32::try_from(trips.len()).ok()?)
     }
 
     /// How long a rank may wait without progress.
