@@ -152,8 +152,8 @@ impl Communicator for Layered {
         self.world.alternatives()
     }
 
-    fn round_trip(&self) -> Option<Duration> {
-        self.cross.as_ref().and_then(|cross| cross.round_trip()).or_else(|| self.world.round_trip())
+    fn round_trips(&self) -> Vec<(Rank, Duration)> {
+        self.cross.as_ref().map_or_else(Vec::new, |cross| cross.round_trips())
     }
 
     fn algorithm(&self, bytes: usize, plan: &Plan) -> Option<Algorithm> {

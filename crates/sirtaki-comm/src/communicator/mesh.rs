@@ -126,8 +126,8 @@ impl Communicator for MeshCommunicator {
         Some(self.choice(plan, bytes))
     }
 
-    fn round_trip(&self) -> Option<Duration> {
-        self.mesh.round_trip()
+    fn round_trips(&self) -> Vec<(Rank, Duration)> {
+        self.mesh.round_trips()
     }
 
     fn abort(&mut self, error: &CommError) {

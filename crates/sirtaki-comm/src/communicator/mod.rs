@@ -109,10 +109,10 @@ pub trait Communicator: Send {
         None
     }
 
-    /// How long a packet takes from this rank to other hosts and back over the connections in use, on average and with
-    /// queues on the way; `None` where that is not known.
-    fn round_trip(&self) -> Option<Duration> {
-        None
+    /// How long packets take to ranks of other hosts and back, with queues on the way, by their rank in the world and
+    /// as far as that is known: over TCP, and where something was sent just now.
+    fn round_trips(&self) -> Vec<(Rank, Duration)> {
+        Vec::new()
     }
 
     /// Zeroed memory in which collectives are fastest: where ranks share a host, they work on it in place, without

@@ -102,16 +102,15 @@ impl Mesh {
         self.stopper.clone()
     }
 
-    /// How long a packet takes there and back over the connections to other hosts that are in use, on average.
-    pub fn round_trip(&self) -> Option<Duration> {
+    /// How long packets take to ranks of other hosts and back, by their rank in the world, over the connections in use.
+    pub fn round_trips(&self) -> Vec<(Rank, Duration)> {
         let members = self.group.members();
-        let far = |rank: &usize| members[*rank].host_id != members[self.group.rank()].host_id;
-        let trip = |rank: usize| match self.peers[rank].as_ref()?.link.bell() {
-            Bell::Descriptor(socket) => path::round_trip(socket),
+        let far = |rank: &Rank| members[*rank].host_id != members[self.group.rank()].host_id;
+        let trip = |rank: Rank| match self.peers[rank].as_ref()?.link.bell() {
+            Bell::Descriptor(socket) => Some((self.group.world_rank(rank), path::round_trip(socket)?)),
             _ => None,
         };
-        let trips: Vec<Duration> = (0..self.peers.len()).filter(far).filter_map(trip).collect();
-        trips.iter().sum::<Duration>().checked_div(u32::try_from(trips.len()).ok()?)
+        (0..self.peers.len()).filter(far).filter_map(trip).collect()
     }
 
     /// How long a rank may wait without progress.

@@ -141,8 +141,8 @@ impl Communicator for Metered {
         self.inner.algorithm(bytes, plan)
     }
 
-    fn round_trip(&self) -> Option<Duration> {
-        self.inner.round_trip()
+    fn round_trips(&self) -> Vec<(Rank, Duration)> {
+        self.inner.round_trips()
     }
 
     fn buffer(&mut self, bytes: usize) -> Result<Buffer, CommError> {

@@ -10,7 +10,9 @@
 //! Rejected: who comes last to a vote. While communication hides behind other work, a rank that is behind comes last to
 //! every vote of the step, and would be blamed for each.
 
-use std::{array, sync::atomic::Ordering};
+use std::{array, sync::atomic::Ordering, time::Duration};
+
+use sirtaki_comm::Rank;
 
 use super::counts::{Counts, Phase, Whole, size_class};
 use crate::recorder::Recorder;
@@ -36,7 +38,7 @@ const MOST: usize = TOTAL + 1;
 const BY: usize = MOST + 1;
 const TOGETHER: usize = BY + PHASES + 1;
 const TRIPS: usize = TOGETHER + 1;
-const BY_CLASS: usize = TRIPS + 2;
+const BY_CLASS: usize = TRIPS + 5;
 /// Words of this part.
 pub(crate) const WORDS: usize = BY_CLASS + CLASSES;
 
@@ -133,8 +135,19 @@ pub struct Lateness {
     pub classes: [u64; CLASSES],
     /// How long all ranks waited although nobody was late any more: the time of collectives that nothing hides.
     pub together: u64,
-    /// How long a packet takes to other hosts and back, on average over the time, if that is known.
-    pub round_trip: Option<u64>,
+    /// How long packets take, if that is known.
+    pub packets: Option<Packets>,
+}
+
+/// How long packets take to ranks of other hosts and back, with queues on the way, on average over the time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Packets {
+    /// Nanoseconds over the quickest connection.
+    pub least: u64,
+    /// Nanoseconds over the slowest one.
+    pub most: u64,
+    /// Where the longest ever seen went.
+    pub to: Rank,
 }
 
 impl Lateness {
@@ -220,10 +233,19 @@ impl Recorder {
         self.add_late(BY_CLASS + class(blame.late), 1);
     }
 
-    /// A packet takes this long to other hosts and back.
-    pub(crate) fn round_trip(&self, nanos: u64) {
+    /// Packets take this long to ranks of other hosts and back.
+    pub(crate) fn round_trips(&self, trips: &[(Rank, Duration)]) {
+        let nanos = |trip: &(Rank, Duration)| trip.1.as_nanos() as u64;
+        let (Some(least), Some(most)) = (trips.iter().map(nanos).min(), trips.iter().max_by_key(|trip| trip.1)) else {
+            return;
+        };
         self.add_late(TRIPS, 1);
-        self.add_late(TRIPS + 1, nanos);
+        self.add_late(TRIPS + 1, least);
+        self.add_late(TRIPS + 2, nanos(most));
+        if nanos(most) >= self.late_word(TRIPS + 3) {
+            self.set_late(TRIPS + 3, nanos(most));
+            self.set_late(TRIPS + 4, most.0 as u64);
+        }
     }
 }
 
@@ -240,7 +262,11 @@ impl Counts {
             unknown: word(BY + PHASES),
             classes: array::from_fn(|class| word(BY_CLASS + class)),
             together: word(TOGETHER),
-            round_trip: word(TRIPS + 1).checked_div(word(TRIPS)),
+            packets: word(TRIPS + 1).checked_div(word(TRIPS)).map(|least| Packets {
+                least,
+                most: word(TRIPS + 2) / word(TRIPS),
+                to: word(TRIPS + 4) as Rank,
+            }),
         }
     }
 
@@ -253,5 +279,81 @@ impl Counts {
     pub(crate) fn unsettled(&self) -> (Spent, [u64; PHASES]) {
         let spent = unsettled(self.waited(), |index| self.late(index));
         (spent, array::from_fn(|phase| self.late(UNPAID + phase)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn spent(waited: u64, work: [u64; 4]) -> Spent {
+        Spent { waited: waited * MS, work: work.map(|work| work * MS) }
+    }
+
+    /// What ranks with these times are to blame for, each step on its own.
+    fn blamed(all: &[Spent]) -> Vec<[u64; 5]> {
+        let common = Common::of(all.iter()).unwrap();
+        all.iter().map(|mine| blame(mine, &[0; 4], &common).by.map(|nanos| nanos / MS)).collect()
+    }
+
+    #[test]
+    fn work_beyond_that_of_others_is_blamed() {
+        for phase in 0..4 {
+            let mut work = [5; 4];
+            work[phase] += 30;
+            let mut expected = [0; 5];
+            expected[phase] = 30;
+            let quick = spent(31, [5; 4]);
+            assert_eq!(blamed(&[quick, spent(1, work), quick]), [[0; 5], expected, [0; 5]]);
+            assert_eq!(blamed(&[spent(1, work), quick]), [expected, [0; 5]]);
+        }
+    }
+
+    #[test]
+    fn what_no_phase_explains_stays_unknown() {
+        let quick = spent(41, [5; 4]);
+        assert_eq!(blamed(&[quick, spent(1, [5, 15, 5, 5])])[1], [0, 10, 0, 0, 30]);
+        assert_eq!(blamed(&[quick, spent(1, [0; 4])])[1], [0, 0, 0, 0, 40], "it reports no phases");
+        assert_eq!(blamed(&[quick]), [[0; 5]], "nobody waits for the only rank");
+        assert_eq!(blamed(&[quick, spent(41, [50, 0, 0, 0])]), [[0; 5]; 2], "nobody waited for what was hidden");
+    }
+
+    #[test]
+    fn several_causes_share_the_blame() {
+        let all = [spent(30, [5; 4]), spent(0, [45, 5, 25, 5])];
+        assert_eq!(blamed(&all)[1], [20, 0, 10, 0, 0]);
+    }
+
+    #[test]
+    fn others_may_wait_in_the_next_step() {
+        let recorder = Recorder::create().unwrap();
+        let quick = spent(0, [5; 4]);
+        let settle = |mine: Spent, other: Spent, elapsed: u64| {
+            recorder.add_whole(Whole::Waited, mine.waited);
+            Phase::ALL.iter().for_each(|&phase| recorder.worked(phase, mine.work[phase as usize]));
+            assert_eq!(recorder.unsettled(), mine);
+            recorder.settle(&mine, &Common::of([mine, other].iter()).unwrap(), elapsed * MS);
+            assert_eq!(recorder.unsettled(), Spent::default());
+        };
+        settle(spent(0, [5, 35, 5, 5]), quick, 50);
+        assert_eq!(recorder.counts().lateness().total, 0);
+        settle(quick, spent(30, [5; 4]), 100);
+        let lateness = recorder.counts().lateness();
+        assert_eq!((lateness.total, lateness.by[Phase::Forward as usize]), (30 * MS, 30 * MS));
+        settle(quick, quick, 150);
+        settle(quick, spent(8, [5; 4]), 200);
+        let lateness = recorder.counts().lateness();
+        assert_eq!((lateness.unknown, lateness.by[1]), (8 * MS, 30 * MS), "what is long gone is not blamed");
+        assert_eq!((lateness.events, lateness.late, lateness.most), (4, 2, 30 * MS));
+        assert_eq!(lateness.classes[class(30 * MS)], 1);
+        assert_eq!(lateness.classes[0], 2);
+    }
+
+    #[test]
+    fn classes_are_powers_of_four() {
+        assert_eq!([0, 999, 1000, 3999, 4000, u64::MAX].map(class), [0, 0, 1, 1, 2, CLASSES - 1]);
+        assert_eq!([0, 1, 2, 6].map(class_from), [0.0, 1e-6, 4e-6, 1024e-6]);
     }
 }

@@ -14,6 +14,7 @@ mod chrome;
 pub(crate) mod clock;
 pub mod counts;
 mod file;
+mod late_page;
 pub mod lateness;
 mod page;
 pub mod profile;
@@ -34,6 +35,7 @@ use std::{
 };
 
 use rustix::time::{ClockId, clock_gettime};
+use sirtaki_comm::Rank;
 
 pub(crate) use self::carry::{Carrier, Said, Seeing};
 pub use self::page::Short;
@@ -139,10 +141,10 @@ impl Stream {
     }
 
     /// Looks at the network now and then.
-    pub(crate) fn network(&self, time: u64, round_trip: impl FnOnce() -> Option<Duration>) {
+    pub(crate) fn network(&self, time: u64, round_trips: impl FnOnce() -> Vec<(Rank, Duration)>) {
         if time.saturating_sub(self.looked.load(Ordering::Relaxed)) >= LOOKS {
             self.looked.store(time, Ordering::Relaxed);
-            round_trip().iter().for_each(|trip| self.recorder.round_trip(trip.as_nanos() as u64));
+            self.recorder.round_trips(&round_trips());
         }
     }
 

@@ -233,7 +233,11 @@ fn lateness_as_json(lateness: &Lateness, network: f64) -> Value {
         "most_seconds": seconds(lateness.most),
         "distribution": distribution,
         "by_phase": by_phase,
-        "round_trip_seconds": lateness.round_trip.map(seconds),
+        "round_trip": lateness.packets.map(|packets| json!({
+            "least_seconds": seconds(packets.least),
+            "most_seconds": seconds(packets.most),
+            "to_rank": packets.to,
+        })),
     })
 }
 

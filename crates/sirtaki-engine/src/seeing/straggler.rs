@@ -1,12 +1,15 @@
 //! Who holds the job up, if anybody does, and with what. Pure.
 
-use std::{collections::BTreeSet, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use sirtaki_comm::Rank;
 
 use super::{
     counts::Phase,
-    lateness::{Common, Lateness, Spent, blame},
+    lateness::{Common, Lateness, Packets, Spent, blame},
     profile::{Profile, seconds},
 };
 
@@ -14,8 +17,10 @@ use super::{
 const WORTH: f64 = 0.02;
 /// A straggler keeps others waiting this many times as long as a usual rank does.
 const ABOVE: f64 = 2.0;
-/// Packets of a rank with a slow network take this many times as long as a usual rank's.
-const SLOWER: f64 = 1.5;
+/// Packets over a slow connection take this many times as long as over a usual one.
+const SLOWER: f64 = 2.0;
+/// The slow connections of a host with a slow network sum up to this many times those of any other.
+const CLEARLY: f64 = 1.5;
 /// Numbers of ranks that differ by more than this part of the time are of different moments.
 const APART: f64 = 0.02;
 
@@ -56,7 +61,7 @@ pub struct Straggler {
     pub share: f64,
     /// Steps in which it came late, and all of them.
     pub steps: (u64, u64),
-    /// Seconds that packets take there and back, its own and a usual rank's, where that is the cause.
+    /// Seconds that packets take to another host and back, its own and usual ones, where that is the cause.
     pub packets: Option<(f64, f64)>,
 }
 
@@ -67,8 +72,8 @@ impl fmt::Display for Straggler {
         if let Some((its, usual)) = self.packets {
             return write!(
                 f,
-                "rank {rank} (host {host}) has a slow network: packets take {:.1} ms to other hosts and back, and {:.1} ms \
-                 from a usual rank; all ranks waited {seconds:.2} s ({percent:.0} % of the time) for collectives",
+                "rank {rank} (host {host}) has a slow network: packets take {:.1} ms to another host and back, {:.1} ms are \
+                 usual; all ranks waited {seconds:.2} s ({percent:.0} % of the time) for collectives",
                 1e3 * its,
                 1e3 * usual
             );
@@ -146,23 +151,34 @@ impl Profile {
         Some(self.named(rank, cause, total, elapsed, steps, None))
     }
 
+    /// Of the slow connections between hosts, most lead to the host whose network is slow. One of two hosts cannot be
+    /// told from the other.
     fn slowest(&self, all: &[Option<Lateness>], elapsed: f64) -> Option<Straggler> {
-        let trips: Vec<(Rank, f64)> =
-            known(all).filter_map(|(rank, lateness)| Some((rank, seconds(lateness.round_trip?)))).collect();
-        let (rank, trip, _) = outlier(&trips)?;
-        // Ranks of its host share its network.
-        let others: Vec<(Rank, f64)> =
-            trips.iter().copied().filter(|&(other, _)| self.hosts[other] != self.hosts[rank]).collect();
-        let (_, _, usual) = outlier(&[&[(rank, trip)], &others[..]].concat())?;
-        let lateness = all[rank].as_ref()?;
-        let waited = seconds(lateness.together);
+        let trips: Vec<(Rank, Packets)> =
+            known(all).filter_map(|(rank, lateness)| Some((rank, lateness.packets?))).collect();
+        let mut least: Vec<u64> = trips.iter().map(|(_, packets)| packets.least).collect();
+        least.sort_unstable();
+        let usual = seconds(*least.get(least.len() / 2)?);
+        let mut between: BTreeMap<BTreeSet<&str>, f64> = BTreeMap::new();
+        for (rank, packets) in trips.iter().filter(|(_, packets)| seconds(packets.most) >= SLOWER * usual) {
+            let hosts = [*rank, packets.to].iter().filter_map(|&rank| Some(self.hosts.get(rank)?.as_str())).collect();
+            let longest = between.entry(hosts).or_default();
+            *longest = longest.max(seconds(packets.most));
+        }
+        let at = |host: &str| between.iter().filter(|(hosts, _)| hosts.contains(host)).map(|(_, trip)| trip).sum();
+        let hosts: BTreeSet<&str> = self.hosts.iter().map(String::as_str).collect();
+        let mut sums: Vec<(&str, f64)> = hosts.into_iter().map(|host| (host, at(host))).collect();
+        sums.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let [(host, sum), (_, second), _, ..] = sums[..] else { return None };
+        let here = trips.iter().filter(|(rank, _)| self.hosts[*rank] == host);
+        let (rank, packets) = here.max_by_key(|(_, packets)| packets.most)?;
+        let lateness = all[*rank].as_ref()?;
+        let (trip, waited) = (seconds(packets.most), seconds(lateness.together));
         // A collective takes at least one way, so a step in which everybody waited less was not held up by packets.
         let plausible = (trip - usual) / 2.0 <= waited / lateness.events.max(1) as f64;
-        // Between two hosts nobody can tell whose network it is.
-        let hosts: BTreeSet<&String> = others.iter().map(|&(other, _)| &self.hosts[other]).collect();
-        let slow = hosts.len() > 1 && trip >= SLOWER * usual && waited >= WORTH * elapsed && plausible;
+        let slow = sum >= CLEARLY * second && waited >= WORTH * elapsed && plausible;
         let steps = (0, lateness.events);
-        slow.then(|| self.named(rank, Cause::Network, waited, elapsed, steps, Some((trip, usual))))
+        (slow && sum > 0.0).then(|| self.named(*rank, Cause::Network, waited, elapsed, steps, Some((trip, usual))))
     }
 
     fn named(
@@ -191,3 +207,6 @@ fn outlier(numbers: &[(Rank, f64)]) -> Option<(Rank, f64, f64)> {
     let (_, usual) = sorted.get(sorted.len() / 2)?;
     Some((rank, most, *usual))
 }
+
+#[cfg(test)]
+mod tests;
