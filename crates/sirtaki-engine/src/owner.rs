@@ -15,6 +15,7 @@ use sirtaki_comm::{CommError, Rank};
 use crate::{
     EngineError,
     agree::Table,
+    ballot::Ballot,
     inbox::Command,
     memory::Tensor,
     message::{Spoken, Verdict},
@@ -73,6 +74,8 @@ pub(crate) struct Owner {
     /// When verdicts came last, and since when the batches that are to be run next are known.
     heard: Duration,
     pub(crate) agreed: Duration,
+    /// The epoch and cycle of an adopted order in which ranks last compared how they spent their time.
+    pub(crate) compared: Option<(u32, u64)>,
 }
 
 impl Owner {
@@ -106,6 +109,7 @@ impl Owner {
             stirred: Duration::ZERO,
             heard: Duration::ZERO,
             agreed: Duration::ZERO,
+            compared: None,
         })
     }
 
@@ -300,15 +304,20 @@ impl Owner {
             0,
             "",
         );
-        let mut numbers = [through, i64::from(stay)];
-        let outcome = self.runner.vote(&mut numbers);
+        let mine = self.spent_for_vote();
+        let mut ballot = Ballot::new(through, stay, mine.as_ref());
+        let outcome = self.runner.vote(ballot.as_mut());
+        let activity = &self.shared.activity;
         activity.voting_since.store(0, Ordering::Release);
         self.agreed = now();
         let Marks { entered, left, bytes, .. } = self.runner.comm.take_marks();
         self.shared.seeing.stream.vote(entered, left, bytes);
         match outcome {
             Ok(()) => {
-                self.member.voted(numbers[0], numbers[1] != 0);
+                self.member.voted(ballot.through(), ballot.stay());
+                if let (Some(mine), Some(common)) = (mine, ballot.common()) {
+                    self.shared.seeing.stream.settle(&mine, &common);
+                }
                 self.tune();
             }
             Err(error) => self.trouble(&error),

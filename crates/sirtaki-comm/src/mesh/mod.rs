@@ -18,7 +18,11 @@ use std::{thread, time::Duration};
 pub use receive::Receive;
 pub use scratch::Scratch;
 
-use crate::{CommError, Group, Rank, Stopper, link::Link, signature::Signature};
+use crate::{
+    CommError, Group, Rank, Stopper,
+    link::{Bell, Link, path},
+    signature::Signature,
+};
 
 use frame::{Farewell, Marker};
 use peer::Peer;
@@ -96,6 +100,17 @@ impl Mesh {
     /// A handle to end calls from another thread.
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
+    }
+
+    /// How long packets take to ranks of other hosts and back, by their rank in the world, over the connections in use.
+    pub fn round_trips(&self) -> Vec<(Rank, Duration)> {
+        let members = self.group.members();
+        let far = |rank: &Rank| members[*rank].host_id != members[self.group.rank()].host_id;
+        let trip = |rank: Rank| match self.peers[rank].as_ref()?.link.bell() {
+            Bell::Descriptor(socket) => Some((self.group.world_rank(rank), path::round_trip(socket)?)),
+            _ => None,
+        };
+        (0..self.peers.len()).filter(far).filter_map(trip).collect()
     }
 
     /// How long a rank may wait without progress.
