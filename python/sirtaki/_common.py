@@ -42,6 +42,8 @@ class _World:
         self.counters: dict = defaultdict(itertools.count)
         self.sets: dict = {}
         self.next_set = 1
+        self.leaving: list = []
+        """What is called before the engine ends."""
 
 
 world = _World()
@@ -97,6 +99,8 @@ def shutdown() -> None:
         return
     for process_set in list(world.sets.values()):
         process_set._invalidate()
+    for leave in world.leaving:
+        leave()
     world.engine.close()
     world.engine = None
     world.sets.clear()

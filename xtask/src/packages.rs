@@ -38,6 +38,7 @@ const PACKAGES: &[Package] = &[
         needed_for: "tests of the Python package",
     },
     Package { name: "groff-base", program: "groff", needed_for: "tests of the manual pages" },
+    Package { name: "chromium", program: "chromium", needed_for: "tests of pages in a browser" },
 ];
 
 const CARGO_DENY: &str = "0.20.2";

@@ -92,6 +92,10 @@ impl Going {
         }
         // The lowest rank that says anything speaks for all.
         let Some((time, now)) = self.ranks.iter().find_map(|rank| rank.last?.said()) else { return };
+        if self.said.is_none() {
+            // Who waited for whom before the first step was no part of the work.
+            self.ranks.iter_mut().for_each(|rank| rank.waiting = Trail::default());
+        }
         if self.said.is_none() || time != self.when.0 {
             self.when = (time, seconds);
             let now = together(now, self.said);
@@ -120,7 +124,7 @@ impl Going {
     fn left(&self, said: &Progress) -> Option<f64> {
         let time = |ahead: f64, counter: usize| {
             let rate = self.course.mean_rate(counter).filter(|&rate| rate > 0.0)?;
-            (ahead >= 0.0).then_some(ahead / rate)
+            (ahead > 0.0).then_some(ahead / rate)
         };
         match (said.steps, said.epoch.zip(said.epochs)) {
             (Some(steps), _) => time(steps as f64 - said.step as f64, 0),

@@ -174,8 +174,8 @@ mod tests {
         live.ended(true, "ended", &mut output);
         drop(output);
         let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-        let expected = "step 10/30  20.0 s left  1.00 steps/s\nstep 20/30  10.0 s left  1.00 steps/s\n\
-                        step 30/30  0 ms left  1.00 steps/s\n";
+        let expected = "step 10/30  20 s left  1.00 steps/s\nstep 20/30  10 s left  1.00 steps/s\n\
+                        step 30/30  1.00 steps/s\n";
         assert_eq!(text, expected);
     }
 }

@@ -96,9 +96,9 @@ fn position(moment: &Moment) -> Vec<Figure> {
         Figure("epoch", of(said.epochs.map_or(number, |all| number.min(all)), said.epochs), "")
     });
     let step = Figure("step", of(said.step, said.steps), "");
-    let left = moment.left.map(|left| Figure("", seconds_in_words(left.ceil()), "left"));
+    let left = moment.left.map(|left| Figure("", whole_seconds(left.ceil()), "left"));
     let silent = Some(moment.silent).filter(|&silent| silent >= SILENCE);
-    let silent = silent.map(|silent| Figure("last word", seconds_in_words(silent.floor()), "ago"));
+    let silent = silent.map(|silent| Figure("last word", whole_seconds(silent.floor()), "ago"));
     [epoch, Some(step), silent, left, moment.steps_per_second.map(pace)].into_iter().flatten().collect()
 }
 
@@ -123,6 +123,10 @@ fn pace(rate: f64) -> Figure {
         10.0..100.0 => Figure("", format!("{rate:.1}"), "steps/s"),
         _ => Figure("", grouped(rate), "steps/s"),
     }
+}
+
+fn whole_seconds(seconds: f64) -> String {
+    if seconds < 60.0 { format!("{seconds:.0} s") } else { seconds_in_words(seconds) }
 }
 
 fn number(value: f64) -> String {

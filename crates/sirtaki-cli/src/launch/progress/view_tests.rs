@@ -38,14 +38,14 @@ fn moment() -> Moment {
 fn everything_is_shown_where_there_is_room() {
     let bar = format!("{}{}", "━".repeat(11), "─".repeat(13));
     let expected = [
-        format!("{bar}  epoch 2/3  step 703/1407  5.0 s left  143 steps/s"),
+        format!("{bar}  epoch 2/3  step 703/1407  5 s left  143 steps/s"),
         "loss 0.0912  accuracy 97.1 %  test accuracy 98.21 %  18,204 samples/s".into(),
         "waited ▅▁  3 to 61 %, least rank 1: the others wait for it".into(),
     ];
     assert_eq!(rows(&moment(), 100, &plain), expected);
     assert_eq!(
         line(&moment()),
-        "epoch 2/3  step 703/1407  5.0 s left  143 steps/s  loss 0.0912  accuracy 97.1 %  test accuracy 98.21 %  \
+        "epoch 2/3  step 703/1407  5 s left  143 steps/s  loss 0.0912  accuracy 97.1 %  test accuracy 98.21 %  \
          18,204 samples/s  waited 3 to 61 %, least rank 1: the others wait for it"
     );
 }

@@ -3,7 +3,7 @@
 
 const SVG = 'http://www.w3.org/2000/svg';
 const WIDTH = 420, HEIGHT = 240, LEFT = 46, TOP = 14, BOTTOM = 32;
-const MOST_BARS = 32;
+const MOST_BARS = 32, WIDE = 20;
 
 function make(space, name, attributes, ...children) {
   const element = space ? document.createElementNS(space, name) : document.createElement(name);
@@ -39,13 +39,20 @@ function duration(seconds) {
 /* Round numbers from at most `low` to at least `high`. */
 function scale(low, high) {
   if (!(high > low)) high = low + Math.max(Math.abs(low), 1e-9);
-  const rough = (high - low) / 4, power = 10 ** Math.floor(Math.log10(rough));
+  const rough = (high - low) / 4.5, power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((times) => times * power).find((step) => step >= rough * 0.999);
   const first = Math.floor(low / step + 1e-9), last = Math.ceil(high / step - 1e-9);
   const ticks = [];
   for (let index = first; index <= last; index++) ticks.push(index * step);
   const digits = Math.max(0, Math.min(6, -Math.floor(Math.log10(step * 1.001))));
   return { low: first * step, high: last * step, ticks, digits };
+}
+/* Powers of ten, for values that differ a lot. */
+function powers(low, high) {
+  const first = Math.floor(Math.log10(low) + 1e-9), last = Math.max(first + 1, Math.ceil(Math.log10(high) - 1e-9));
+  const ticks = [];
+  for (let power = first; power <= last; power++) ticks.push(10 ** power);
+  return { low: first, high: last, ticks };
 }
 function short(value, digits) {
   const units = [[1e9, 'G'], [1e6, 'M'], [1e4, 'k']].find(([size]) => Math.abs(value) >= size);
@@ -78,17 +85,19 @@ function chart(id, title, caption, series, options) {
   const longest = Math.max(...all.map((point) => point[0]));
   const unit = longest > 10800 ? [3600, 'h'] : longest > 180 ? [60, 'min'] : [1, 's'];
   const values = all.map((point) => point[1]).concat(known(options.guide) ? [options.guide] : []);
-  const factor = options.share ? 100 : 1;
-  const y = scale((options.zero ? 0 : Math.min(...values)) * factor, Math.max(...values) * factor);
+  const factor = options.share ? 100 : 1, least = Math.min(...values), most = Math.max(...values);
+  const wide = options.wide && least > 0 && most / least > WIDE;
+  const y = wide ? powers(least, most) : scale((options.zero ? 0 : least) * factor, most * factor);
   if (options.share) y.high = Math.min(y.high, 100);
+  const height = (value) => ((wide ? Math.log10(value) : value * factor) - y.low) / (y.high - y.low);
   const x = scale(0, longest / unit[0]);
   const ends = Math.max(longest / unit[0], 1e-9);
   const across = (value) => LEFT + (value / unit[0] / ends) * (right - LEFT);
-  const up = (value) => HEIGHT - BOTTOM - ((value * factor - y.low) / (y.high - y.low)) * (HEIGHT - BOTTOM - TOP);
+  const up = (value) => HEIGHT - BOTTOM - height(value) * (HEIGHT - BOTTOM - TOP);
   const drawing = svg('svg', { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: 'img' });
-  for (const tick of y.ticks.filter((tick) => tick <= y.high + 1e-9)) {
-    const at = up(tick / factor);
-    drawing.append(line(LEFT, at, right, at, 'grid-line'), text(LEFT - 6, at + 4, 'end', short(tick, y.digits)));
+  for (const tick of y.ticks.filter((tick) => wide || tick <= y.high + 1e-9)) {
+    const at = up(tick / factor), words = wide ? `${+tick.toPrecision(1)}` : short(tick, y.digits);
+    drawing.append(line(LEFT, at, right, at, 'grid-line'), text(LEFT - 6, at + 4, 'end', words));
   }
   for (const tick of x.ticks.filter((tick) => tick <= ends)) {
     const at = across(tick * unit[0]);
@@ -107,14 +116,18 @@ function chart(id, title, caption, series, options) {
     for (const [cx, cy] of marked) drawing.append(mark(cx, cy, one.style));
     labels.push({ name: one.name, style: one.style, x: places.at(-1)[0], y: places.at(-1)[1] });
   });
-  labels.sort((one, other) => one.y - other.y);
-  labels.forEach((label, at) => {
-    if (at > 0) label.y = Math.max(label.y, labels[at - 1].y + 14);
-    drawing.append(text(label.x + 8, label.y + 4, 'start', label.name, `name s${label.style}`));
-  });
+  const taken = [];
+  for (const label of labels) {
+    const width = 8 + 6.6 * label.name.length;
+    const free = (y) => taken.every((other) => Math.abs(other.y - y) >= 14 || label.x > other.x + other.width || other.x > label.x + width);
+    const places = [0, -14, 14, -28].map((move) => label.y + move).filter((y) => y >= TOP && y <= HEIGHT - BOTTOM - 2);
+    const y = places.find(free) ?? label.y;
+    taken.push({ x: label.x, y, width });
+    drawing.append(text(label.x + 8, y + 4, 'start', label.name, `name s${label.style}`));
+  }
   const last = series.map((one) => `${one.name} ${options.show(one.points.at(-1)[1])}`).join(', ');
   drawing.setAttribute('aria-label', `${title}, over ${duration(longest)}. Now: ${last}`);
-  figure(id, title, caption, drawing);
+  figure(id, title, caption + (wide ? ', logarithmic' : ''), drawing);
 }
 function mark(x, y, style) {
   if (style === 0) return svg('circle', { cx: x, cy: y, r: 4, class: 'mark s0' });
@@ -141,9 +154,9 @@ function bars(id, title, caption, rows, most, show) {
 function keys(now) {
   const said = now.said, all = [];
   const add = (name, value, detail) => all.push([name, value, detail || '']);
-  const of = (value, whole) => (known(whole) ? `${value} / ${whole}` : `${value}`);
-  add('step', of(said.step, said.steps), known(said.steps) ? percent(said.step / Math.max(1, said.steps), 0) + ' done' : '');
-  if (known(said.epoch)) add('epoch', of(Math.min(Math.floor(said.epoch) + 1, said.epochs || Infinity), said.epochs));
+  const of = (whole) => (known(whole) ? `of ${whole}` : '');
+  add('step', `${said.step}`, known(said.steps) ? `${of(said.steps)}, ${percent(said.step / Math.max(1, said.steps), 0)}` : '');
+  if (known(said.epoch)) add('epoch', `${Math.min(Math.floor(said.epoch) + 1, said.epochs || Infinity)}`, of(said.epochs));
   if (known(now.left)) add('left', duration(Math.ceil(now.left)), 'if it goes on like this');
   const steps = known(now.steps_per_second) ? rate(now.steps_per_second) : '';
   if (known(now.samples_per_second)) add('samples/s', rate(now.samples_per_second), steps && steps + ' steps/s');
@@ -166,14 +179,14 @@ function plots(data) {
   });
   const time = 'over time';
   const losses = [course('training', 0, 'loss'), course('test', 1, 'test_loss', true)];
-  chart('loss', 'Loss', time, losses, { zero: true, show: fine });
+  chart('loss', 'Loss', time, losses, { zero: true, wide: true, show: fine });
   const learned = [course('training', 0, 'accuracy'), course('test', 1, 'test_accuracy', true)];
   chart('accuracy', 'Accuracy (%)', time, learned, { share: true, show: (value) => percent(value, 1) });
   const speed = course('samples/s', 0, 'samples_per_second');
   const pace = course('steps/s', 0, 'steps_per_second');
   const shown = speed.points.length > 0 ? speed : pace;
   chart('throughput', 'Throughput', `${shown.name} of all ranks together, mean of ten seconds`, [{ ...shown, name: '' }], { zero: true, show: rate });
-  chart('steps', 'Steps', known(now.said.steps) ? `of ${now.said.steps}, the dotted line` : time,
+  chart('steps', 'Steps', known(now.said.steps) ? `over time; the dotted line is the last, ${now.said.steps}` : time,
     [{ ...course('', 0, 'step') }], { zero: true, guide: now.said.steps, show: grouped });
   const waited = now.ranks.filter((rank) => known(rank.waited));
   const several = waited.length > 1;
@@ -181,7 +194,7 @@ function plots(data) {
     const edge = (name, style, at) => ({
       name, style, points: history.filter((row) => row.waited).map((row) => [row.seconds, row.waited[at]]),
     });
-    chart('waiting', 'Waiting (%)', 'of the rank that waits least, and of the one that waits most', [edge('least', 0, 0), edge('most', 1, 1)],
+    chart('waiting', 'Waiting (%)', 'of the ranks that wait least and most', [edge('least', 0, 0), edge('most', 1, 1)],
       { share: true, zero: true, show: (value) => percent(value, 0) });
     const sorted = [...waited].sort((one, other) => one.waited - other.waited);
     const least = sorted[0], apart = sorted.at(-1).waited - least.waited >= 0.1;
