@@ -44,6 +44,8 @@ class _World:
         """The last ticket by every name that a user gave."""
         self.sets: dict = {}
         self.next_set = 1
+        self.leaving: list = []
+        """What is called before the engine ends."""
 
 
 world = _World()
@@ -99,6 +101,8 @@ def shutdown() -> None:
         return
     for process_set in list(world.sets.values()):
         process_set._invalidate()
+    for leave in world.leaving:
+        leave()
     world.engine.close()
     world.engine = None
     world.sets.clear()

@@ -1,5 +1,6 @@
 """Whole jobs as users start them: peers that die, scripts for Horovod, Ctrl-C."""
 
+import json
 import os
 import signal
 import subprocess
@@ -198,3 +199,52 @@ def test_the_command_is_in_the_wheel():
 def test_importing_the_package_imports_no_framework():
     code = "import sirtaki, sirtaki._native, sys; assert 'torch' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+COURSE = """
+    import json, os, sys, time, torch, sirtaki, sirtaki.torch as hvd
+    hvd.init()
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    {wrap}
+    {say}
+    for step in range(20):
+        time.sleep(0.02)
+        optimizer.zero_grad()
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+        {each}
+"""
+
+DISTRIBUTED = "optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())"
+
+
+def course(start, tmp_path, ranks=2, wrap=DISTRIBUTED, say="pass", each="pass"):
+    """The rows and the settings that a script leaves in the folder of its run."""
+    script = COURSE.format(wrap=wrap, say=say, each=each)
+    code, text = finished(start(script, ranks, [f"--record={tmp_path / 'run'}"]))
+    assert code == 0, text
+    rows = (tmp_path / "run/steps.jsonl").read_text().splitlines()
+    about = json.loads((tmp_path / "run/run.json").read_text())
+    return [json.loads(row) for row in rows], about["settings"]
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("wrap", [DISTRIBUTED, "model = sirtaki.data_parallel(model)"])
+def test_steps_are_counted_where_a_program_says_nothing(start, tmp_path, ranks, wrap):
+    rows, _ = course(start, tmp_path, ranks, wrap)
+    steps = [row["step"] for row in rows]
+    assert steps[-1] == 20 and steps == sorted(steps), rows
+    assert len(steps) < 20, "not every step is worth a word"
+
+
+def test_a_program_that_speaks_for_itself_is_believed(start, tmp_path):
+    rows, settings = course(
+        start,
+        tmp_path,
+        say="sirtaki.describe(lr=0.01, model='linear')",
+        each="sirtaki.progress(step + 1, 20, epoch=step / 10, loss=torch.tensor(0.5))",
+    )
+    assert [row["step"] for row in rows] == list(range(1, 21))
+    assert rows[-1]["steps"] == 20 and rows[-1]["loss"] == 0.5 and rows[-1]["epoch"] == 1.9
+    assert settings == {"lr": "0.01", "model": "linear"}

@@ -1,7 +1,7 @@
 //! Joining a job and handing in tensors.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     mem::ManuallyDrop,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
@@ -12,6 +12,7 @@ use sirtaki_comm::{DType, Group, Rank, ReduceOp, Reduction};
 use sirtaki_engine::{
     Compression, Operation, Request, Tensor,
     job::{Job, Meeting, Position},
+    seeing::Progress,
 };
 
 use crate::{
@@ -268,6 +269,31 @@ impl Engine {
     fn stop_timeline(&self, py: Python<'_>) -> PyResult<()> {
         let own = self.own(py)?;
         py.detach(|| own.engine.stop_timeline());
+        Ok(())
+    }
+
+    /// Says how far this process is. Whatever is not known is `None`.
+    #[pyo3(signature = (step, steps, epoch, epochs, samples, learned))]
+    #[allow(clippy::too_many_arguments, reason = "Python names them, and the interpreter is one of them")]
+    fn progress(
+        &self,
+        py: Python<'_>,
+        step: u64,
+        steps: Option<u64>,
+        epoch: Option<f64>,
+        epochs: Option<u64>,
+        samples: Option<u64>,
+        learned: [Option<f64>; 4],
+    ) -> PyResult<()> {
+        let [loss, accuracy, test_loss, test_accuracy] = learned;
+        let progress = Progress { step, steps, epoch, epochs, samples, loss, accuracy, test_loss, test_accuracy };
+        self.own(py)?.engine.progress(&progress);
+        Ok(())
+    }
+
+    /// Settings of the program, for the folder of its run.
+    fn describe(&self, py: Python<'_>, settings: BTreeMap<String, String>) -> PyResult<()> {
+        self.own(py)?.engine.describe(settings);
         Ok(())
     }
 

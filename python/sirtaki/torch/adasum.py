@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from sirtaki import _progress
 from sirtaki._common import Adasum, Error
 from sirtaki._process_sets import global_process_set
 from sirtaki.torch._hooks import when_accumulated
@@ -27,6 +28,7 @@ class _AdasumOptimizer:
         parameters = [p for group in self.param_groups for p in group["params"] if p.requires_grad]
         self._waiting = dict.fromkeys(parameters, passes)
         self._flying: dict[torch.Tensor, Any] = {}
+        self._steps = 0
         self._hooks = [when_accumulated(p, self._accumulated) for p in parameters]
 
     def _accumulated(self, parameter: torch.Tensor) -> None:
@@ -82,6 +84,8 @@ class _AdasumOptimizer:
         for wait in flying.values():
             wait()
         self._waiting = dict.fromkeys(self._waiting, self.backward_passes_per_step)
+        self._steps += 1
+        _progress.count(self._steps)
         return loss
 
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:

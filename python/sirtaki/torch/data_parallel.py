@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from sirtaki import _progress
 from sirtaki._common import Average
 from sirtaki._process_sets import ProcessSet, global_process_set, init
 from sirtaki.torch._hooks import when_accumulated
@@ -37,7 +38,7 @@ class DataParallel(torch.nn.Module):
         self._flying: dict[torch.Tensor, Any] = {}
         self._local: set[torch.Tensor] = set()
         """Parameters with gradients that the other ranks do not know of."""
-        self._reduces, self._called_back = True, False
+        self._reduces, self._called_back, self._steps = True, False, 0
         root, state = process_set.ranks[0], module.state_dict(keep_vars=True)
         handles = [
             broadcast_async_(tensor, root, f"model.{name}", process_set)
@@ -48,6 +49,8 @@ class DataParallel(torch.nn.Module):
             handle.wait()
         if process_set.size() > 1:
             self._hooks = [when_accumulated(p, self._accumulated) for _, p in self._named]
+        elif self._named:
+            self._hooks = [when_accumulated(self._named[0][1], self._count)]
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the model makes of it."""
@@ -154,6 +157,13 @@ class DataParallel(torch.nn.Module):
                 parameter.grad = results[parameter]
             elif share > 0:
                 parameter.grad.add_(results[parameter])
+        self._count()
+
+    def _count(self, _: torch.Tensor | None = None) -> None:
+        """A backward pass that all ranks know of is a step."""
+        if self._reduces:
+            self._steps += 1
+            _progress.count(self._steps)
 
 
 def data_parallel(

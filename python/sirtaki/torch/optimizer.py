@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from sirtaki import _common
+from sirtaki import _common, _progress
 from sirtaki._common import Adasum, Average
 from sirtaki._process_sets import ProcessSet, global_process_set
 from sirtaki.torch._hooks import when_accumulated
@@ -64,6 +64,7 @@ class _Distributed:
         self._hooks: list[Any] = []
         self._group_of: dict[torch.Tensor, tuple] = {}
         self._synchronized, self._should_synchronize = False, True
+        self._steps = 0
         _check_groups(groups)
         if process_set.included() and _common.size() > 1:
             self._register(groups)
@@ -185,7 +186,10 @@ class _Distributed:
                 )
             self.synchronize()
         self._synchronized = False
-        return super().step(closure)
+        result = super().step(closure)
+        self._steps += 1
+        _progress.count(self._steps)
+        return result
 
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
         """As the optimizer's own, but not while gradients are on their way."""

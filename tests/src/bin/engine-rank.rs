@@ -17,7 +17,9 @@ use sirtaki_comm::{
     rendezvous::{FileStore, connect},
     secure::Secret,
 };
-use sirtaki_engine::{Engine, EngineError, Operation, Profiling, Request, Settings, Tensor, Ticket, job::Job};
+use sirtaki_engine::{
+    Engine, EngineError, Operation, Profiling, Request, Settings, Tensor, Ticket, job::Job, seeing::Progress,
+};
 
 fn variable(name: &str) -> Result<String, Box<dyn Error>> {
     std::env::var(name).map_err(|_| format!("{name} is not set").into())
@@ -91,6 +93,29 @@ fn act(engine: &Engine, scenario: &str, odd: usize) -> Result<String, EngineErro
             for number in 0_u64.. {
                 (0..number % 4).try_for_each(|_| step(engine))?;
                 submit(engine, &format!("tensor {number}")).wait()?;
+            }
+        }
+        // It says how far it is; the odd rank takes longer.
+        "course" => {
+            for number in 1_u64..=200 {
+                std::thread::sleep(Duration::from_millis(if different { 20 } else { 1 }));
+                step(engine)?;
+                engine.progress(&Progress {
+                    step: number,
+                    steps: Some(200),
+                    samples: Some(64 * number),
+                    loss: Some(1.0 / number as f64),
+                    accuracy: Some(0.5),
+                    test_accuracy: number.is_multiple_of(50).then_some(0.75),
+                    ..Progress::default()
+                });
+                if number == 100 {
+                    say("half");
+                }
+            }
+            // Until somebody has seen enough.
+            while std::env::var_os("TEST_ENDLESS").is_some() {
+                step(engine)?;
             }
         }
         // Every tensor has to be agreed on.

@@ -12,7 +12,7 @@ use super::{
     runs,
 };
 use crate::{
-    args::run::{Cores, Gpus, Run, Via},
+    args::run::{Cores, Gpus, Page, Progress, Run, Via},
     env,
     printer::Advice,
 };
@@ -49,6 +49,10 @@ pub struct Options {
     pub horovod: bool,
     /// The folder in which the run is recorded.
     pub record: Option<PathBuf>,
+    /// How it is shown how far the program is.
+    pub progress: Progress,
+    /// Whether there is a page that shows it, and on which port if that was said.
+    pub dashboard: Option<Option<u16>>,
     /// A folder for one file of output per rank.
     pub output: Option<PathBuf>,
     /// What stands before every line.
@@ -142,6 +146,12 @@ impl Options {
             divide_cores: all.cores.unwrap_or_default() == Cores::Auto,
             horovod: all.horovod.unwrap_or_default(),
             record,
+            progress: all.progress.unwrap_or_default(),
+            dashboard: match all.dashboard.unwrap_or(Page::None) {
+                Page::None => None,
+                Page::Anywhere => Some(None),
+                Page::Port(port) => Some(Some(port)),
+            },
             output: all.output,
             tag_output: all.tag_output.unwrap_or_default(),
             detail: match (all.quiet, all.verbose) {
@@ -156,6 +166,15 @@ impl Options {
             tls: all.tls.unwrap_or_default(),
             dry_run: all.dry_run.unwrap_or_default(),
         })
+    }
+
+    /// Whether the terminal shows how far the program is.
+    pub fn shows_progress(&self) -> bool {
+        match self.progress {
+            Progress::Auto => self.detail != Detail::Quiet,
+            Progress::Lines => true,
+            Progress::Off => false,
+        }
     }
 }
 
@@ -187,6 +206,8 @@ impl Run {
             timeline: self.timeline.or(below.timeline),
             profile: self.profile.or(below.profile),
             record: self.record.or(below.record),
+            progress: self.progress.or(below.progress),
+            dashboard: self.dashboard.or(below.dashboard),
             tag_output: self.tag_output.or(below.tag_output),
             quiet: if about_detail { self.quiet } else { below.quiet },
             verbose: if about_detail { self.verbose } else { below.verbose },
