@@ -1,5 +1,9 @@
 """``torch.distributed`` over Sirtaki: every collective, with all types and shapes, and groups."""
 
+import gc
+import time
+import weakref
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -198,6 +202,20 @@ def test_objects_and_barrier():
     dist.barrier()
 
 
+def test_results_are_not_kept():
+    whole = torch.empty(size() * 3)
+    dist.all_gather_into_tensor(whole, torch.ones(3))
+    future = dist.all_reduce(whole, async_op=True).get_future()
+    future.wait()
+    kept = weakref.ref(whole)
+    del whole, future
+    deadline = time.monotonic() + 30
+    while kept() is not None:
+        # The thread for futures may not have let go yet.
+        assert time.monotonic() < deadline, gc.get_referrers(kept())
+        time.sleep(0.01)
+
+
 def test_messages_round_the_ring(several):
     left, right = (rank() - 1) % size(), (rank() + 1) % size()
     sends = [dist.isend(torch.full((4,), rank() + 0.5 * tag), right, tag=tag) for tag in (0, 1)]
@@ -205,6 +223,13 @@ def test_messages_round_the_ring(several):
     for tag in (1, 0):
         dist.recv(tensors[tag], left, tag=tag)
         assert tensors[tag].eq(left + 0.5 * tag).all()
+    for send in sends:
+        send.wait()
+    sends = [dist.isend(torch.tensor([number]), right) for number in range(20)]
+    for number in range(20):
+        got = torch.tensor([-1])
+        dist.recv(got, left)
+        assert got.item() == number
     for send in sends:
         send.wait()
     mine, got = torch.tensor([rank()]), torch.tensor([-1])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
+from functools import partial
 from typing import Any, Callable
 
 import torch
@@ -24,14 +25,14 @@ AT_ONCE = 8
 class Lane:
     """An engine, the names that are in use, and the thread for futures."""
 
-    def __init__(self, engine: Engine, owned: bool) -> None:  # noqa: D107
+    def __init__(self, engine: Engine, owned: bool, at_once: int = AT_ONCE) -> None:  # noqa: D107
         self._engine: Engine | None = engine
-        self._owned = owned
+        self._owned, self._at_once = owned, at_once
         self._completer = Completer()
         self._counting = threading.Lock()
         self._counts: dict[str, int] = defaultdict(int)
         # Also keeps works alive that only PyTorch's C++ knows: older versions do not do that.
-        self._latest: dict[str, Work] = {}
+        self._flying: dict[str, Work] = {}
 
     @property
     def engine(self) -> Engine:
@@ -47,13 +48,14 @@ class Lane:
         what = f"{kind}.{elements}"
         with self._counting:
             number = self._counts[what]
-            self._counts[what] = (number + 1) % AT_ONCE
+            self._counts[what] = (number + 1) % self._at_once
         name = f"distributed.{what}.{number}"
-        before = self._latest.get(name)
+        before = self._flying.get(name)
         if before is not None:
             before.settle()
-        work = Work(start(self.engine, name), device, self._completer)
-        self._latest[name] = work
+        settled = partial(self._flying.pop, name, None)
+        work = Work(start(self.engine, name), device, self._completer, settled)
+        self._flying[name] = work
         return work
 
     def close(self) -> None:
@@ -63,4 +65,4 @@ class Lane:
             engine.close()
         # In an engine that goes on, what it waits for may take long.
         self._completer.close(waits=self._owned)
-        self._latest.clear()
+        self._flying.clear()

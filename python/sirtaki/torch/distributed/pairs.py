@@ -18,6 +18,9 @@ from sirtaki.torch import _carry
 from sirtaki.torch.distributed.lane import Lane
 from sirtaki.torch.distributed.work import Work
 
+AT_ONCE = 4096
+"""Messages of one size that are on their way to or from a rank: senders must not wait."""
+
 
 class _WhenMet:
     """The engine of two ranks that may still be meeting; requests wait for it in order."""
@@ -88,7 +91,7 @@ class Pairs:
             place = int(self._rank == second)
             meeting = self._meeting(f"pair/{first}/{second}", place)
             meet = partial(Engine.meet, meeting, place, 2, False)
-            self._lanes[other] = Lane(_WhenMet(meet), owned=True)
+            self._lanes[other] = Lane(_WhenMet(meet), owned=True, at_once=AT_ONCE)
         return self._lanes[other]
 
     def close(self) -> None:

@@ -17,9 +17,15 @@ from sirtaki._errors import Error
 class Work(_Work):
     """A collective on its way. Everybody may wait for it, as often as they like."""
 
-    def __init__(self, handle: Any, device: torch.device, completer: Completer) -> None:  # noqa: D107
+    def __init__(  # noqa: D107
+        self,
+        handle: Any,
+        device: torch.device,
+        completer: Completer,
+        settled: Callable[[], Any],
+    ) -> None:
         super().__init__()
-        self._handle, self._completer = handle, completer
+        self._handle, self._completer, self._settled = handle, completer, settled
         self._device = device if device.type == "cuda" else None
         self._lock = threading.Lock()
         self._result: list[torch.Tensor] = []
@@ -39,6 +45,7 @@ class Work(_Work):
             except Exception as error:
                 self._error = error
             self._handle = None
+            self._settled()
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         """Waits, without the interpreter's lock; the current stream of a GPU waits as well."""
@@ -174,6 +181,8 @@ class Completer:
             if task is None:
                 return
             task()
+            # Else it would keep its tensors until the next one comes.
+            del task
 
     def _fulfil(self, work: Work, promise: torch.futures.Future) -> None:
         device = work._device
