@@ -110,7 +110,7 @@ pub trait Communicator: Send {
     }
 
     /// How long packets take to ranks of other hosts and back, with queues on the way, by their rank in the world and
-    /// as far as that is known: over TCP, and where something was sent just now.
+    /// as far as that is known: over the TCP connections that carry most.
     fn round_trips(&self) -> Vec<(Rank, Duration)> {
         Vec::new()
     }

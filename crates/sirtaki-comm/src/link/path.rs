@@ -6,16 +6,25 @@ use std::{
 };
 
 /// Words of the kernel's `struct tcp_info` that are read. Later kernels have more of them, never fewer or others.
-const WORDS: usize = 18;
-/// Milliseconds since data was sent and received, and the round trip in microseconds.
+const WORDS: usize = 32;
+/// Milliseconds since data was sent, the round trip in microseconds, and bytes acknowledged so far.
 const SENT: usize = 11;
-const RECEIVED: usize = 13;
 const ROUND_TRIP: usize = 17;
-/// A connection that has carried nothing for this long says nothing about now.
+const BYTES: usize = 30;
+/// A connection over which nothing was sent for this long says nothing about now.
 const FRESH: u32 = 2000;
 
-/// The round trip of a TCP connection that is in use; `None` for others, and for what is not a TCP connection.
-pub(crate) fn round_trip(socket: BorrowedFd<'_>) -> Option<Duration> {
+/// The way to a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Path {
+    /// How long a packet takes there and back.
+    pub(crate) round_trip: Duration,
+    /// Bytes sent so far.
+    pub(crate) sent: u64,
+}
+
+/// What is known of a TCP connection that is in use; `None` for others, and for what is not a TCP connection.
+pub(crate) fn path(socket: BorrowedFd<'_>) -> Option<Path> {
     let mut words = [0_u32; WORDS];
     let mut length = size_of_val(&words) as libc::socklen_t;
     // SAFETY: the kernel writes at most `length` bytes, which `words` has, and any bytes are valid there.
@@ -28,9 +37,16 @@ pub(crate) fn round_trip(socket: BorrowedFd<'_>) -> Option<Duration> {
             &raw mut length,
         )
     };
-    let fresh = words[SENT].min(words[RECEIVED]) < FRESH;
-    let known = outcome == 0 && length as usize == size_of_val(&words) && words[ROUND_TRIP] > 0;
-    (known && fresh).then(|| Duration::from_micros(words[ROUND_TRIP].into()))
+    let known = outcome == 0 && length as usize == size_of_val(&words);
+    (known && words[ROUND_TRIP] > 0 && words[SENT] < FRESH).then(|| Path {
+        round_trip: Duration::from_micros(words[ROUND_TRIP].into()),
+        sent: words_as_one(words[BYTES], words[BYTES + 1]),
+    })
+}
+
+fn words_as_one(first: u32, second: u32) -> u64 {
+    let [first, second] = [first.to_ne_bytes(), second.to_ne_bytes()];
+    u64::from_ne_bytes([first[0], first[1], first[2], first[3], second[0], second[1], second[2], second[3]])
 }
 
 #[cfg(test)]
@@ -54,8 +70,10 @@ mod tests {
             far.write_all(b"back").unwrap();
             near.read_exact(&mut [0; 4]).unwrap();
         }
-        let took = round_trip(near.as_fd()).unwrap();
-        assert!(took > Duration::ZERO && took < Duration::from_secs(10), "{took:?}");
-        assert_eq!(round_trip(UnixStream::pair().unwrap().0.as_fd()), None);
+        let Path { round_trip, sent } = path(near.as_fd()).unwrap();
+        assert!(round_trip > Duration::ZERO && round_trip < Duration::from_secs(10), "{round_trip:?}");
+        // The end of an exchange was acknowledged with the answer, and the handshake may count.
+        assert!((50..=51).contains(&sent), "{sent}");
+        assert_eq!(path(UnixStream::pair().unwrap().0.as_fd()), None);
     }
 }

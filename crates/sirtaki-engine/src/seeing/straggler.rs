@@ -19,6 +19,8 @@ const WORTH: f64 = 0.02;
 const ABOVE: f64 = 2.0;
 /// Packets over a slow connection take this many times as long as over a usual one.
 const SLOWER: f64 = 2.0;
+/// Seconds by which they take longer at least; less than this is noise.
+const NOISE: f64 = 1e-3;
 /// The slow connections of a host with a slow network sum up to this many times those of any other.
 const CLEARLY: f64 = 1.5;
 /// Numbers of ranks that differ by more than this part of the time are of different moments.
@@ -158,9 +160,10 @@ impl Profile {
             known(all).filter_map(|(rank, lateness)| Some((rank, lateness.packets?))).collect();
         let mut least: Vec<u64> = trips.iter().map(|(_, packets)| packets.least).collect();
         least.sort_unstable();
-        let usual = seconds(*least.get(least.len() / 2)?);
+        let usual = seconds(*least.get(least.len() / 4)?);
         let mut between: BTreeMap<BTreeSet<&str>, f64> = BTreeMap::new();
-        for (rank, packets) in trips.iter().filter(|(_, packets)| seconds(packets.most) >= SLOWER * usual) {
+        let slow = |packets: &Packets| seconds(packets.most) >= (SLOWER * usual).max(usual + NOISE);
+        for (rank, packets) in trips.iter().filter(|(_, packets)| slow(packets)) {
             let hosts = [*rank, packets.to].iter().filter_map(|&rank| Some(self.hosts.get(rank)?.as_str())).collect();
             let longest = between.entry(hosts).or_default();
             *longest = longest.max(seconds(packets.most));
@@ -176,9 +179,9 @@ impl Profile {
         let (trip, waited) = (seconds(packets.most), seconds(lateness.together));
         // A collective takes at least one way, so a step in which everybody waited less was not held up by packets.
         let plausible = (trip - usual) / 2.0 <= waited / lateness.events.max(1) as f64;
-        let slow = sum >= CLEARLY * second && waited >= WORTH * elapsed && plausible;
+        let clear = sum > 0.0 && sum >= CLEARLY * second && waited >= WORTH * elapsed;
         let steps = (0, lateness.events);
-        (slow && sum > 0.0).then(|| self.named(*rank, Cause::Network, waited, elapsed, steps, Some((trip, usual))))
+        (clear && plausible).then(|| self.named(*rank, Cause::Network, waited, elapsed, steps, Some((trip, usual))))
     }
 
     fn named(
