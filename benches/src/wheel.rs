@@ -36,7 +36,7 @@ impl Environment {
         let python = folder.join("bin/python");
         let own = PathBuf::from(said(&python, "import sysconfig; print(sysconfig.get_path('purelib'))")?);
         fs::write(own.join("torch.pth"), place).map_err(BenchError::io("cannot tell an environment of PyTorch"))?;
-        let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"];
+        let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
         run(Command::new(&python).args(pip).arg(wheel))?;
         let group = "import sirtaki.torch, torch.distributed as d; print(hasattr(d.Backend, 'SIRTAKI'))";
         Ok(Self {

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from sirtaki import _variables
 from sirtaki._errors import Error
-from sirtaki._native import Engine
+from sirtaki._native import Engine, Phase
 
 Average, Sum, Adasum, Min, Max, Product = range(6)
 
@@ -42,6 +42,7 @@ class _World:
         self.counters: dict = defaultdict(itertools.count)
         self.sets: dict = {}
         self.next_set = 1
+        self.phase: Phase | None = None
 
 
 world = _World()
@@ -97,11 +98,26 @@ def shutdown() -> None:
         return
     for process_set in list(world.sets.values()):
         process_set._invalidate()
+    leave_phase()
     world.engine.close()
     world.engine = None
     world.sets.clear()
     world.counters.clear()
     world.next_set = 1
+
+
+def enter_phase(name: str) -> None:
+    """This process begins a part of a training step, and ends the one it was in."""
+    leave_phase()
+    if is_initialized():
+        world.phase = world.engine.phase(name)
+
+
+def leave_phase() -> None:
+    """This process is in none of the parts of a training step that are told apart."""
+    left, world.phase = world.phase, None
+    if left is not None:
+        left.end()
 
 
 def is_initialized() -> bool:

@@ -17,6 +17,7 @@ use sirtaki_engine::{
 use crate::{
     carry::{self, Described},
     error,
+    phase::Phase,
     ticket::{Ticket, misuse},
 };
 
@@ -242,6 +243,14 @@ impl Engine {
         let own = self.own(py)?;
         py.detach(|| own.engine.stop_timeline());
         Ok(())
+    }
+
+    /// This process is in a part of a training step, of `input`, `forward`, `backward` and `optimizer`, until the result
+    /// ends.
+    fn phase(&self, py: Python<'_>, name: &str) -> PyResult<Phase> {
+        let phase = sirtaki_engine::Phase::ALL.into_iter().find(|phase| phase.name() == name);
+        let phase = phase.ok_or_else(|| misuse(format!("a training step has no part {name}")))?;
+        Ok(Phase::new(self.own(py)?.engine.phase(phase)))
     }
 
     /// Leaves the job in good order. What was not done fails.

@@ -10,6 +10,7 @@
 //! - `ticket`: waiting, with the interpreter free and signals heard.
 //! - `carry`: memory of a framework's tensors, for the engine.
 //! - `output`: memory of the engine's, for a framework.
+//! - `phase`: parts of training steps, for timelines and profiles.
 //! - `error`: exceptions.
 //! - `command`: the `sirtaki` command.
 
@@ -18,6 +19,7 @@ mod command;
 mod engine;
 mod error;
 mod output;
+mod phase;
 mod ticket;
 
 /// The module `sirtaki._native`.
@@ -28,6 +30,7 @@ mod _native {
         command::{command, main},
         engine::{Engine, dtypes},
         output::Output,
+        phase::Phase,
         ticket::Ticket,
     };
 }
