@@ -43,6 +43,7 @@ class _World:
         self.sets: dict = {}
         self.next_set = 1
         self.phase: Phase | None = None
+        self.sees_steps = False
 
 
 world = _World()
