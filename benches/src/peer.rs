@@ -196,3 +196,14 @@ pub fn median(times: &[f64]) -> f64 {
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len().saturating_sub(1) / 2).copied().unwrap_or(f64::NAN)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::slowest;
+
+    #[test]
+    fn a_call_takes_as_long_as_its_slowest_process() {
+        assert_eq!(slowest(&[vec![1.0, 5.0], vec![2.0, 4.0]]), [2.0, 5.0]);
+        assert!(slowest(&[]).is_empty());
+    }
+}
