@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::{BenchError, Peer, engine::Cost, python::Horovod};
 
 /// Starting Python with PyTorch takes a while on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(180);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Where the ranks of a peer run and how they reach each other.
 #[derive(Debug, Clone)]
@@ -137,12 +137,7 @@ impl Starter {
                 command.env("HOROVOD_CONTROLLER", "mpi").env("HOROVOD_CPU_OPERATIONS", "mpi");
                 command
             }
-            _ => {
-                let mut command = Command::new(&horovod.python);
-                command.args(["-m", "horovod.runner.launch", "--gloo", "--network-interfaces", "lo"]);
-                command.args(["-np", &number, "-H", &format!("localhost:{number}")]);
-                command
-            }
+            _ => horovod_over_gloo(&horovod.python, ranks),
         };
         command.arg(&horovod.python).arg(peer_script("horovod_peer.py")).env("PYTHONDONTWRITEBYTECODE", "1");
         Peer::start(horovod_name(carrier), vec![command], ranks, PATIENCE).map(Some)
@@ -172,6 +167,14 @@ impl Starter {
 pub fn open_mpi(ranks: usize) -> Command {
     let mut command = Command::new("mpirun.openmpi");
     command.args(["--allow-run-as-root", "--oversubscribe", "-n", &ranks.to_string()]);
+    command
+}
+
+/// Horovod's own launcher, to which a program is to be added.
+pub fn horovod_over_gloo(python: &Path, ranks: usize) -> Command {
+    let mut command = Command::new(python);
+    command.args(["-m", "horovod.runner.launch", "--gloo", "--network-interfaces", "lo"]);
+    command.args(["-np", &ranks.to_string(), "-H", &format!("localhost:{ranks}")]);
     command
 }
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from sirtaki import _variables
 from sirtaki._errors import Error
-from sirtaki._native import Engine
+from sirtaki._native import Engine, Phase
 
 Average, Sum, Adasum, Min, Max, Product = range(6)
 
@@ -46,6 +46,8 @@ class _World:
         self.next_set = 1
         self.leaving: list = []
         """What is called before the engine ends."""
+        self.phase: Phase | None = None
+        self.sees_steps = False
 
 
 world = _World()
@@ -101,6 +103,7 @@ def shutdown() -> None:
         return
     for process_set in list(world.sets.values()):
         process_set._invalidate()
+    leave_phase()
     for leave in world.leaving:
         leave()
     world.engine.close()
@@ -109,6 +112,20 @@ def shutdown() -> None:
     world.counters.clear()
     world.flying.clear()
     world.next_set = 1
+
+
+def enter_phase(name: str) -> None:
+    """This process begins a part of a training step, and ends the one it was in."""
+    leave_phase()
+    if is_initialized():
+        world.phase = world.engine.phase(name)
+
+
+def leave_phase() -> None:
+    """This process is in none of the parts of a training step that are told apart."""
+    left, world.phase = world.phase, None
+    if left is not None:
+        left.end()
 
 
 def is_initialized() -> bool:

@@ -26,12 +26,12 @@ const RANKS: [&str; 3] = ["1", "2", "4"];
 /// Names a Python that has PyTorch, so that it need not be downloaded.
 const WITH_TORCH: &str = "SIRTAKI_BENCH_PYTHON";
 
-/// Builds the wheel as users get it.
-pub(crate) fn wheel(shell: &Shell) -> Result<()> {
+/// Builds the wheel as users get it, and returns its path.
+pub(crate) fn wheel(shell: &Shell) -> Result<String> {
     let wheel = build(shell, "target/wheels", &["--release"])?;
     let size = fs::metadata(&wheel)?.len() as f64 / f64::from(1 << 20);
     println!("  {wheel}: {size:.1} MiB");
-    Ok(())
+    Ok(wheel)
 }
 
 /// Builds the wheel with what the other tests have built already, installs it, and runs its tests.

@@ -1,7 +1,8 @@
 //! The one thread that owns the communicator: takes requests, talks with the table, runs what is decided.
 //!
-//! It sleeps when there is nothing to do and looks around for a moment before it does, because the next request often
-//! comes right after a result.
+//! It sleeps when there is nothing to do. After a result it looks around for a moment before it does, because the next
+//! request often comes right then; after a request it does not, because it would take the core from whoever computes the
+//! next one.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -28,7 +29,7 @@ use crate::{
     tuning::Tuning,
 };
 
-/// How long the thread looks for new work before it sleeps.
+/// How long the thread looks for new work after a result before it sleeps.
 const LOOKING: Duration = Duration::from_micros(60);
 
 /// How long a caller waits in an adopted order for what it may have to bring itself.
@@ -69,6 +70,8 @@ pub(crate) struct Owner {
     pub(crate) left: Option<Rank>,
     /// On rank 0, if it tunes.
     pub(crate) tuning: Option<Tuning>,
+    /// Whether something was done since the thread has looked around.
+    performed: bool,
     /// When something happened last, while an adopted order is being followed.
     stirred: Duration,
     /// When verdicts came last, and since when the batches that are to be run next are known.
@@ -106,6 +109,7 @@ impl Owner {
             failure: None,
             left: None,
             tuning,
+            performed: false,
             stirred: Duration::ZERO,
             heard: Duration::ZERO,
             agreed: Duration::ZERO,
@@ -251,6 +255,7 @@ impl Owner {
     }
 
     fn perform(&mut self, step: Step) {
+        self.performed = true;
         self.stirred = now();
         match step {
             Step::Run(batch) => self.execute(&batch),
@@ -324,10 +329,11 @@ impl Owner {
         }
     }
 
-    /// Nothing to do: looks around for a moment, then sleeps.
+    /// Nothing to do: looks around for a moment if something was done, then sleeps.
     fn rest(&mut self) {
         let began = now();
-        while now() - began < LOOKING {
+        let looks = std::mem::take(&mut self.performed);
+        while looks && now() - began < LOOKING {
             if self.shared.inbox.is_filled() {
                 return;
             }

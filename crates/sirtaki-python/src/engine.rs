@@ -19,6 +19,7 @@ use crate::{
     carry::{self, Described},
     error,
     meeting::Foreign,
+    phase::Phase,
     ticket::{self, Ticket, misuse},
 };
 
@@ -295,6 +296,14 @@ impl Engine {
     fn describe(&self, py: Python<'_>, settings: BTreeMap<String, String>) -> PyResult<()> {
         self.own(py)?.engine.describe(settings);
         Ok(())
+    }
+
+    /// This process is in a part of a training step, of `input`, `forward`, `backward` and `optimizer`, until the result
+    /// ends.
+    fn phase(&self, py: Python<'_>, name: &str) -> PyResult<Phase> {
+        let phase = sirtaki_engine::Phase::ALL.into_iter().find(|phase| phase.name() == name);
+        let phase = phase.ok_or_else(|| misuse(format!("a training step has no part {name}")))?;
+        Ok(Phase::new(self.own(py)?.engine.phase(phase)))
     }
 
     /// Leaves the job in good order. What was not done fails.

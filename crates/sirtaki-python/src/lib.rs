@@ -11,6 +11,7 @@
 //! - `ticket`: waiting, with the interpreter free and signals heard.
 //! - `carry`: memory of a framework's tensors, for the engine.
 //! - `output`: memory of the engine's, for a framework.
+//! - `phase`: parts of training steps, for timelines and profiles.
 //! - `error`: exceptions.
 //! - `command`: the `sirtaki` command.
 
@@ -20,6 +21,7 @@ mod engine;
 mod error;
 mod meeting;
 mod output;
+mod phase;
 mod ticket;
 
 /// The module `sirtaki._native`.
@@ -30,6 +32,7 @@ mod _native {
         command::{command, main},
         engine::{Engine, dtypes},
         output::Output,
+        phase::Phase,
         ticket::Ticket,
     };
 }

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from sirtaki import _common, _progress
-from sirtaki._common import Adasum, Average
+from sirtaki._common import Adasum, Average, enter_phase, leave_phase
 from sirtaki._process_sets import ProcessSet, global_process_set
 from sirtaki.torch._hooks import when_accumulated
 from sirtaki.torch._submit import check_adasum, reduce_in_place
@@ -93,6 +93,8 @@ class _Distributed:
 
     def _fly(self, parameters: tuple) -> None:
         """Hands in the gradients of parameters that belong together."""
+        if not self._flying:
+            enter_phase("backward")
         for parameter in parameters:
             self._waiting[parameter] = 0
             if parameter.grad is None:
@@ -160,6 +162,7 @@ class _Distributed:
         flying, self._flying = self._flying, {}
         for wait in flying.values():
             wait()
+        leave_phase()
         self._waiting = dict.fromkeys(self._waiting, self.backward_passes_per_step)
 
     @contextmanager
@@ -186,10 +189,15 @@ class _Distributed:
                 )
             self.synchronize()
         self._synchronized = False
-        result = super().step(closure)
         self._steps += 1
         _progress.count(self._steps)
-        return result
+        if _common.world.sees_steps:
+            return super().step(closure)
+        enter_phase("optimizer")
+        try:
+            return super().step(closure)
+        finally:
+            leave_phase()
 
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
         """As the optimizer's own, but not while gradients are on their way."""
