@@ -6,11 +6,13 @@
 //! - [`commands`]: one module per command; what was typed becomes what is done.
 //! - [`launch`]: starting the processes of a job and never leaving one behind.
 //! - [`mod@env`]: the process's environment; what its variables mean is in [`sirtaki_engine::job`].
+//! - [`files`]: writing files completely or not at all.
 //! - [`printer`]: the only place that writes to the terminal.
 
 pub mod args;
 pub mod commands;
 pub mod env;
+pub mod files;
 pub mod launch;
 pub mod printer;
 
@@ -65,6 +67,7 @@ fn dispatch(command: Command, program: &Path, printer: &mut Printer) -> Result<u
         Command::Agent => launch::agent::work(),
         Command::Completions(arguments) => commands::shell::completions(&arguments, printer),
         Command::Man(arguments) => commands::shell::man(&arguments, printer),
+        Command::Report(arguments) => commands::report::run(&arguments, printer),
         Command::Doctor(arguments) => commands::doctor::run(&arguments, printer),
         Command::Bench(Bench::Allreduce(arguments)) => commands::bench::run(&arguments, program, printer),
         Command::BenchWorker(arguments) => commands::bench::work(&arguments),

@@ -1,12 +1,12 @@
 //! One worker of `sirtaki train`. Rank 0 is also the one that talks.
 
-use std::{fs, io::Write, path::Path};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use sirtaki::train::{self, Observer, Report, Settings};
 
 use super::{advice, display::Display};
-use crate::{args::train::Worker, printer::Printer};
+use crate::{args::train::Worker, files, printer::Printer};
 
 /// Trains, and tells of it if this is rank 0.
 pub fn work(arguments: &Worker, printer: &mut Printer) -> Result<()> {
@@ -27,15 +27,8 @@ pub fn work(arguments: &Worker, printer: &mut Printer) -> Result<()> {
     }
 }
 
-/// Completely or not at all.
 fn write(file: &Path, report: &Report) -> Result<()> {
-    let beside = file.with_added_extension("new");
     let mut text = serde_json::to_vec_pretty(report)?;
     text.push(b'\n');
-    let written = fs::File::create(&beside).and_then(|mut to| to.write_all(&text).and_then(|()| to.sync_all()));
-    if let Err(error) = written.and_then(|()| fs::rename(&beside, file)) {
-        let _ = fs::remove_file(&beside);
-        return Err(error.into());
-    }
-    Ok(())
+    Ok(files::replace(file, &text)?)
 }
