@@ -6,13 +6,11 @@
 //! - [`commands`]: one module per command; what was typed becomes what is done.
 //! - [`launch`]: starting the processes of a job and never leaving one behind.
 //! - [`mod@env`]: the process's environment; what its variables mean is in [`sirtaki_engine::job`].
-//! - [`files`]: writing files completely or not at all.
 //! - [`printer`]: the only place that writes to the terminal.
 
 pub mod args;
 pub mod commands;
 pub mod env;
-pub mod files;
 pub mod launch;
 pub mod printer;
 

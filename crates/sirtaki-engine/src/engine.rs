@@ -1,7 +1,8 @@
 //! The engine as its users see it.
 
 use std::{
-    path::Path,
+    collections::BTreeMap,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, OnceLock, atomic::AtomicBool},
     thread::{self, JoinHandle},
 };
@@ -19,7 +20,7 @@ use crate::{
     recorder::Recorder,
     request::{Bundle, Operation, Request},
     run::Runner,
-    seeing::{InPhase, Seeing, Stream, counts::Phase, profile::Profile},
+    seeing::{InPhase, Progress, Seeing, Stream, counts::Phase, profile::Profile},
     shared::{Activity, Shared, now},
     ticket::{Output, Promise, Ticket},
     watch,
@@ -57,9 +58,13 @@ impl Engine {
         recorder: Recorder,
     ) -> Result<Engine, EngineError> {
         let engine = Self::start_within(world, comm, settings, recorder, None)?;
-        let Settings { timeline, warn, .. } = &engine.shared.settings;
+        let Settings { timeline, run_folder, warn, .. } = &engine.shared.settings;
         if let (Some(path), Err(error)) = (timeline, engine.shared.start_first_timeline()) {
             warn(&no_timeline(path, &error).to_string());
+        }
+        if let (Some(path), Err(error)) = (run_folder, engine.shared.start_keeping()) {
+            let hint = "hint: name a folder that may be made and written to on rank 0's host";
+            warn(&format!("the run cannot be recorded in {}: {error}; {hint}", path.display()));
         }
         Ok(engine)
     }
@@ -191,6 +196,22 @@ impl Engine {
     /// This process is in a part of a training step until the result is dropped. It is counted, and shown in a timeline.
     pub fn phase(&self, phase: Phase) -> InPhase {
         InPhase::begin(self.shared.seeing.stream.clone(), phase)
+    }
+
+    /// This process has come this far. The launcher shows it, and rank 0 writes it down where a run is recorded.
+    pub fn progress(&self, progress: &Progress) {
+        self.shared.progress(progress);
+    }
+
+    /// Settings of the program, such as its learning rate, for the folder of the run. They add to those given before; only
+    /// rank 0's count.
+    pub fn describe(&self, settings: BTreeMap<String, String>) {
+        self.shared.describe(settings);
+    }
+
+    /// Where the run is recorded, on rank 0.
+    pub fn run_folder(&self) -> Option<PathBuf> {
+        self.shared.kept_in()
     }
 
     /// What ranks have done in numbers, as far as this one knows: itself, the ranks of its host, and on rank 0 with

@@ -33,6 +33,7 @@ mod engine;
 mod error;
 mod execute;
 mod fail;
+pub mod files;
 mod follow;
 pub mod fuse;
 mod inbox;

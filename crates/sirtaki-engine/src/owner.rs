@@ -129,7 +129,7 @@ impl Owner {
                 None => self.rest(),
             }
         }
-        self.shared.end_seeing(self.failure.is_some());
+        self.shared.end_seeing(self.failure.as_ref().map(ToString::to_string));
         self.shared.ended.store(true, Ordering::Release);
     }
 

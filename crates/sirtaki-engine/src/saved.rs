@@ -5,14 +5,17 @@
 //! moment may lose the outcome of one, which is searched for again.
 
 use std::{
-    fs::{self, File},
-    io::{ErrorKind, Read, Write},
+    fs::File,
+    io::{ErrorKind, Read},
     path::Path,
 };
 
 use serde::{Deserialize, Serialize};
 
-use crate::tune::{Choice, Tuned, Workload};
+use crate::{
+    files::replace,
+    tune::{Choice, Tuned, Workload},
+};
 
 /// The kind of file, in its first line.
 const FORMAT: &str = "sirtaki tuning, version 1";
@@ -110,25 +113,10 @@ pub(crate) fn save(path: &Path, place: &Place, tuned: &Tuned) -> Result<(), Stri
     write().map_err(|problem| format!("the outcome of tuning cannot be saved in {}: {problem}", path.display()))
 }
 
-fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let name = path.file_name().ok_or(ErrorKind::InvalidInput)?.to_string_lossy();
-    // Several engines of a process may end their search at once.
-    let unique = (std::process::id(), rustix::thread::gettid().as_raw_nonzero());
-    let beside = path.with_file_name(format!(".{name}.{}.{}", unique.0, unique.1));
-    let written = (|| {
-        let mut file = File::create(&beside)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&beside, path)
-    })();
-    if written.is_err() {
-        let _ = fs::remove_file(&beside);
-    }
-    written
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use proptest::prelude::*;
     use sirtaki_comm::collective::Algorithm;
 

@@ -51,6 +51,8 @@ pub struct Settings {
     pub timeline_limit: u64,
     /// Whether there is a profile at the end. All ranks need the same.
     pub profile: Option<Profiling>,
+    /// The folder in which rank 0 records the run, or beside it if it holds one already. All ranks need the same.
+    pub run_folder: Option<PathBuf>,
     /// Where rank 0's warnings, the outcome of tuning and the profile go; nowhere unless set.
     pub warn: Warn,
     /// Who knows how ranks ended; nobody unless set.
@@ -71,9 +73,17 @@ impl Default for Settings {
             timeline: None,
             timeline_limit: 256 << 20,
             profile: None,
+            run_folder: None,
             warn: Arc::new(|_| ()),
             ending: Arc::new(|_| None),
         }
+    }
+}
+
+impl Settings {
+    /// Whether rank 0 needs to know what other hosts have counted.
+    pub(crate) fn wants_counts(&self) -> bool {
+        self.profile.is_some() || self.run_folder.is_some()
     }
 }
 
@@ -91,6 +101,7 @@ impl fmt::Debug for Settings {
             .field("timeline", &self.timeline)
             .field("timeline_limit", &self.timeline_limit)
             .field("profile", &self.profile)
+            .field("run_folder", &self.run_folder)
             .finish_non_exhaustive()
     }
 }

@@ -152,6 +152,13 @@ pub struct Run {
     )]
     pub profile: Option<String>,
 
+    /// Record the run in a folder on rank 0's host, for `sirtaki report` [default: a new one in runs]
+    #[arg(
+        long, value_name = "FOLDER", num_args = 0..=1, require_equals = true, default_missing_value = "yes",
+        help_heading = "Seeing"
+    )]
+    pub record: Option<String>,
+
     /// Seconds between asking processes to end and killing them [default: 10]
     #[arg(long, value_name = "SECONDS", value_parser = env::seconds, help_heading = "Time limits")]
     pub grace: Option<Duration>,

@@ -18,6 +18,7 @@ use crate::{
         outside::Outside,
         placement::Placement,
         report::{self, Failure},
+        runs,
         supervise::{self, Ending, Job, Outcome},
     },
     printer::{Printer, Stream},
@@ -66,6 +67,15 @@ fn execute(options: Options, placement: Placement, program: &Path, printer: &mut
         _ => Vec::new(),
     };
     drop(output);
+    if let Some(folder) = &job.options.record {
+        let how = match &ending.outcome {
+            Outcome::Failed { rank, how } => format!("rank {rank} {how}"),
+            Outcome::Interrupted(signal) => report::interrupted(*signal, ending.lasted),
+            Outcome::Success => "ended".into(),
+        };
+        // It may lie on another host, and a program that is not ours makes none.
+        let _ = runs::note_ending(folder, ending.outcome.code(), &how);
+    }
     if let Some(text) = closing_words(&job, &ending, last_lines, printer) {
         printer.message(&text);
     }

@@ -28,6 +28,7 @@ pub mod plan;
 pub mod port;
 pub mod protocol;
 pub mod report;
+pub mod runs;
 pub mod supervise;
 pub mod tree;
 pub mod variables;

@@ -9,6 +9,7 @@ use super::{
     hosts::{self, HostSlots},
     output::Tag,
     outside::Outside,
+    runs,
 };
 use crate::{
     args::run::{Cores, Gpus, Run, Via},
@@ -46,6 +47,8 @@ pub struct Options {
     pub divide_gpus: bool,
     /// Whether `import horovod` means us.
     pub horovod: bool,
+    /// The folder in which the run is recorded.
+    pub record: Option<PathBuf>,
     /// A folder for one file of output per rank.
     pub output: Option<PathBuf>,
     /// What stands before every line.
@@ -103,7 +106,9 @@ impl Options {
         check(&all.env, outside)?;
         let mut env = all.env;
         let timeline = all.timeline.map(|path| path.display().to_string());
-        for (name, value) in [(env::TIMELINE, timeline), (env::PROFILE, all.profile)] {
+        let record = all.record.and_then(|wish| runs::choose(&wish, &all.program));
+        let folder = record.as_ref().map(|folder| folder.display().to_string());
+        for (name, value) in [(env::TIMELINE, timeline), (env::PROFILE, all.profile), (env::RUN_FOLDER, folder)] {
             if let Some(value) = value {
                 env.retain(|wish: &Wish| wish.name != name);
                 env.push(Wish { name: name.into(), value: Some(value) });
@@ -136,6 +141,7 @@ impl Options {
             env,
             divide_cores: all.cores.unwrap_or_default() == Cores::Auto,
             horovod: all.horovod.unwrap_or_default(),
+            record,
             output: all.output,
             tag_output: all.tag_output.unwrap_or_default(),
             detail: match (all.quiet, all.verbose) {
@@ -180,6 +186,7 @@ impl Run {
             output: self.output.or(below.output),
             timeline: self.timeline.or(below.timeline),
             profile: self.profile.or(below.profile),
+            record: self.record.or(below.record),
             tag_output: self.tag_output.or(below.tag_output),
             quiet: if about_detail { self.quiet } else { below.quiet },
             verbose: if about_detail { self.verbose } else { below.verbose },

@@ -36,6 +36,7 @@ pub fn engine(get: Lookup<'_>) -> Result<crate::Settings, JobError> {
         settings.timeline = text(get, v::HOROVOD_TIMELINE).filter(|path| path != "DYNAMIC").map(Into::into);
     }
     set(&mut settings.timeline_limit, optional(get, v::TIMELINE_LIMIT, |text| Some(bytes(text).ok()? as u64))?);
+    set(&mut settings.run_folder, optional(get, v::RUN_FOLDER, |text| Some(Some(text.into())))?);
     set(&mut settings.profile, optional(get, v::PROFILE, |text| Some(profiling(text)))?);
     Ok(settings)
 }

@@ -55,6 +55,8 @@ pub const TIMELINE: &str = "SIRTAKI_TIMELINE";
 pub const TIMELINE_LIMIT: &str = "SIRTAKI_TIMELINE_LIMIT";
 /// A profile at the end.
 pub const PROFILE: &str = "SIRTAKI_PROFILE";
+/// The folder of a run.
+pub const RUN_FOLDER: &str = "SIRTAKI_RUN_FOLDER";
 /// Horovod's name for a timeline, which counts where ours is not set; `DYNAMIC` stands for one that is started later.
 pub const HOROVOD_TIMELINE: &str = "HOROVOD_TIMELINE";
 
@@ -280,6 +282,12 @@ const SEEING: Section = Section {
             default: "0",
             about: "Print a profile of all ranks at the end; with a path, also write it there as JSON.",
         },
+        Variable {
+            name: RUN_FOLDER,
+            allowed: "the path of a folder",
+            default: "none",
+            about: "Record the run in this folder, for `sirtaki report`; if it holds one already, in a new folder beside it.",
+        },
     ],
 };
 
@@ -297,7 +305,7 @@ pub(super) fn allowed(name: &str) -> &'static str {
 }
 
 /// Whether the variable says where in a job a process is, rather than what the job chooses.
-pub(super) fn is_place(name: &str) -> bool {
+pub(crate) fn is_place(name: &str) -> bool {
     PLACE.variables.iter().any(|variable| variable.name == name)
 }
 

@@ -1,8 +1,9 @@
 //! How records and numbers get to rank 0: over the control links, by the watcher, now and then.
 
 use std::{
-    fs, io,
-    path::Path,
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU32, Ordering},
@@ -18,17 +19,22 @@ use super::{
     Stream,
     clock::Offset,
     counts::Counts,
+    keeper::Keeper,
     profile::Profile,
+    progress::Progress,
     scribe::{Chunk, Scribe, Work},
 };
 use crate::{
     Profiling, Settings, Warn,
     blame::Sign,
+    files::replace,
     shared::{Shared, now},
 };
 
 /// How often numbers that the system keeps are brought up to date.
 const REFRESH: Duration = Duration::from_secs(1);
+/// How often the folder of a run gets a new profile.
+const KEEP: Duration = Duration::from_secs(10);
 /// Exchanges with rank 0's clock at first, and the pauses between them then and later.
 const ROUNDS: u32 = 16;
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
@@ -69,6 +75,8 @@ pub(crate) struct Seeing {
     timeline: AtomicU32,
     /// On rank 0, while there is a timeline.
     scribe: Mutex<Option<Scribe>>,
+    /// On rank 0, while the run is recorded.
+    keeper: Mutex<Option<Keeper>>,
     /// On rank 0, by rank.
     known: Mutex<Vec<Known>>,
     /// Held by who takes in what others say, so that it is taken in when the next one looks.
@@ -87,6 +95,7 @@ impl Seeing {
             carries,
             timeline: AtomicU32::new(0),
             scribe: Mutex::default(),
+            keeper: Mutex::default(),
             known,
             hearing: Mutex::default(),
         }
@@ -223,21 +232,34 @@ impl Shared {
         if self.seeing.stream.is_traced() {
             self.hand_in_last_records();
         }
-        if self.settings.profile.is_some() {
+        if self.settings.wants_counts() {
             self.seeing.stream.refresh();
             self.star().see(&Said::Counts(self.recorder.counts(), true));
         }
     }
 
     /// The engine has ended: rank 0 closes the timeline and tells what was counted.
-    pub(crate) fn end_seeing(&self, failed: bool) {
+    pub(crate) fn end_seeing(&self, failed: Option<String>) {
         if self.group.rank() != 0 || !self.seeing.carries {
             return;
         }
-        self.stop_timeline(!failed);
+        self.stop_timeline(failed.is_none());
         self.seeing.stream.refresh();
-        let Some(profile) = &self.settings.profile else { return };
-        let deadline = now() + if failed { Duration::ZERO } else { LAST };
+        if !self.settings.wants_counts() {
+            return;
+        }
+        self.await_counts(now() + if failed.is_some() { Duration::ZERO } else { LAST });
+        let profile = self.profile().beside_copies();
+        if let Some(wanted) = &self.settings.profile {
+            tell(&profile, wanted, &self.settings.warn);
+        }
+        if let Some(keeper) = lock(&self.seeing.keeper).take() {
+            keeper.end(profile, failed);
+        }
+    }
+
+    /// Takes in the last numbers of ranks that are still there.
+    fn await_counts(&self, deadline: Duration) {
         let there = |rank: &Rank| matches!(self.star().sign(*rank), Sign::Quiet(_));
         let missing = |rank: &Rank| !lock(&self.seeing.known)[*rank].last && there(rank);
         while now() < deadline && (1..self.group.size()).any(|rank| missing(&rank)) {
@@ -245,7 +267,35 @@ impl Shared {
             self.star().fill();
             self.take_in();
         }
-        tell(&self.profile(), profile, &self.settings.warn);
+    }
+
+    /// Rank 0 begins to record the run, where that is wanted.
+    pub(crate) fn start_keeping(&self) -> io::Result<()> {
+        let Settings { run_folder: Some(folder), warn, .. } = &self.settings else { return Ok(()) };
+        if self.group.rank() == 0 {
+            *lock(&self.seeing.keeper) = Some(Keeper::start(folder, &self.group, warn.clone())?);
+        }
+        Ok(())
+    }
+
+    /// The program has come this far.
+    pub(crate) fn progress(&self, progress: &Progress) {
+        self.seeing.stream.recorder.progress(progress);
+        if let Some(keeper) = lock(&self.seeing.keeper).as_mut() {
+            keeper.progress(progress);
+        }
+    }
+
+    /// More settings of the program.
+    pub(crate) fn describe(&self, settings: BTreeMap<String, String>) {
+        if let Some(keeper) = lock(&self.seeing.keeper).as_mut() {
+            keeper.settings(settings);
+        }
+    }
+
+    /// Where the run is recorded.
+    pub(crate) fn kept_in(&self) -> Option<PathBuf> {
+        lock(&self.seeing.keeper).as_ref().map(|keeper| keeper.folder().to_owned())
     }
 
     /// What is known of all ranks.
@@ -262,10 +312,9 @@ impl Shared {
 }
 
 fn tell(profile: &Profile, wanted: &Profiling, warn: &Warn) {
-    let profile = profile.clone().beside_copies();
     warn(&profile.to_string());
     if let Profiling::File(path) = wanted
-        && let Err(error) = fs::write(path, profile.to_json())
+        && let Err(error) = replace(path, profile.to_json().as_bytes())
     {
         warn(&format!("the profile cannot be written to {}: {error}; hint: name another file", path.display()));
     }
@@ -275,6 +324,7 @@ fn tell(profile: &Profile, wanted: &Profiling, warn: &Warn) {
 #[derive(Debug, Default)]
 pub(crate) struct Carrier {
     refreshed: Duration,
+    kept: Duration,
     asked: Duration,
     rounds: u32,
     timeline: u32,
@@ -290,8 +340,14 @@ impl Carrier {
         if time.saturating_sub(self.refreshed) >= REFRESH {
             self.refreshed = time;
             seeing.stream.refresh();
-            if shared.settings.profile.is_some() && shared.group.rank() != 0 && !shared.is_here(0) {
+            if shared.settings.wants_counts() && shared.group.rank() != 0 && !shared.is_here(0) {
                 shared.star().see(&Said::Counts(shared.recorder.counts(), false));
+            }
+        }
+        if time.saturating_sub(self.kept) >= KEEP {
+            self.kept = time;
+            if let Some(keeper) = lock(&seeing.keeper).as_mut() {
+                keeper.profile(shared.profile());
             }
         }
         shared.take_in();

@@ -117,8 +117,10 @@ const OF_KIND: usize = SINGLE + 3 * SIZES;
 const WHOLE: usize = Kind::ALL.len() * OF_KIND;
 /// Where the phases begin: times and nanoseconds of each.
 const PHASES: usize = WHOLE + Whole::ALL;
+/// Where that begins which the program says of itself.
+pub(super) const PROGRESS: usize = PHASES + 2 * Phase::ALL.len();
 /// Words of the table.
-pub(crate) const WORDS: usize = PHASES + 2 * Phase::ALL.len();
+pub(crate) const WORDS: usize = PROGRESS + super::progress::WORDS;
 
 /// A number of the whole rank. Times are nanoseconds.
 #[derive(Debug, Clone, Copy)]
@@ -203,7 +205,7 @@ impl Recorder {
 pub struct Counts(pub(crate) Vec<u64>);
 
 impl Counts {
-    fn get(&self, index: usize) -> u64 {
+    pub(super) fn get(&self, index: usize) -> u64 {
         self.0.get(index).copied().unwrap_or(0)
     }
 

@@ -2,20 +2,24 @@
 //!
 //! ```text
 //! owner, callers → Stream → counts ──────────────────────────→ profile, page
-//!                         └ ring → carry → (rank 0) scribe → chrome → file
+//!                         ├ ring → carry → (rank 0) scribe → chrome → file
+//! the program ────────────┴ progress ──→ (rank 0) keeper → the folder of a run
 //! ```
 //!
 //! Counting goes on always, because it costs next to nothing and a failure cannot be announced. Records are kept only
 //! while somebody wants a timeline. The thread that runs collectives does no more than put a record into memory: the
 //! watcher carries it to rank 0, and there a thread of its own writes it down.
 
+mod about;
 mod carry;
 mod chrome;
 pub(crate) mod clock;
 pub mod counts;
 mod file;
+mod keeper;
 mod page;
 pub mod profile;
+mod progress;
 pub(crate) mod record;
 mod ring;
 mod scribe;
@@ -29,12 +33,12 @@ use std::{
 use rustix::time::{ClockId, clock_gettime};
 
 pub(crate) use self::carry::{Carrier, Said, Seeing};
-pub use self::page::Short;
 use self::{
     counts::{Counted, Phase, Whole},
     record::{Batch, Record},
     ring::Ring,
 };
+pub use self::{page::Short, progress::Progress};
 use crate::{recorder::Recorder, shared::now};
 
 /// Whether a collective runs and how many wait, to know how much of the one hides behind other work.

@@ -7,7 +7,10 @@ use std::{
 };
 
 use sirtaki_comm::Reduction;
-use sirtaki_engine::{Phase, seeing::largest_memory};
+use sirtaki_engine::{
+    Phase,
+    seeing::{self, largest_memory},
+};
 
 use super::{
     alone,
@@ -124,6 +127,9 @@ impl<'a, N: Network> Course<'a, N> {
         let one_worker = alone::speed(self.world, &self.passes, network, method, &self.images, self.sizes.0)?;
         let parameters = network.num_params();
         observer.begins(&self.start(parameters, one_worker));
+        let settings = self.settings.told(self.world.size(), self.images.train.count(), self.sizes);
+        self.world.engine().describe(settings);
+        self.say(seeing::Progress::default());
         self.begun = Instant::now();
         self.training = Watch::running();
         while !self.is_done() {
@@ -175,6 +181,11 @@ impl<'a, N: Network> Course<'a, N> {
                 (recent, since) = (Score::default(), Instant::now());
                 let seen = from + self.seen - seen_before;
                 observer.goes_on(&self.progress(epoch, seen, score, rate));
+                self.say(seeing::Progress {
+                    loss: Some(score.mean_loss()),
+                    accuracy: Some(score.accuracy()),
+                    ..Default::default()
+                });
             }
             if ends {
                 break;
@@ -237,6 +248,20 @@ impl<'a, N: Network> Course<'a, N> {
         }
     }
 
+    /// Lets the launcher and the folder of the run know how far this is.
+    fn say(&self, news: seeing::Progress) {
+        let samples = self.images.train.count().max(1) as f64;
+        let all = self.settings.epochs * (self.images.train.count().div_ceil(self.sizes.1)) as u64;
+        self.world.engine().progress(&seeing::Progress {
+            step: self.step,
+            steps: Some(self.settings.most_steps.map_or(all, |most| most.min(all))),
+            epoch: Some(self.position.epoch as f64 + self.position.seen as f64 / samples),
+            epochs: Some(self.settings.epochs),
+            samples: Some(self.seen as u64),
+            ..news
+        });
+    }
+
     fn end_epoch(&mut self, epoch: u64, trained: Score, rate: f64, observer: &mut dyn Observer) -> Result<()> {
         self.training.pause();
         let network = self.network().valid();
@@ -255,6 +280,11 @@ impl<'a, N: Network> Course<'a, N> {
             checkpoint: self.checkpoint.clone(),
         };
         observer.epoch_ends(&epoch);
+        self.say(seeing::Progress {
+            test_loss: Some(epoch.test_loss),
+            test_accuracy: Some(epoch.test_accuracy),
+            ..Default::default()
+        });
         self.epochs.push(epoch);
         self.training.go_on();
         Ok(())

@@ -164,6 +164,23 @@ impl Settings {
         (self.rate.unwrap_or_else(|| self.method.rate(size)), times)
     }
 
+    /// What a report has to name, by plain names.
+    pub(super) fn told(&self, workers: usize, samples: usize, (each, all): (usize, usize)) -> BTreeMap<String, String> {
+        let mut told = self.lasting(workers, samples);
+        told.retain(|name, _| !name.contains("batch"));
+        let scaling = if matches!(self.batch, Batch::Worker(_)) { "weak" } else { "strong" };
+        let more = [
+            ("model", self.model.name().to_owned()),
+            ("batch_per_worker", each.to_string()),
+            ("global_batch", all.to_string()),
+            ("scaling", scaling.to_owned()),
+            ("target_accuracy", self.target.to_string()),
+            ("data", self.data.file_name().unwrap_or_default().to_string_lossy().into_owned()),
+        ];
+        told.extend(more.map(|(name, value)| (name.to_owned(), value)));
+        told.into_iter().map(|(name, value)| (name.replace('-', "_"), value)).collect()
+    }
+
     /// What must be the same to go on from a checkpoint, by the names that people type.
     pub(super) fn lasting(&self, workers: usize, samples: usize) -> BTreeMap<String, String> {
         let (rate, _) = self.base_rate(workers);

@@ -18,11 +18,8 @@ const EACH: &str = "batch_per_worker";
 const ALL: &str = "global_batch";
 /// Settings that change with the number of workers without making it another job. The rate belongs to the batch.
 const FOLLOWING: [&str; 5] = [EACH, ALL, "scaling", "lr", "workers"];
-/// Variables that say where a process is and what it shows, not what it computes.
-const PLACE: [&str; 16] = [
-    "RANK", "SIZE", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE", "HOST", "STORE", "JOB", "RUN_FOLDER",
-    "TIMELINE", "PROFILE", "RECORD", "COMMAND", "HOSTNAME",
-];
+/// Variables that say what a run shows of itself, not what it computes.
+const SHOWING: [&str; 4] = ["RUN_FOLDER", "TIMELINE", "PROFILE", "COMMAND"];
 
 /// Runs that differ in nothing but their seed.
 #[derive(Debug, Clone, PartialEq)]
@@ -117,8 +114,8 @@ impl Scaling {
 
 /// Settings with the variables that change what is computed, but not the seed.
 fn essence(run: &Run) -> BTreeMap<String, String> {
-    let place = |name: &str| PLACE.contains(&name.trim_start_matches("SIRTAKI_").trim_start_matches("HOROVOD_"));
-    let variables = run.environment.iter().filter(|(name, _)| !place(name));
+    let shows = |name: &str| SHOWING.contains(&name.trim_start_matches("SIRTAKI_").trim_start_matches("HOROVOD_"));
+    let variables = run.environment.iter().filter(|(name, _)| !shows(name));
     let settings = run.settings.iter().filter(|(name, _)| *name != SEED);
     let mut essence: BTreeMap<String, String> =
         settings.chain(variables).map(|(name, value)| (name.clone(), value.clone())).collect();

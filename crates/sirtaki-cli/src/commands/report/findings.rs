@@ -50,7 +50,8 @@ impl Findings {
     pub(crate) fn label_of(&self, run: usize) -> String {
         if self.groups.len() > 1 {
             let group = self.group_of(run);
-            return if self.groups[group].members.first() == Some(&run) { self.name_of(group) } else { String::new() };
+            let Group { letter, members, .. } = &self.groups[group];
+            return if members.first() == Some(&run) { letter.clone() } else { String::new() };
         }
         match (self.runs.len(), self.runs[run].setting("seed")) {
             (1, _) => String::new(),

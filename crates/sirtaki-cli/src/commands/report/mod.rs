@@ -27,11 +27,11 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use sirtaki_engine::files::replace;
 
 pub(crate) use self::findings::Findings;
 use crate::{
     args::report::Report,
-    files,
     printer::{Advice, Printer, Stream},
 };
 
@@ -68,7 +68,7 @@ pub(crate) fn page(runs: &[PathBuf], file: &Path, title: &str, printer: &mut Pri
 }
 
 fn save(file: &Path, text: &str) -> Result<()> {
-    files::replace(file, text.as_bytes()).with_context(|| format!("cannot write {}", file.display()))
+    replace(file, text.as_bytes()).with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// Reads everything, and says what cannot be read.

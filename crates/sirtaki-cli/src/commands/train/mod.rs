@@ -54,6 +54,9 @@ pub fn run(arguments: Train, program: &Path, printer: &mut Printer) -> Result<u8
     if job.quiet == Some(true) {
         job.program.push("--quiet".into());
     }
+    if let (None, Some(folder)) = (&job.record, &settings.checkpoints) {
+        job.record = Some(text(folder)?);
+    }
     job.tag_output.get_or_insert(Tag::None);
     super::run::run(job, program, printer)
 }

@@ -1,12 +1,11 @@
 //! One worker of `sirtaki train`. Rank 0 is also the one that talks.
 
-use std::path::Path;
-
 use anyhow::{Context, Result};
-use sirtaki::train::{self, Observer, Report, Settings};
+use sirtaki::train::{self, Observer, Settings};
+use sirtaki_engine::files::replace;
 
 use super::{advice, display::Display};
-use crate::{args::train::Worker, files, printer::Printer};
+use crate::{args::train::Worker, printer::Printer};
 
 /// Trains, and tells of it if this is rank 0.
 pub fn work(arguments: &Worker, printer: &mut Printer) -> Result<()> {
@@ -22,13 +21,10 @@ pub fn work(arguments: &Worker, printer: &mut Printer) -> Result<()> {
     }
     display.report(&report)?;
     match &arguments.json {
-        Some(file) => write(file, &report).with_context(|| format!("cannot write {}", file.display())),
+        Some(file) => {
+            let text = serde_json::to_string_pretty(&report)? + "\n";
+            replace(file, text.as_bytes()).with_context(|| format!("cannot write {}", file.display()))
+        }
         None => Ok(()),
     }
-}
-
-fn write(file: &Path, report: &Report) -> Result<()> {
-    let mut text = serde_json::to_vec_pretty(report)?;
-    text.push(b'\n');
-    Ok(files::replace(file, &text)?)
 }

@@ -20,7 +20,7 @@ pub(super) fn title(findings: &Findings) -> String {
         [run] => run.name.clone(),
         runs => {
             let what = model(findings).map_or(String::new(), |model| format!(" of {model}"));
-            format!("{}{what} compared", count(runs.len(), "run"))
+            format!("{}{what} compared", count(runs.len() + findings.unreadable.len(), "run"))
         }
     }
 }
@@ -28,7 +28,7 @@ pub(super) fn title(findings: &Findings) -> String {
 pub(super) fn sentence(findings: &Findings) -> String {
     match (findings.runs.as_slice(), findings.scalings.is_empty()) {
         ([run], _) => one(run),
-        (_, false) => findings.scalings.iter().map(scaled).collect::<Vec<_>>().join(" "),
+        (_, false) => findings.scalings.first().map_or(String::new(), scaled),
         _ => quickest(findings).unwrap_or_else(|| "No run has finished with figures that could be compared.".into()),
     }
 }
@@ -56,15 +56,15 @@ fn one(run: &Run) -> String {
 fn scaled(scaling: &Scaling) -> String {
     let (Some(first), Some(last)) = (scaling.points.first(), scaling.points.last()) else { return String::new() };
     let accuracy = match (&first.accuracy, &last.accuracy) {
-        (Some(before), Some(after)) => format!("test accuracy {} before and {} after", percent(before.mean), percent(after.mean)),
-        _ => "test accuracy is not known".into(),
+        (Some(before), Some(after)) => format!("Test accuracy: {} before, {} after.", percent(before.mean), percent(after.mean)),
+        _ => "Test accuracy was not recorded.".into(),
     };
     let kind = match scaling.kind {
         Kind::Strong => "Sharing the same work",
         Kind::Weak => "With as much work for each",
     };
     format!(
-        "{kind}, {} are {} times as fast as {}: {} efficiency, {accuracy}.",
+        "{kind}, {} are {} times as fast as {}, {} efficient. {accuracy}",
         count(last.workers, "worker"),
         figure(last.speedup.mean / first.workers.max(1) as f64),
         first.workers,

@@ -22,7 +22,7 @@ pub(crate) enum Scale {
 }
 
 /// How many times the smallest value the largest is, from which on an axis of [`Scale::Wide`] is logarithmic.
-const WIDE: f64 = 30.0;
+const WIDE: f64 = 12.0;
 
 /// An axis.
 #[derive(Debug, Clone)]
@@ -55,7 +55,8 @@ impl Axis {
         let high = if self.high > low { self.high } else { low + low.abs().max(1e-9) };
         let unit = self.unit().0;
         let (low, high) = (low / unit, high / unit);
-        let step = step((high - low) / 4.5).max(if self.scale == Scale::Workers { 1.0 } else { 0.0 });
+        let step = step((high - low) / 4.5);
+        let step = if self.scale == Scale::Workers { step.ceil() } else { step };
         let (first, mut last) = ((low / step).floor(), (high / step).ceil());
         if self.scale == Scale::Share && high * unit <= 1.0 {
             last = last.min((1.0 / unit / step).round());
@@ -118,7 +119,8 @@ impl Axis {
     pub(super) fn ticks(&self) -> Vec<(f64, String)> {
         let unit = self.unit().0;
         let apart = self.ticks.windows(2).map(|pair| pair[1] - pair[0]).fold(f64::MAX, f64::min) / unit;
-        let digits = if apart < 1e9 { (-(apart * 1.0001).log10().floor()).clamp(0.0, 6.0) as usize } else { 0 };
+        let digits = |apart: f64| (0..6).find(|&digits| (apart * 10_f64.powi(digits)).fract().min(1.0 - (apart * 10_f64.powi(digits)).fract()) < 1e-6);
+        let digits = digits(apart).unwrap_or(6) as usize;
         let text = |value: f64| match self.scale {
             Scale::Bytes => words::bytes(value),
             Scale::Moments => words::duration(value),
@@ -130,10 +132,10 @@ impl Axis {
     }
 }
 
-/// A round step at least so large: 1, 2 or 5 times a power of ten.
+/// A round step at least so large: 1, 2, 2.5 or 5 times a power of ten.
 fn step(at_least: f64) -> f64 {
     let power = 10_f64.powf(at_least.max(1e-12).log10().floor());
-    [1.0, 2.0, 5.0, 10.0].map(|times| times * power).into_iter().find(|&step| step >= at_least * 0.999).unwrap_or(power)
+    [1.0, 2.0, 2.5, 5.0, 10.0].map(|times| times * power).into_iter().find(|&step| step >= at_least * 0.999).unwrap_or(power)
 }
 
 /// `20k`, `1.5M`.
@@ -161,7 +163,7 @@ mod tests {
 
     #[test]
     fn numbers_on_an_axis_are_round() {
-        assert_eq!(texts(Scale::Plain, &[0.3, 9.7], true), ["0", "5", "10"]);
+        assert_eq!(texts(Scale::Plain, &[0.3, 9.7], true), ["0.0", "2.5", "5.0", "7.5", "10.0"]);
         assert_eq!(texts(Scale::Share, &[0.953, 0.991], false), ["95", "96", "97", "98", "99", "100"]);
         assert_eq!(texts(Scale::Plain, &[0.0, 60_000.0], true), ["0", "20k", "40k", "60k"]);
         assert_eq!(texts(Scale::Wide, &[0.02, 2.3], true), ["0.01", "0.1", "1", "10"]);

@@ -127,7 +127,7 @@ impl Chart {
             svg.text("tick", "middle", (x, bottom + 17.0), &text);
         }
         svg.line("axis", (left, bottom), (frame.right, bottom));
-        svg.text("unit", "start", (4.0, 13.0), &frame.y.label(self.y.0));
+        svg.text("unit", "start", (0.0, 13.0), &frame.y.label(self.y.0));
         svg.text("unit", "end", (frame.right, HEIGHT - 8.0), &frame.x.label(self.x.0));
     }
 

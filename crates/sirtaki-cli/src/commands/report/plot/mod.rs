@@ -19,5 +19,5 @@ pub(crate) use self::{
 
 /// Width of every plot, in its own units; a phone shows it a little smaller, a desktop a little larger.
 const WIDTH: f64 = 440.0;
-/// Average width of a letter of labels.
-const LETTER: f64 = 6.2;
+/// Width of a letter of labels, in the wide fonts among those that a browser may take.
+const LETTER: f64 = 6.9;

@@ -95,6 +95,17 @@ pub(crate) struct Ended {
     pub(crate) seconds: Option<f64>,
     /// One sentence.
     pub(crate) failed: Option<String>,
+    /// Rows for which there was no room.
+    #[serde(skip_serializing)]
+    pub(crate) dropped: u64,
+}
+
+/// What the launcher saw of the end.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Exit {
+    code: i64,
+    how: String,
 }
 
 /// `run.json`.
@@ -104,7 +115,9 @@ struct Written {
     format: String,
     started: Option<f64>,
     ended: Option<Ended>,
+    exit: Option<Exit>,
     command: Vec<String>,
+    launch: Vec<String>,
     version: String,
     ranks: usize,
     hosts: Vec<String>,
@@ -249,11 +262,14 @@ fn assemble(name: String, written: Option<Written>, plan: Option<Plan>) -> Run {
     let ended = written.ended.clone().unwrap_or_default();
     let mut settings = plan.settings;
     settings.extend(written.settings);
+    let commands = [written.launch, written.command, plan.command];
+    let killed = written.exit.filter(|exit| exit.code != 0).map(|exit| exit.how);
+    let problems = (ended.dropped > 0).then(|| format!("{} rows were dropped by a slow disk", ended.dropped));
     Run {
         name,
         started: written.started.filter(|seconds| seconds.is_finite()),
         seconds: ended.seconds.or(planned_end.seconds),
-        state: match ended.failed.or(planned_end.failed) {
+        state: match ended.failed.or(killed).or(planned_end.failed) {
             Some(why) => State::Failed(why),
             None if written.ended.is_some() => State::Finished,
             None if !recorded && planned_end.seconds.is_some() => {
@@ -261,13 +277,14 @@ fn assemble(name: String, written: Option<Written>, plan: Option<Plan>) -> Run {
             }
             None => State::Unfinished,
         },
-        command: if written.command.is_empty() { plan.command } else { written.command },
+        command: commands.into_iter().find(|command| !command.is_empty()).unwrap_or_default(),
         version: written.version,
         ranks: if written.ranks == 0 { plan.ranks } else { written.ranks },
         hosts: written.hosts,
         machine: written.machine,
         environment: written.environment,
         settings,
+        problems: problems.into_iter().collect(),
         ..Run::default()
     }
 }

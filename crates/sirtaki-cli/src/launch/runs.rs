@@ -1,0 +1,134 @@
+//! Folders of runs: each has one of its own below `runs`, named after the program and the time, so that no run ever touches
+//! another's.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use serde_json::{Value, json};
+use sirtaki_engine::files::replace;
+
+/// Where they are, unless something else is said.
+pub const RUNS: &str = "runs";
+
+/// The folder for a new run of this program; it is not there yet.
+pub fn new(program: &str) -> PathBuf {
+    free(Path::new(RUNS), &format!("{program}-{}", stamp(SystemTime::now())))
+}
+
+/// Where a run of this command is recorded, as an absolute path: `wish` is a folder, a yes or a no.
+pub fn choose(wish: &str, command: &[String]) -> Option<PathBuf> {
+    let folder = match sirtaki_engine::job::parse::switch(wish) {
+        Some(false) => return None,
+        Some(true) => new(&name_of(command)),
+        None => PathBuf::from(wish),
+    };
+    std::path::absolute(unrecorded(folder)).ok()
+}
+
+/// The folder, or the first of its name and a number that holds no run. The engine would go there as well.
+fn unrecorded(folder: PathBuf) -> PathBuf {
+    let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let others = (2..).map(|number| folder.with_file_name(format!("{name}-{number}")));
+    let recorded = |folder: &PathBuf| folder.join("run.json").exists();
+    if recorded(&folder) { others.into_iter().find(|other| !recorded(other)).unwrap_or(folder) } else { folder }
+}
+
+/// Adds to what a run's folder says how its processes were started and ended, which they cannot know themselves.
+pub fn note_ending(folder: &Path, code: u8, how: &str) -> io::Result<()> {
+    let file = folder.join("run.json");
+    let mut about: Value = serde_json::from_slice(&fs::read(&file)?)?;
+    about["exit"] = json!({ "code": code, "how": how });
+    let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    about["launch"] = words.collect::<Vec<_>>().into();
+    replace(&file, format!("{about:#}\n").as_bytes())
+}
+
+/// What a command is called in the name of its runs: its script, or the program itself.
+pub fn name_of(command: &[String]) -> String {
+    let stem = |word: &String| Path::new(word).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let script = command.iter().find(|word| Path::new(word).extension().is_some_and(|extension| extension == "py"));
+    let name = script.or(command.first()).and_then(stem).unwrap_or_default();
+    let plain = |letter: char| if letter.is_alphanumeric() || "-_.".contains(letter) { letter } else { '-' };
+    name.chars().map(plain).collect()
+}
+
+/// The name, or with a number where others began in the same second.
+fn free(runs: &Path, name: &str) -> PathBuf {
+    let names = (1..).map(|number| if number == 1 { name.to_owned() } else { format!("{name}-{number}") });
+    names.map(|name| runs.join(name)).find(|path| !path.exists()).unwrap_or_else(|| runs.join(name))
+}
+
+/// `20261115-095204`, in universal time.
+fn stamp(time: SystemTime) -> String {
+    let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let (year, month, day) = date(seconds / 86_400);
+    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}")
+}
+
+/// Year, month and day, so many days after 1970 began.
+fn date(mut days: u64) -> (u64, usize, u64) {
+    let leap = |year: u64| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
+    let mut year = 1970;
+    while days >= 365 + u64::from(leap(year)) {
+        days -= 365 + u64::from(leap(year));
+        year += 1;
+    }
+    let lengths = [31, 28 + u64::from(leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let mut month = 0;
+    while days >= lengths[month] {
+        days -= lengths[month];
+        month += 1;
+    }
+    (year, month + 1, days + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, time::Duration};
+
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_a_calendar_says() {
+        let stamp = |seconds| stamp(UNIX_EPOCH + Duration::from_secs(seconds));
+        assert_eq!(stamp(0), "19700101-000000");
+        assert_eq!(stamp(951_827_696), "20000229-123456");
+        assert_eq!(stamp(1_794_736_324), "20261115-095204");
+        assert_eq!(stamp(4_107_542_399), "21000228-235959");
+    }
+
+    #[test]
+    fn runs_keep_out_of_each_other_s_way() {
+        let runs = tempfile::tempdir().unwrap();
+        assert!(free(runs.path(), "cnn").ends_with("cnn"));
+        fs::create_dir(runs.path().join("cnn")).unwrap();
+        assert!(free(runs.path(), "cnn").ends_with("cnn-2"));
+    }
+
+    #[test]
+    fn a_recorded_run_is_kept_and_its_end_added() {
+        let runs = tempfile::tempdir().unwrap();
+        let first = runs.path().join("first");
+        let choose = || choose(first.to_str().unwrap(), &[]).unwrap();
+        assert!(choose().ends_with("first"));
+        fs::create_dir(&first).unwrap();
+        assert!(note_ending(&first, 1, "rank 1 exited with code 1").is_err(), "nothing was recorded");
+        fs::write(first.join("run.json"), "{\"name\": \"first\"}").unwrap();
+        assert!(choose().ends_with("first-2"));
+        note_ending(&first, 1, "rank 1 exited with code 1").unwrap();
+        let about: Value = serde_json::from_slice(&fs::read(first.join("run.json")).unwrap()).unwrap();
+        assert_eq!((&about["name"], &about["exit"]["code"]), (&"first".into(), &1.into()));
+        assert_eq!(super::choose("off", &[]), None);
+    }
+
+    #[test]
+    fn runs_are_called_after_what_runs() {
+        let name = |command: &str| name_of(&command.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(name("python -u scripts/train.py --lr 1"), "train");
+        assert_eq!(name("./my,program a"), "my-program");
+    }
+}
