@@ -31,7 +31,8 @@ impl MadeUp {
     /// Images per second: not quite so many times as many for so many workers, and a little different for every seed.
     pub fn rate(&self) -> f64 {
         let workers = self.workers as f64;
-        5000.0 * workers / (1.0 + 0.08 * (workers - 1.0)) * (1.0 + 0.01 * (self.seed % 5) as f64)
+        let lost = 10.0 * workers / self.batch as f64;
+        5000.0 * workers / (1.0 + lost * (workers - 1.0)) * (1.0 + 0.02 * (self.seed % 5) as f64)
     }
 
     /// Test accuracy after this many epochs.

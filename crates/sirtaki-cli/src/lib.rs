@@ -67,6 +67,9 @@ fn dispatch(command: Command, program: &Path, printer: &mut Printer) -> Result<u
         Command::Man(arguments) => commands::shell::man(&arguments, printer),
         Command::Report(arguments) => commands::report::run(&arguments, printer),
         Command::Doctor(arguments) => commands::doctor::run(&arguments, printer),
+        Command::Bench(Bench::Scaling(arguments)) => {
+            return commands::bench::scaling::run(&arguments, program, printer);
+        }
         Command::Bench(Bench::Allreduce(arguments)) => commands::bench::run(&arguments, program, printer),
         Command::BenchWorker(arguments) => commands::bench::work(&arguments),
     }

@@ -2,6 +2,7 @@
 
 pub mod report;
 pub mod run;
+pub mod scaling;
 #[cfg(feature = "train")]
 pub mod train;
 
@@ -45,7 +46,7 @@ pub enum Command {
     Report(report::Report),
     /// Show what this machine offers: cores, memory, network, MPI, NCCL, GPUs, Slurm
     Doctor(Doctor),
-    /// Measure how fast processes talk to each other
+    /// Measure how fast processes talk to each other, and how a job gains from more of them
     #[command(subcommand)]
     Bench(Bench),
     /// Print a script that completes commands and options in a shell
@@ -83,6 +84,8 @@ pub struct Doctor {
 pub enum Bench {
     /// All-reduce (sum) among processes of this machine
     Allreduce(Allreduce),
+    /// A job on 1, 2, 4, … workers, strong and weak, several seeds, with a report
+    Scaling(scaling::Scaling),
 }
 
 const ALLREDUCE_EXAMPLES: &str = "\

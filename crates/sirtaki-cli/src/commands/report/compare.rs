@@ -98,8 +98,8 @@ impl Scaling {
     /// What stays equal, for people.
     pub(crate) fn title(&self) -> String {
         match self.kind {
-            Kind::Strong => format!("strong scaling, {} samples per step on all workers together", self.batch),
-            Kind::Weak => format!("weak scaling, {} samples per step on each worker", self.batch),
+            Kind::Strong => format!("Strong: {} samples per step for all workers together", self.batch),
+            Kind::Weak => format!("Weak: {} samples per step for each worker", self.batch),
         }
     }
 
@@ -108,7 +108,7 @@ impl Scaling {
         let Some(base) = self.points.first() else { return String::new() };
         let rate = super::words::grouped(base.throughput.mean);
         let workers = super::words::count(base.workers, "worker");
-        format!("{workers} (group {}), {rate} samples/s", groups[base.group].letter)
+        format!("{workers} ({}), {rate} samples/s", groups[base.group].letter)
     }
 }
 
@@ -189,14 +189,22 @@ pub(crate) fn scalings(groups: &[Group]) -> Vec<Scaling> {
 /// Points against the first one: groups come by workers. Where a number of workers has several groups, such as several
 /// rates, each is a point.
 fn points(groups: &[Group], members: &[usize]) -> Vec<Point> {
-    let base = members.first().and_then(|&member| Some((groups[member].throughput.as_ref()?.mean, groups[member].ranks)));
+    let base =
+        members.first().and_then(|&member| Some((groups[member].throughput.as_ref()?.mean, groups[member].ranks)));
     let Some((rate, workers)) = base else { return Vec::new() };
     let point = |&member: &usize| {
         let group = &groups[member];
         let throughput = group.throughput.clone()?;
         let speedup = throughput.scaled(workers as f64 / rate);
         let efficiency = speedup.scaled(1.0 / group.ranks as f64);
-        Some(Point { group: member, workers: group.ranks, throughput, speedup, efficiency, accuracy: group.accuracy.clone() })
+        Some(Point {
+            group: member,
+            workers: group.ranks,
+            throughput,
+            speedup,
+            efficiency,
+            accuracy: group.accuracy.clone(),
+        })
     };
     members.iter().filter_map(point).collect()
 }

@@ -13,7 +13,8 @@ use super::{
 /// All of it.
 pub(crate) fn write(findings: &Findings, document: &Document) -> String {
     let letter = |index: usize| findings.groups[findings.group_of(index)].letter.as_str();
-    let runs: Vec<Value> = findings.runs.iter().enumerate().map(|(index, one)| run(one, letter(index), findings)).collect();
+    let runs: Vec<Value> =
+        findings.runs.iter().enumerate().map(|(index, one)| run(one, letter(index), findings)).collect();
     let unreadable: Vec<Value> =
         findings.unreadable.iter().map(|one| json!({ "name": one.name, "why": one.why })).collect();
     let value = json!({
@@ -54,9 +55,10 @@ fn run(run: &Run, letter: &str, findings: &Findings) -> Value {
 }
 
 fn spread(spread: Option<&Spread>) -> Value {
-    spread.map_or(Value::Null, |spread| {
-        json!({ "mean": spread.mean, "least": spread.low(), "most": spread.high(), "values": spread.values })
-    })
+    spread.map_or(
+        Value::Null,
+        |spread| json!({ "mean": spread.mean, "least": spread.low(), "most": spread.high(), "values": spread.values }),
+    )
 }
 
 fn group(group: &Group, findings: &Findings) -> Value {

@@ -29,7 +29,11 @@ fn table(lines: &mut Vec<String>, table: &Table) {
     if !table.note.is_empty() {
         lines.extend([text(&table.note), String::new()]);
     }
-    let names = table.head.iter().map(|name| name.trim_start_matches('#').to_owned()).chain(table.more.iter().map(|name| text(name)));
+    let names = table
+        .head
+        .iter()
+        .map(|name| name.trim_start_matches('#').to_owned())
+        .chain(table.more.iter().map(|name| text(name)));
     lines.push(format!("| {} |", names.collect::<Vec<_>>().join(" | ")));
     let rule = |name: &&str| if name.starts_with('#') { "--:" } else { "---" };
     let rules = table.head.iter().map(rule).chain(table.more.iter().map(|_| "---"));

@@ -70,7 +70,8 @@ mod tests {
     fn throughput_leaves_out_the_start_but_no_test() {
         assert_eq!(run(&[]).throughput(), None);
         assert_eq!(run(&[(2.0, Some(100.0), None)]).throughput(), Some(50.0));
-        let rows = [(5.0, Some(100.0), None), (6.0, None, Some(0.9)), (7.0, Some(300.0), None), (9.0, Some(300.0), Some(0.9))];
+        let rows =
+            [(5.0, Some(100.0), None), (6.0, None, Some(0.9)), (7.0, Some(300.0), None), (9.0, Some(300.0), Some(0.9))];
         assert_eq!(run(&rows).throughput(), Some(50.0));
         assert_eq!(run(&[(1.0, Some(100.0), None), (1.0, Some(200.0), None)]).throughput(), Some(100.0));
     }

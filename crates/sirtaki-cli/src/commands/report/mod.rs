@@ -17,6 +17,7 @@ mod page;
 mod plot;
 pub(crate) mod read;
 mod spread;
+mod terminal;
 #[cfg(test)]
 mod tests;
 pub(crate) mod words;
@@ -65,6 +66,17 @@ pub(crate) fn page(runs: &[PathBuf], file: &Path, title: &str, printer: &mut Pri
     let document = document::write(&findings, Some(title));
     save(file, &page::write(&findings, &document, &figures::draw(&findings)))?;
     Ok(findings)
+}
+
+/// The tables of all scalings, as data.
+pub(crate) fn print_scalings(findings: &Findings, printer: &mut Printer) -> Result<()> {
+    for table in document::scalings(findings) {
+        for line in terminal::lines(&table) {
+            printer.data(&line)?;
+        }
+        printer.data("")?;
+    }
+    Ok(())
 }
 
 fn save(file: &Path, text: &str) -> Result<()> {

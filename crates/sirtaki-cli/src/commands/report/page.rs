@@ -73,13 +73,20 @@ fn head(page: &mut String, findings: &Findings, document: &Document) {
 
 fn figure(page: &mut String, figure: &Figure) {
     let (title, note) = (escape(&figure.title), escape(&figure.note));
-    let _ = writeln!(page, "<figure>\n<figcaption><h3>{title}</h3></figcaption>\n{}\n<p class=\"note\">{note}</p>\n</figure>", figure.svg);
+    let _ = writeln!(
+        page,
+        "<figure>\n<figcaption><h3>{title}</h3></figcaption>\n{}\n<p class=\"note\">{note}</p>\n</figure>",
+        figure.svg
+    );
 }
 
 fn table(page: &mut String, table: &Table) {
     let (title, note) = (escape(&table.title), escape(&table.note));
     let _ = writeln!(page, "<section>\n<h2>{title}</h2>\n<p class=\"note\">{note}</p>");
-    let _ = writeln!(page, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{title}\">\n<table>\n<thead><tr>");
+    let _ = writeln!(
+        page,
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{title}\">\n<table>\n<thead><tr>"
+    );
     let numbers: Vec<bool> = table.head.iter().map(|name| name.starts_with('#')).collect();
     let class = |column: usize| if numbers.get(column) == Some(&true) { " class=\"number\"" } else { "" };
     let names = table.head.iter().map(|name| name.trim_start_matches('#')).chain(table.more.iter().map(String::as_str));
@@ -95,7 +102,11 @@ fn table(page: &mut String, table: &Table) {
                 let mark = if row.marked && !table.more.is_empty() { "≠ " } else { "" };
                 let _ = write!(page, "<th scope=\"row\"{}>{mark}{text}</th>", class(column));
             } else {
-                let class = if class(column).is_empty() && cell.chars().count() > LONG { " class=\"long\"" } else { class(column) };
+                let class = if class(column).is_empty() && cell.chars().count() > LONG {
+                    " class=\"long\""
+                } else {
+                    class(column)
+                };
                 let _ = write!(page, "<td{class}>{text}</td>");
             }
         }

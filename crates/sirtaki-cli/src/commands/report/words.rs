@@ -74,8 +74,10 @@ pub(crate) fn rounded_percent(share: f64) -> String {
 
 /// Seconds as people say them; what is shorter than a few milliseconds in microseconds.
 pub(crate) fn duration(seconds: f64) -> String {
-    if seconds > 0.0 && seconds < 0.002 {
-        return format!("{:.0} µs", seconds * 1e6);
+    if seconds > 0.0 && seconds < 0.01 {
+        let (value, unit) = if seconds < 0.001 { (seconds * 1e6, "µs") } else { (seconds * 1e3, "ms") };
+        let digits = usize::from(value < 10.0 && (value - value.round()).abs() > 0.05);
+        return format!("{value:.digits$} {unit}");
     }
     duration_in_words(Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX))
 }
@@ -110,16 +112,23 @@ mod tests {
 
     #[test]
     fn names_are_escaped_and_not_more() {
-        assert_eq!(escape("a<b> & \"c\" 'd'\u{202e}\u{7}"), "a&lt;b&gt; &amp; &quot;c&quot; &#39;d&#39;\u{fffd}\u{fffd}");
+        assert_eq!(
+            escape("a<b> & \"c\" 'd'\u{202e}\u{7}"),
+            "a&lt;b&gt; &amp; &quot;c&quot; &#39;d&#39;\u{fffd}\u{fffd}"
+        );
         assert_eq!(escape("größe 3 µs"), "größe 3 µs");
         assert_eq!((shorten("abcdef", 6), shorten("abcdefg", 6)), ("abcdef".into(), "abcde…".into()));
     }
 
     #[test]
     fn numbers_have_the_digits_that_matter() {
-        assert_eq!([0.0, 12_345.6, 99.94, 3.14159, 0.0123, -4.0].map(figure), ["0", "12,346", "99.9", "3.14", "0.012", "-4.00"]);
+        assert_eq!(
+            [0.0, 12_345.6, 99.94, 3.14159, 0.0123, -4.0].map(figure),
+            ["0", "12,346", "99.9", "3.14", "0.012", "-4.00"]
+        );
         assert_eq!(figure(0.00012), "1.2e-4");
-        assert_eq!([0.000_02, 0.5, 12.34, 200.0].map(duration), ["20 µs", "500 ms", "12.3 s", "3 min 20 s"]);
+        assert_eq!([0.000_02, 0.001, 0.0019, 0.5].map(duration), ["20 µs", "1 ms", "1.9 ms", "500 ms"]);
+        assert_eq!([12.34, 200.0].map(duration), ["12.3 s", "3 min 20 s"]);
         assert_eq!((count(1, "run"), count(1200, "run")), ("1 run".into(), "1,200 runs".into()));
         assert_eq!((percent(0.98765), rounded_percent(0.7)), ("98.77 %".into(), "70 %".into()));
         assert_eq!([0.985, 0.9, 1.0, 0.9125].map(tidy_percent), ["98.5 %", "90 %", "100 %", "91.25 %"]);

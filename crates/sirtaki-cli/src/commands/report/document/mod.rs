@@ -4,6 +4,7 @@ mod notes;
 mod result;
 mod tables;
 
+pub(crate) use self::tables::scalings;
 use super::findings::Findings;
 
 /// A figure that matters most.

@@ -21,7 +21,9 @@ pub(super) fn notes(findings: &Findings) -> Vec<String> {
     notes.extend(machines(findings));
     notes.extend(findings.scalings.iter().flat_map(|scaling| about(findings, scaling)));
     if findings.runs.len() > 1 && findings.scalings.is_empty() {
-        notes.push("These runs are no scaling: none differ only in the number of workers while a batch stays equal.".into());
+        notes.push(
+            "These runs are no scaling: none differ only in the number of workers while a batch stays equal.".into(),
+        );
     }
     if findings.runs.iter().any(|run| run.counts() && run.test_accuracy().is_none()) {
         notes.push("Some runs recorded no test accuracy; their speed says nothing of what they learned.".into());
@@ -49,7 +51,9 @@ fn seeds(findings: &Findings) -> Option<String> {
             format!("Means of groups with {ENOUGH} or more runs leave out the best and the worst run; ranges show all.")
         }),
         _ if !several => Some("One run: nothing is known of how much another one would differ.".into()),
-        letters => Some(format!("Groups with a single finished run ({}) say nothing of their spread.", letters.join(", "))),
+        letters => {
+            Some(format!("Groups with a single finished run ({}) say nothing of their spread.", letters.join(", ")))
+        }
     }
 }
 

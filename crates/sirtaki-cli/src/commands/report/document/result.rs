@@ -56,7 +56,9 @@ fn one(run: &Run) -> String {
 fn scaled(scaling: &Scaling) -> String {
     let (Some(first), Some(last)) = (scaling.points.first(), scaling.points.last()) else { return String::new() };
     let accuracy = match (&first.accuracy, &last.accuracy) {
-        (Some(before), Some(after)) => format!("Test accuracy: {} before, {} after.", percent(before.mean), percent(after.mean)),
+        (Some(before), Some(after)) => {
+            format!("Test accuracy: {} before, {} after.", percent(before.mean), percent(after.mean))
+        }
         _ => "Test accuracy was not recorded.".into(),
     };
     let kind = match scaling.kind {
@@ -79,7 +81,8 @@ fn quickest(findings: &Findings) -> Option<String> {
     let timed = groups.clone().filter_map(|group| Some((group, mean(group)?)));
     if let Some((group, (target, seconds))) = timed.min_by(|a, b| a.1.1.total_cmp(&b.1.1)) {
         let (target, seconds) = (tidy_percent(target), duration(seconds));
-        let what = if findings.groups.len() == 1 { String::new() } else { format!("Group {} was first: ", group.letter) };
+        let what =
+            if findings.groups.len() == 1 { String::new() } else { format!("Group {} was first: ", group.letter) };
         return Some(format!("{what}{target} test accuracy after {seconds} on {}.", count(group.ranks, "worker")));
     }
     let rate = |group: &Group| group.throughput.as_ref().map(|rate| rate.mean);
@@ -103,7 +106,9 @@ fn of_one(findings: &Findings, run: &Run) -> Vec<Key> {
     let epochs = run.setting("epochs").map_or(String::new(), |epochs| format!("after {epochs} epochs"));
     let reached = findings.groups.first().and_then(|group| group.reached.as_ref());
     let (time, target) = match reached {
-        Some((target, reached)) => (Some(reached.show(duration)), format!("to {} test accuracy", tidy_percent(*target))),
+        Some((target, reached)) => {
+            (Some(reached.show(duration)), format!("to {} test accuracy", tidy_percent(*target)))
+        }
         None => (None, String::new()),
     };
     let keys = [

@@ -28,7 +28,8 @@ fn or_dash(value: Option<String>) -> String {
     value.unwrap_or_else(|| "–".into())
 }
 
-fn scalings(findings: &Findings) -> Vec<Table> {
+/// One table per scaling.
+pub(crate) fn scalings(findings: &Findings) -> Vec<Table> {
     let table = |scaling: &compare::Scaling| Table {
         title: format!("{} scaling", if scaling.kind == compare::Kind::Strong { "Strong" } else { "Weak" }),
         note: format!("{}; baseline: {}", scaling.title(), scaling.baseline(&findings.groups)),
@@ -59,7 +60,11 @@ fn groups(findings: &Findings) -> Table {
         row(vec![
             group.letter.clone(),
             group.ranks.to_string(),
-            format!("{} of {}", group.members.iter().filter(|&&run| findings.runs[run].counts()).count(), group.members.len()),
+            format!(
+                "{} of {}",
+                group.members.iter().filter(|&&run| findings.runs[run].counts()).count(),
+                group.members.len()
+            ),
             or_dash(group.throughput.as_ref().map(|rate| rate.show(grouped))),
             or_dash(group.accuracy.as_ref().map(|accuracy| accuracy.show(percent))),
             or_dash(goal.map(|goal| tidy_percent(goal.0))),
@@ -78,7 +83,8 @@ fn groups(findings: &Findings) -> Table {
 fn runs(findings: &Findings) -> Table {
     let cells = |(index, run): (usize, &Run)| {
         let group = &findings.groups[findings.group_of(index)];
-        let time = group.reached.as_ref().map(|(target, _)| run.time_to(*target).map_or("not reached".into(), duration));
+        let time =
+            group.reached.as_ref().map(|(target, _)| run.time_to(*target).map_or("not reached".into(), duration));
         let state = match &run.state {
             State::Failed(why) => format!("failed: {why}"),
             state => state.name().into(),
@@ -109,7 +115,16 @@ fn runs(findings: &Findings) -> Table {
         title: "All runs".into(),
         note: findings.census(),
         head: vec![
-            "group", "run", "state", "#workers", "#seed", "#samples/s", "#test accuracy", "#time to goal", "#duration", "#memory",
+            "group",
+            "run",
+            "state",
+            "#workers",
+            "#seed",
+            "#samples/s",
+            "#test accuracy",
+            "#time to goal",
+            "#duration",
+            "#memory",
         ],
         more: Vec::new(),
         rows: findings.runs.iter().enumerate().map(cells).chain(findings.unreadable.iter().map(lost)).collect(),
@@ -173,7 +188,11 @@ fn machines(findings: &Findings) -> Table {
             or_dash(run.machine.processor.clone()),
             or_dash(run.machine.cores.map(|cores| cores.to_string())),
             or_dash(run.machine.memory_bytes.map(|memory| bytes(memory as f64))),
-            if hosts.len() > 4 { count(hosts.len(), "host") } else { or_dash((!hosts.is_empty()).then(|| hosts.into_iter().cloned().collect::<Vec<_>>().join(", "))) },
+            if hosts.len() > 4 {
+                count(hosts.len(), "host")
+            } else {
+                or_dash((!hosts.is_empty()).then(|| hosts.into_iter().cloned().collect::<Vec<_>>().join(", ")))
+            },
             run.version.clone(),
             run.command.join(" "),
         ];

@@ -2,6 +2,7 @@
 
 use super::Figure;
 use crate::commands::report::{
+    compare::Group,
     findings::Findings,
     plot::{Chart, Dots, Guide, Line, Scale, Series},
     read::{Run, Step},
@@ -12,6 +13,9 @@ use crate::commands::report::{
 const POINTS: (usize, usize, usize) = (3000, 24, 240);
 /// Points of a line of throughput, which jumps otherwise.
 const RATES: usize = 48;
+
+/// How much below the worst test training accuracy is drawn, of what the test is below perfect.
+const FLOOR: f64 = 0.5;
 
 /// What is to the right.
 #[derive(Clone, Copy)]
@@ -45,13 +49,15 @@ impl Over {
 
 type Value = fn(&Step) -> Option<f64>;
 
-/// Accuracy and loss, over time and over samples.
-pub(super) fn learning(findings: &Findings) -> Vec<Figure> {
+/// Accuracy and loss over time and over samples, and throughput with the accuracy it led to.
+pub(super) fn figures(findings: &Findings) -> Vec<Figure> {
     let accuracy: (Value, Value) = (|step| step.accuracy, |step| step.test_accuracy);
     let loss: (Value, Value) = (|step| step.loss, |step| step.test_loss);
-    let both = |over| [("Accuracy", Scale::Share, accuracy, over), ("Loss", Scale::Wide, loss, over)];
-    let all = both(Over::Time).into_iter().chain(both(Over::Samples));
-    all.filter_map(|(name, scale, values, over)| learned(findings, name, scale, values, over)).collect()
+    let accuracy = |over| learned(findings, "Accuracy", Scale::Share, accuracy, over);
+    let loss = |over| learned(findings, "Loss", Scale::Wide, loss, over);
+    let over_time = [accuracy(Over::Time), loss(Over::Time), throughput(findings)];
+    let over_samples = [accuracy(Over::Samples), loss(Over::Samples), compared(findings)];
+    over_time.into_iter().chain(over_samples).flatten().collect()
 }
 
 fn learned(findings: &Findings, name: &str, scale: Scale, of: (Value, Value), over: Over) -> Option<Figure> {
@@ -63,10 +69,20 @@ fn learned(findings: &Findings, name: &str, scale: Scale, of: (Value, Value), ov
         let training = thin(points(run, of.0, over), findings.runs.len());
         let test = points(run, of.1, over);
         let tips = test.iter().map(|point| tip(name, point.1)).collect();
-        let names = if alone { ("training".to_owned(), "test".to_owned()) } else { (label.clone(), label) };
-        let (training_style, faint) = if alone { (1, false) } else { (style, tested) };
-        series.push(Series { name: names.0, style: training_style, points: training, faint, ..Series::default() });
+        let names = match (alone, tested) {
+            (true, _) => ("training".to_owned(), "test".to_owned()),
+            (false, true) => (String::new(), label),
+            (false, false) => (label, String::new()),
+        };
+        series.push(Series { name: names.0, style, points: training, faint: tested, ..Series::default() });
         series.push(Series { name: names.1, style, points: test, marks: Some(tips), ..Series::default() });
+    }
+    if scale == Scale::Share && tested {
+        let lowest = series.iter().filter(|series| series.marks.is_some()).flat_map(|series| &series.points);
+        let lowest = lowest.map(|point| point.1).fold(1.0, f64::min);
+        // Below that, training would push everything that matters to the edge.
+        let floor = lowest - FLOOR * (1.0 - lowest);
+        series.iter_mut().for_each(|series| series.points.retain(|point| point.1 >= floor));
     }
     series.retain(|series| !series.points.is_empty());
     let target = findings.groups.iter().find_map(|group| group.reached.as_ref()).map(|reached| reached.0);
@@ -79,9 +95,10 @@ fn learned(findings: &Findings, name: &str, scale: Scale, of: (Value, Value), ov
     };
     let title = format!("{name} over {}", over.name());
     let y = if scale == Scale::Share { ("accuracy", scale) } else { ("loss", scale) };
-    let chart = Chart { title: title.clone(), x: over.axis(), y, from_zero: (true, scale != Scale::Share), series, guides };
+    let chart =
+        Chart { title: title.clone(), x: over.axis(), y, from_zero: (true, scale != Scale::Share), series, guides };
     let note = match (tested, alone) {
-        (true, true) => "Marks: after each test, on samples that are not trained with. Line: training, averaged.",
+        (true, true) => "Marks: after each test, on samples that are not trained with. Thin line: training, averaged.",
         (true, false) => "Marks: after each test. Thin lines: training, averaged. All runs are drawn.",
         (false, _) => "Of training; no tests were recorded.",
     };
@@ -109,11 +126,6 @@ fn thin(points: Vec<(f64, f64)>, runs: usize) -> Vec<(f64, f64)> {
     points.chunks(points.len().div_ceil(most)).map(mean).collect()
 }
 
-/// Throughput with the accuracy it led to.
-pub(super) fn speed(findings: &Findings) -> Vec<Figure> {
-    [compared(findings), throughput(findings)].into_iter().flatten().collect()
-}
-
 fn throughput(findings: &Findings) -> Option<Figure> {
     let line = |(index, run): (usize, &Run)| Series {
         name: findings.label_of(index),
@@ -126,7 +138,7 @@ fn throughput(findings: &Findings) -> Option<Figure> {
     let title = "Throughput over time".to_owned();
     let (x, y) = (Over::Time.axis(), ("samples/s of all workers", Scale::Plain));
     let chart = Chart { title: title.clone(), x, y, from_zero: (true, true), series, guides: Vec::new() };
-    let note = format!("Between rows of steps.jsonl, tests included. {}", accuracies(findings));
+    let note = format!("Tests included. {}", accuracies(findings));
     (!chart.is_empty()).then(|| Figure { title, note, svg: chart.draw() })
 }
 
@@ -138,10 +150,14 @@ fn accuracies(findings: &Findings) -> String {
         _ => findings
             .groups
             .iter()
-            .filter_map(|group| Some(format!("{} {}", group.letter, group.accuracy.as_ref()?.show(percent))))
+            .filter_map(|group| Some(format!("{} {}", group.letter, percent(group.accuracy.as_ref()?.mean))))
             .collect(),
     };
-    if list.is_empty() { "No test accuracy was recorded.".into() } else { format!("Test accuracy at the end: {}.", list.join(", ")) }
+    if list.is_empty() {
+        "No test accuracy was recorded.".into()
+    } else {
+        format!("Test accuracy at the end: {}.", list.join(", "))
+    }
 }
 
 /// Samples per second between rows, at most so many.
@@ -162,7 +178,7 @@ fn compared(findings: &Findings) -> Option<Figure> {
     if findings.runs.len() < 2 {
         return None;
     }
-    let line = |(index, group): (usize, &crate::commands::report::compare::Group)| Line {
+    let line = |(index, group): (usize, &Group)| Line {
         name: findings.name_of(index),
         style: index,
         values: group.throughput.as_ref().map_or(Vec::new(), |spread| spread.values.clone()),

@@ -2,14 +2,15 @@
 
 use super::Figure;
 use crate::commands::report::{
+    compare::Group,
     findings::Findings,
     plot::{Bars, Chart, Row, Scale, Series},
-    read::{Profile, RankProfile, Run},
+    read::{Profile, RankProfile},
     words::{bytes, count, duration, grouped},
 };
 
-/// Rows of a plot at most; with more ranks than that, one row per run, with more runs, one per group.
-const ROWS: usize = 24;
+/// Ranks that have a row each.
+const ROWS: usize = 16;
 /// Parts of a step, then what is left of the time.
 const PARTS: [&str; 7] =
     ["input", "forward", "backward", "optimizer", "other", "communication, waited for", "communication, hidden"];
@@ -24,33 +25,33 @@ pub(super) fn figures(findings: &Findings) -> Vec<Figure> {
         .collect()
 }
 
-/// A name and the ranks that are averaged in it.
-type Averaged<'a> = (String, Vec<&'a RankProfile>);
+/// A name and the ranks that it stands for.
+type Together<'a> = (String, Vec<&'a RankProfile>);
 
-/// Ranks, runs or groups, whatever fits.
-fn rows(findings: &Findings) -> (Vec<Averaged<'_>>, &'static str) {
-    let known = |run: &'_ Run| run.profile.as_ref().map_or(0, |profile| profile.ranks.len());
-    let ranks: usize = findings.runs.iter().map(known).sum();
-    let of = |index: usize| findings.runs[index].profile.iter().flat_map(|profile| &profile.ranks);
-    let name = |index: usize| {
-        let group = &findings.groups[findings.group_of(index)];
-        let seed = findings.runs[index].setting("seed").map_or(String::new(), |seed| format!(" seed {seed}"));
-        if findings.runs.len() == 1 { String::new() } else { format!("{}{seed}", group.letter) }
+/// Ranks, if there are few, or else groups, or else the runs of the only group.
+fn rows(findings: &Findings) -> (Vec<Together<'_>>, &'static str) {
+    let of = |run: usize| findings.runs[run].profile.iter().flat_map(|profile| &profile.ranks);
+    let ordered = || findings.groups.iter().flat_map(|group| group.members.iter().copied());
+    let name = |run: usize| match (findings.groups.len(), findings.runs.len()) {
+        (_, 1) => String::new(),
+        (1, _) => findings.label_of(run),
+        _ => findings.groups[findings.group_of(run)].letter.clone(),
     };
-    let all = 0..findings.runs.len();
-    if ranks <= ROWS {
-        let each = |index: usize| of(index).map(move |rank| (format!("{} rank {}", name(index), rank.rank).trim().to_owned(), vec![rank]));
-        return (all.flat_map(each).collect(), "One row per rank.");
+    if ordered().map(|run| of(run).count()).sum::<usize>() <= ROWS {
+        let each =
+            |run| of(run).map(move |rank| (format!("{} rank {}", name(run), rank.rank).trim().to_owned(), vec![rank]));
+        return (ordered().flat_map(each).collect(), "One row per rank.");
     }
-    if all.len() <= ROWS {
-        let whole = |index: usize| (if all.len() == 1 { "all ranks".into() } else { name(index) }, of(index).collect());
-        return (all.clone().map(whole).filter(|row: &Averaged<'_>| !row.1.is_empty()).collect(), "Mean over the ranks of a run.");
-    }
-    let whole = |(index, group): (usize, &crate::commands::report::compare::Group)| {
-        (findings.name_of(index), group.members.iter().flat_map(|&member| of(member)).collect())
+    let (rows, which): (Vec<Together<'_>>, _) = if findings.groups.len() > 1 {
+        let together = |(index, group): (usize, &Group)| {
+            (findings.name_of(index), group.members.iter().flat_map(|&run| of(run)).collect())
+        };
+        (findings.groups.iter().enumerate().map(together).collect(), "All ranks of all runs of a group, averaged.")
+    } else {
+        let named = |run| if findings.runs.len() == 1 { "all ranks".into() } else { name(run) };
+        (ordered().map(|run| (named(run), of(run).collect())).collect(), "All ranks of a run, averaged.")
     };
-    let groups = findings.groups.iter().enumerate().map(whole).filter(|row: &Averaged<'_>| !row.1.is_empty());
-    (groups.take(ROWS).collect(), "Mean over the ranks of all runs of a group.")
+    (rows.into_iter().filter(|row| !row.1.is_empty()).take(2 * ROWS).collect(), which)
 }
 
 fn mean(ranks: &[&RankProfile], value: impl Fn(&RankProfile) -> f64) -> f64 {
@@ -63,7 +64,7 @@ fn phase(rank: &RankProfile, name: &str) -> f64 {
 
 fn split(findings: &Findings) -> Option<Figure> {
     let (rows, which) = rows(findings);
-    let row = |(name, ranks): Averaged<'_>| {
+    let row = |(name, ranks): Together<'_>| {
         let mut bar: Vec<(usize, f64)> =
             (0..4).map(|part| (part, mean(&ranks, |rank| phase(rank, PARTS[part])))).collect();
         let known: f64 = bar.iter().map(|part| part.1).sum();
@@ -76,7 +77,8 @@ fn split(findings: &Findings) -> Option<Figure> {
     let rows: Vec<Row> = rows.into_iter().map(row).collect();
     let total: f64 = rows.iter().flat_map(|row| row.bars.iter().flatten()).map(|part| part.1).sum();
     let title = "Where the time went".to_owned();
-    let bars = Bars { title: title.clone(), x: ("time per rank", Scale::Time), parts: PARTS.to_vec(), rows, show: duration };
+    let bars =
+        Bars { title: title.clone(), x: ("time per rank", Scale::Time), parts: PARTS.to_vec(), rows, show: duration };
     let note = format!(
         "{which} Upper bar: parts of training, and all other time. Lower bar: communication meanwhile, waited for or hidden behind computation."
     );
@@ -86,22 +88,26 @@ fn split(findings: &Findings) -> Option<Figure> {
 fn memory(findings: &Findings) -> Option<Figure> {
     let (rows, which) = rows(findings);
     let largest = rows.iter().flat_map(|row| &row.1).map(|rank| rank.largest_memory_bytes).fold(0.0, f64::max);
-    let (unit, label) = if largest < 2.0 * 1024_f64.powi(3) { (1024_f64.powi(2), "MiB") } else { (1024_f64.powi(3), "GiB") };
-    let row = |(name, ranks): Averaged<'_>| {
-        let value = mean(&ranks, |rank| rank.largest_memory_bytes);
+    let (unit, label) =
+        if largest < 2.0 * 1024_f64.powi(3) { (1024_f64.powi(2), "MiB") } else { (1024_f64.powi(3), "GiB") };
+    let row = |(name, ranks): Together<'_>| {
+        let value = ranks.iter().map(|rank| rank.largest_memory_bytes).fold(0.0, f64::max);
         Row { name, bars: vec![vec![(0, value / unit)]], note: bytes(value) }
     };
     let rows: Vec<Row> = rows.into_iter().map(row).collect();
     let title = "Memory".to_owned();
-    let x = (if label == "MiB" { "largest memory of a rank (MiB)" } else { "largest memory of a rank (GiB)" }, Scale::Plain);
+    let x = (
+        if label == "MiB" { "largest memory of a rank (MiB)" } else { "largest memory of a rank (GiB)" },
+        Scale::Plain,
+    );
     let bars = Bars { title: title.clone(), x, parts: Vec::new(), rows, show: |value| grouped(value) };
-    let note = format!("{which} The most that each process had at any time.");
+    let note = format!("{} The most that any process had at any time.", which.replace(", averaged", ""));
     (largest > 0.0).then(|| Figure { title, note, svg: bars.draw() })
 }
 
 /// Runs that speak for their group: the first of each that has a profile.
 fn speakers(findings: &Findings) -> Vec<(usize, &Profile)> {
-    let first = |(index, group): (usize, &crate::commands::report::compare::Group)| {
+    let first = |(index, group): (usize, &Group)| {
         let profile = group.members.iter().find_map(|&member| findings.runs[member].profile.as_ref());
         profile.map(|profile| (index, profile))
     };
@@ -136,7 +142,9 @@ fn messages(findings: &Findings) -> Option<Figure> {
         ],
         several => several
             .iter()
-            .map(|&(group, profile)| line(findings.name_of(group), group, sizes(profile, |class| class.2)))
+            .map(|&(group, profile)| {
+                line(findings.groups[group].letter.clone(), group, sizes(profile, |class| class.2))
+            })
             .collect(),
     };
     let title = "Message sizes".to_owned();
@@ -159,15 +167,22 @@ fn late_by_phase(findings: &Findings) -> Option<Figure> {
             part => phases.get(part).copied().unwrap_or(0.0),
         })
     };
-    let row = |(name, ranks): Averaged<'_>| {
-        let bar: Vec<(usize, f64)> = (0..LATE.len()).map(|part| (part, mean(&ranks, |rank| seconds(rank, LATE[part])))).collect();
+    let row = |(name, ranks): Together<'_>| {
+        let bar: Vec<(usize, f64)> =
+            (0..LATE.len()).map(|part| (part, mean(&ranks, |rank| seconds(rank, LATE[part])))).collect();
         let events = mean(&ranks, |rank| rank.lateness.as_ref().map_or(0.0, |late| late.events as f64));
         Row { name, bars: vec![bar], note: format!("{} times", grouped(events)) }
     };
     let rows: Vec<Row> = rows.into_iter().map(row).collect();
     let total: f64 = rows.iter().flat_map(|row| row.bars.iter().flatten()).map(|part| part.1).sum();
     let title = "Who kept the others waiting".to_owned();
-    let bars = Bars { title: title.clone(), x: ("lateness of a rank", Scale::Time), parts: LATE.to_vec(), rows, show: duration };
+    let bars = Bars {
+        title: title.clone(),
+        x: ("lateness of a rank", Scale::Time),
+        parts: LATE.to_vec(),
+        rows,
+        show: duration,
+    };
     let sentences: Vec<&str> = findings
         .runs
         .iter()
@@ -179,7 +194,7 @@ fn late_by_phase(findings: &Findings) -> Option<Figure> {
         [one] => format!(" {one}"),
         several => format!(" {} had a straggler.", count(several.len(), "run")),
     };
-    let note = format!("{which} Behind the first rank, by what the late one did meanwhile.{said}");
+    let note = format!("{which} Time behind the first rank, by what the late one did meanwhile.{said}");
     (total > 0.0).then(|| Figure { title, note, svg: bars.draw() })
 }
 
@@ -204,7 +219,9 @@ fn late(findings: &Findings) -> Option<Figure> {
         }
         several => several
             .iter()
-            .map(|&(group, profile)| line(findings.name_of(group), group, &profile.ranks.iter().collect::<Vec<_>>()))
+            .map(|&(group, profile)| {
+                line(findings.groups[group].letter.clone(), group, &profile.ranks.iter().collect::<Vec<_>>())
+            })
             .collect(),
     };
     let title = "How late ranks were".to_owned();

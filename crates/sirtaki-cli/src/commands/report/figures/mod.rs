@@ -30,8 +30,7 @@ pub(crate) struct Section {
 pub(crate) fn draw(findings: &Findings) -> Vec<Section> {
     let sections = [
         Section { title: "Scaling", figures: scaling::figures(findings) },
-        Section { title: "Learning", figures: course::learning(findings) },
-        Section { title: "Speed", figures: course::speed(findings) },
+        Section { title: "Learning and speed", figures: course::figures(findings) },
         Section { title: "Inside the step", figures: inside::figures(findings) },
     ];
     sections.into_iter().filter(|section| !section.figures.is_empty()).collect()

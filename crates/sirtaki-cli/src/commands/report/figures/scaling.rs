@@ -2,7 +2,7 @@
 
 use super::Figure;
 use crate::commands::report::{
-    compare::{Point, Scaling},
+    compare::{Group, Point, Scaling},
     findings::Findings,
     plot::{Chart, Dots, Guide, Line, Scale, Series},
     spread::{ENOUGH, Spread},
@@ -11,67 +11,67 @@ use crate::commands::report::{
 
 /// All of them that there is something to say about.
 pub(super) fn figures(findings: &Findings) -> Vec<Figure> {
-    let mut figures = Vec::new();
-    for scaling in &findings.scalings {
-        figures.push(speedup(findings, scaling));
-        figures.push(efficiency(findings, scaling));
-    }
-    figures.extend(time_to_accuracy(findings));
-    figures
+    [speedup(findings), efficiency(findings), time_to_accuracy(findings)].into_iter().flatten().collect()
 }
 
-/// Points with their ranges; groups of the same number of workers lie above each other.
-fn series(scaling: &Scaling, of: fn(&Point) -> &Spread, show: fn(f64) -> String) -> Series {
+/// One line per scaling, with the range of every point.
+fn series(findings: &Findings, of: fn(&Point) -> &Spread, show: fn(f64) -> String) -> Vec<Series> {
     let tip = |point: &Point| {
-        let accuracy = point.accuracy.as_ref().map_or(String::new(), |accuracy| format!(", test accuracy {}", percent(accuracy.mean)));
-        format!("{}: {}{accuracy}", count(point.workers, "worker"), of(point).show(show))
+        let accuracy = point.accuracy.as_ref().map_or("not recorded".into(), |accuracy| percent(accuracy.mean));
+        format!("{}: {}, test accuracy {accuracy}", count(point.workers, "worker"), of(point).show(show))
     };
-    Series {
-        name: scaling.points.last().map_or(String::new(), |point| show(of(point).mean)),
+    let line = |(style, scaling): (usize, &Scaling)| Series {
+        name: scaling
+            .points
+            .last()
+            .map_or(String::new(), |point| format!("{} {}", scaling.kind.name(), show(of(point).mean))),
+        style,
         points: scaling.points.iter().map(|point| (point.workers as f64, of(point).mean)).collect(),
         ranges: scaling.points.iter().map(|point| (of(point).low(), of(point).high())).collect(),
         marks: Some(scaling.points.iter().map(tip).collect()),
         ..Series::default()
-    }
+    };
+    findings.scalings.iter().enumerate().map(line).collect()
 }
 
-/// Where the figures come from, with the accuracy of both ends.
-fn note(findings: &Findings, scaling: &Scaling) -> String {
+/// What each scaling keeps equal and is compared with, and the accuracy at both ends.
+fn note(findings: &Findings) -> String {
     let accuracy = |point: &Point| point.accuracy.as_ref().map(|accuracy| percent(accuracy.mean));
-    let ends = scaling.points.first().zip(scaling.points.last());
-    let ends = ends.and_then(|(first, last)| Some(format!("{} to {}", accuracy(first)?, accuracy(last)?)));
-    let ends = ends.map_or("No test accuracy was recorded.".into(), |ends| format!("Test accuracy: {ends}."));
-    let mut title = scaling.title();
-    if let Some(first) = title.get_mut(..1) {
-        first.make_ascii_uppercase();
-    }
-    format!("{title}. Baseline: {}. Bars: range over runs. {ends}", scaling.baseline(&findings.groups))
+    let about = |scaling: &Scaling| {
+        let ends = scaling.points.first().zip(scaling.points.last());
+        let ends = ends.and_then(|(first, last)| Some(format!("{} to {}", accuracy(first)?, accuracy(last)?)));
+        let ends = ends.map_or("not recorded".into(), |ends| ends);
+        let baseline = scaling.baseline(&findings.groups);
+        format!("{}; baseline {baseline}; test accuracy {ends}.", scaling.title())
+    };
+    let about: Vec<String> = findings.scalings.iter().map(about).collect();
+    format!("{} Bars: range over runs.", about.join(" "))
 }
 
-fn speedup(findings: &Findings, scaling: &Scaling) -> Figure {
-    let title = format!("Speed-up, {} scaling", scaling.kind.name());
+fn speedup(findings: &Findings) -> Option<Figure> {
+    let title = "Speed-up".to_owned();
     let chart = Chart {
         title: title.clone(),
         x: ("workers", Scale::Workers),
-        y: ("speed-up in samples/s", Scale::Plain),
+        y: ("samples/s, times the baseline's", Scale::Plain),
         from_zero: (true, true),
-        series: vec![series(scaling, |point| &point.speedup, |value| format!("{value:.2}×"))],
+        series: series(findings, |point| &point.speedup, |value| format!("{value:.2}×")),
         guides: vec![Guide { name: "ideal".into(), at: (0.0, 1.0) }],
     };
-    Figure { title, note: note(findings, scaling), svg: chart.draw() }
+    (!chart.is_empty()).then(|| Figure { title, note: note(findings), svg: chart.draw() })
 }
 
-fn efficiency(findings: &Findings, scaling: &Scaling) -> Figure {
-    let title = format!("Efficiency, {} scaling", scaling.kind.name());
+fn efficiency(findings: &Findings) -> Option<Figure> {
+    let title = "Efficiency".to_owned();
     let chart = Chart {
         title: title.clone(),
         x: ("workers", Scale::Workers),
         y: ("samples/s per worker, of the baseline's", Scale::Share),
         from_zero: (true, true),
-        series: vec![series(scaling, |point| &point.efficiency, rounded_percent)],
+        series: series(findings, |point| &point.efficiency, rounded_percent),
         guides: vec![Guide { name: "ideal".into(), at: (1.0, 0.0) }],
     };
-    Figure { title, note: note(findings, scaling), svg: chart.draw() }
+    (!chart.is_empty()).then(|| Figure { title, note: note(findings), svg: chart.draw() })
 }
 
 /// Where several runs have a goal.
@@ -80,7 +80,7 @@ fn time_to_accuracy(findings: &Findings) -> Option<Figure> {
     if findings.runs.len() < 2 || with_goal == 0 {
         return None;
     }
-    let line = |(index, group): (usize, &crate::commands::report::compare::Group)| {
+    let line = |(index, group): (usize, &Group)| {
         let (target, reached) = group.reached.as_ref()?;
         let (got, of) = (reached.times.len(), reached.runs);
         let note = match got {
@@ -89,7 +89,13 @@ fn time_to_accuracy(findings: &Findings) -> Option<Figure> {
             _ if got < of => format!("{got} of {of} runs"),
             _ => reached.mean.map_or(String::new(), duration),
         };
-        let line = Line { name: findings.name_of(index), style: index, values: reached.times.clone(), mean: reached.mean, note };
+        let line = Line {
+            name: findings.name_of(index),
+            style: index,
+            values: reached.times.clone(),
+            mean: reached.mean,
+            note,
+        };
         Some((*target, line))
     };
     let (targets, lines): (Vec<f64>, Vec<Line>) = findings.groups.iter().enumerate().filter_map(line).unzip();

@@ -37,7 +37,8 @@ pub(super) struct Axis {
 impl Axis {
     /// An axis that shows all these values, and zero if `from_zero` and it is not logarithmic.
     pub(super) fn new(scale: Scale, values: &[f64], from_zero: bool) -> Self {
-        let (low, high) = values.iter().fold((f64::MAX, f64::MIN), |(low, high), &value| (low.min(value), high.max(value)));
+        let (low, high) =
+            values.iter().fold((f64::MAX, f64::MIN), |(low, high), &value| (low.min(value), high.max(value)));
         let (low, high) = if low > high { (0.0, 1.0) } else { (low, high) };
         let logarithmic = low > 0.0
             && match scale {
@@ -46,7 +47,11 @@ impl Axis {
                 _ => false,
             };
         let mut axis = Self { scale, low, high, logarithmic, ticks: Vec::new() };
-        if logarithmic { axis.round_logarithms() } else { axis.round(if from_zero { low.min(0.0) } else { low }, values) }
+        if logarithmic {
+            axis.round_logarithms()
+        } else {
+            axis.round(if from_zero { low.min(0.0) } else { low }, values)
+        }
         axis
     }
 
@@ -119,7 +124,11 @@ impl Axis {
     pub(super) fn ticks(&self) -> Vec<(f64, String)> {
         let unit = self.unit().0;
         let apart = self.ticks.windows(2).map(|pair| pair[1] - pair[0]).fold(f64::MAX, f64::min) / unit;
-        let digits = |apart: f64| (0..6).find(|&digits| (apart * 10_f64.powi(digits)).fract().min(1.0 - (apart * 10_f64.powi(digits)).fract()) < 1e-6);
+        let digits = |apart: f64| {
+            (0..6).find(|&digits| {
+                (apart * 10_f64.powi(digits)).fract().min(1.0 - (apart * 10_f64.powi(digits)).fract()) < 1e-6
+            })
+        };
         let digits = digits(apart).unwrap_or(6) as usize;
         let text = |value: f64| match self.scale {
             Scale::Bytes => words::bytes(value),
@@ -135,7 +144,11 @@ impl Axis {
 /// A round step at least so large: 1, 2, 2.5 or 5 times a power of ten.
 fn step(at_least: f64) -> f64 {
     let power = 10_f64.powf(at_least.max(1e-12).log10().floor());
-    [1.0, 2.0, 2.5, 5.0, 10.0].map(|times| times * power).into_iter().find(|&step| step >= at_least * 0.999).unwrap_or(power)
+    [1.0, 2.0, 2.5, 5.0, 10.0]
+        .map(|times| times * power)
+        .into_iter()
+        .find(|&step| step >= at_least * 0.999)
+        .unwrap_or(power)
 }
 
 /// `20k`, `1.5M`.
@@ -177,7 +190,9 @@ mod tests {
     #[test]
     fn whatever_values_there_are_places_are_on_the_axis() {
         let cases: [&[f64]; 6] = [&[], &[0.0], &[5.0], &[-3.0, -3.0], &[1e-300, 1e14], &[1e14, -1e14]];
-        for scale in [Scale::Plain, Scale::Wide, Scale::Bytes, Scale::Moments, Scale::Share, Scale::Time, Scale::Workers] {
+        for scale in
+            [Scale::Plain, Scale::Wide, Scale::Bytes, Scale::Moments, Scale::Share, Scale::Time, Scale::Workers]
+        {
             for values in cases {
                 let axis = Axis::new(scale, values, true);
                 assert!(axis.ticks().len() < 100, "{scale:?} {values:?}");

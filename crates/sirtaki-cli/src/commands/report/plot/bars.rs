@@ -101,7 +101,8 @@ impl Bars {
     }
 
     fn description(&self) -> String {
-        let part = |&(part, value): &(usize, f64)| format!("{} {}", self.parts.get(part).unwrap_or(&""), (self.show)(value));
+        let part =
+            |&(part, value): &(usize, f64)| format!("{} {}", self.parts.get(part).unwrap_or(&""), (self.show)(value));
         let row = |row: &Row| {
             let parts: Vec<String> = row.bars.iter().flatten().map(|value| part(value).trim().to_owned()).collect();
             format!("{}: {}", row.name, parts.join(", "))
@@ -116,7 +117,11 @@ mod tests {
 
     #[test]
     fn every_row_and_part_is_there() {
-        let row = |name: &str, parts: &[(usize, f64)]| Row { name: name.into(), bars: vec![parts.to_vec()], note: "all".into() };
+        let row = |name: &str, parts: &[(usize, f64)]| Row {
+            name: name.into(),
+            bars: vec![parts.to_vec()],
+            note: "all".into(),
+        };
         let bars = Bars {
             title: "Time".into(),
             x: ("time", Scale::Time),

@@ -86,10 +86,9 @@ impl Chart {
             svg.line("guide", at(low), at(high));
             labels.push((at(high), guide.name.clone(), "name guided".to_owned()));
         }
-        for series in self.series.iter().filter(|series| series.faint) {
-            self.series(&mut svg, &frame, series);
-        }
-        for series in self.series.iter().filter(|series| !series.faint) {
+        let (background, foreground): (Vec<&Series>, Vec<&Series>) =
+            self.series.iter().partition(|series| series.faint);
+        for series in background.into_iter().chain(foreground) {
             self.series(&mut svg, &frame, series);
             if let Some(&last) = series.points.last() {
                 labels.push((frame.place(last), series.name.clone(), format!("name n{}", series.style % 8)));
@@ -108,7 +107,7 @@ impl Chart {
         let end = x.ends().1;
         y.extend(self.guides.iter().map(|guide| guide.at.0 + guide.at.1 * end));
         let longest = |name: &String| name.chars().count().min(NAME);
-        let names = self.series.iter().filter(|series| !series.faint).map(|series| longest(&series.name));
+        let names = self.series.iter().map(|series| longest(&series.name));
         let names = names.chain(self.guides.iter().map(|guide| longest(&guide.name))).max().unwrap_or(0);
         let margin = if names == 0 { 14.0 } else { 12.0 + LETTER * names as f64 };
         Frame { x, y: Axis::new(self.y.1, &y, self.from_zero.1), right: WIDTH - margin }
@@ -152,7 +151,7 @@ impl Chart {
 
     fn description(&self, frame: &Frame) -> String {
         let (x, y) = (frame.x.label(self.x.0), frame.y.label(self.y.0));
-        let named = self.series.iter().filter(|series| !series.name.is_empty() && !series.faint);
+        let named = self.series.iter().filter(|series| !series.name.is_empty());
         let ends: Vec<String> = named
             .filter_map(|series| {
                 let last = series.points.last()?;
@@ -205,7 +204,9 @@ mod tests {
             ..Series::default()
         };
         let svg = chart(vec![line(0, "A", 1.8), line(1, "B <b>", 1.8)]).draw();
-        for part in [">A</text>", ">B &lt;b&gt;</text>", ">ideal</text>", "<title>two</title>", "role=\"img\"", "<desc>"] {
+        for part in
+            [">A</text>", ">B &lt;b&gt;</text>", ">ideal</text>", "<title>two</title>", "role=\"img\"", "<desc>"]
+        {
             assert!(svg.contains(part), "{part}: {svg}");
         }
         assert!(!svg.contains("NaN") && !svg.contains("inf") && !svg.contains("<b>"));

@@ -84,10 +84,12 @@ mod tests {
 
     #[test]
     fn all_measurements_are_marked_and_the_mean_is_a_stroke() {
-        let line = Line { name: "A".into(), style: 1, values: vec![1.0, 2.0, 6.0], mean: Some(3.0), note: "2 of 3".into() };
+        let line =
+            Line { name: "A".into(), style: 1, values: vec![1.0, 2.0, 6.0], mean: Some(3.0), note: "2 of 3".into() };
         let none = Line { name: "B".into(), note: "not reached".into(), ..Line::default() };
         let title = "Time to accuracy".into();
-        let svg = Dots { title, x: ("time", Scale::Time), lines: vec![line, none], show: |value| format!("{value} s") }.draw();
+        let svg = Dots { title, x: ("time", Scale::Time), lines: vec![line, none], show: |value| format!("{value} s") }
+            .draw();
         assert_eq!((svg.matches("class=\"mark").count(), svg.matches("class=\"mean").count()), (3, 1));
         assert!(svg.contains("not reached") && svg.contains("<title>6 s</title>") && !svg.contains("NaN"), "{svg}");
     }

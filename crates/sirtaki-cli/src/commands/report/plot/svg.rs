@@ -56,7 +56,7 @@ impl Svg {
         for (index, (x, y)) in points.iter().enumerate() {
             let _ = write!(path, "{}{x:.1} {y:.1}", if index == 0 { "M" } else { "L" });
         }
-        let dashes = DASHES[style % DASHES.len()];
+        let dashes = if faint { "" } else { DASHES[style % DASHES.len()] };
         let dashes = if dashes.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{dashes}\"") };
         let faint = if faint { " faint" } else { "" };
         let _ = write!(self.body, "<path class=\"line c{}{faint}\"{dashes} d=\"{path}\"/>", style % COLOURS);

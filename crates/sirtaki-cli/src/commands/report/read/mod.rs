@@ -203,12 +203,16 @@ pub(crate) fn find(typed: &[PathBuf]) -> Result<Vec<PathBuf>> {
             return Err(Advice::new(format!("there is no {shown}"), hint).into());
         }
         if !path.is_dir() {
-            return Err(Advice::new(format!("{shown} is not a folder"), "name the folder of a run, not a file in it").into());
+            return Err(
+                Advice::new(format!("{shown} is not a folder"), "name the folder of a run, not a file in it").into()
+            );
         }
         let inside = if is_run(path) { vec![path.clone()] } else { files::runs_in(path) };
         if inside.is_empty() {
             let hint = "`sirtaki train` records by itself; other programs with `sirtaki run --record=FOLDER`";
-            return Err(Advice::new(format!("{shown} is not a run: it has no {RUN}, and no folder in it has"), hint).into());
+            return Err(
+                Advice::new(format!("{shown} is not a run: it has no {RUN}, and no folder in it has"), hint).into()
+            );
         }
         folders.extend(inside);
     }
