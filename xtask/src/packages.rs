@@ -37,6 +37,7 @@ const PACKAGES: &[Package] = &[
         program: "python3 -m ensurepip --version",
         needed_for: "tests of the Python package",
     },
+    Package { name: "chromium", program: "chromium", needed_for: "tests of pages" },
     Package { name: "groff-base", program: "groff", needed_for: "tests of the manual pages" },
 ];
 

@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(texts(Scale::Workers, &[1.0, 2.0, 4.0], true), ["1", "2", "4"]);
         let time = Axis::new(Scale::Time, &[0.0, 600.0], true);
         assert_eq!(time.label("time"), "time (min)");
-        assert_eq!(time.ticks().last().unwrap().1, "10");
+        assert_eq!(time.ticks().last().unwrap().1, "10.0");
     }
 
     #[test]
