@@ -15,6 +15,7 @@ pub mod launch;
 pub mod make;
 pub mod memory;
 pub mod reference;
+pub mod runs;
 pub mod scale;
 pub mod slurm;
 pub mod sshd;

@@ -41,7 +41,6 @@ const PACKAGES: &[Package] = &[
     Package { name: "chromium", program: "chromium", needed_for: BROWSER },
     Package { name: "chromium-driver", program: "chromedriver", needed_for: BROWSER },
     Package { name: "groff-base", program: "groff", needed_for: "tests of the manual pages" },
-    Package { name: "chromium", program: "chromium", needed_for: "tests of pages in a browser" },
 ];
 
 const CARGO_DENY: &str = "0.20.2";

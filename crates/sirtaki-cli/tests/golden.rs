@@ -40,6 +40,8 @@ fn help() {
     compare("help_man", &["man", "--help"]);
     compare("help_doctor", &["doctor", "--help"]);
     compare("help_bench", &["bench", "--help"]);
+    compare("help_report", &["report", "--help"]);
+    compare("help_scaling", &["bench", "scaling", "--help"]);
     compare("help_allreduce", &["bench", "allreduce", "--help"]);
 }
 
@@ -58,6 +60,13 @@ fn wrong_arguments() {
     compare("bad_dtype", &["bench", "allreduce", "--dtype", "f31"]);
     compare("bad_timeout", &["bench", "allreduce", "--timeout", "0"]);
     compare("unknown_command", &["docter"]);
+    compare("report_no_run", &["report"]);
+    compare("report_absent", &["report", "tests/golden/absent"]);
+    compare("report_not_a_run", &["report", "tests/golden"]);
+    compare("report_two_forms", &["report", "tests", "--json", "--markdown"]);
+    compare("scaling_bad_workers", &["bench", "scaling", "--workers", "1,none"]);
+    compare("scaling_not_shared", &["bench", "scaling", "--workers", "1,3", "--strong"]);
+    compare("scaling_no_batch", &["bench", "scaling", "--strong", "--", "./train"]);
 }
 
 #[test]
@@ -119,7 +128,18 @@ fn manual_pages_are_there_for_all_commands_and_well_formed() {
         .map(|file| file.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
-    let expected = ["-bench-allreduce", "-bench", "-completions", "-doctor", "-man", "-run", "-train", ""];
+    let expected = [
+        "-bench-allreduce",
+        "-bench-scaling",
+        "-bench",
+        "-completions",
+        "-doctor",
+        "-man",
+        "-report",
+        "-run",
+        "-train",
+        "",
+    ];
     assert_eq!(names, expected.map(|name| format!("sirtaki{name}.1")));
     for name in &names {
         let page = std::fs::read(folder.path().join(name)).unwrap();

@@ -6,6 +6,7 @@
 mod data;
 mod plot;
 mod row;
+pub mod scaling;
 pub mod sizes;
 mod table;
 mod watch;
