@@ -1,5 +1,6 @@
 //! What can be typed. Meaning is given to it in [`crate::commands`].
 
+pub mod predict;
 pub mod run;
 #[cfg(feature = "train")]
 pub mod train;
@@ -44,6 +45,8 @@ pub enum Command {
     /// Measure how fast processes talk to each other
     #[command(subcommand)]
     Bench(Bench),
+    /// Predict how fast a recorded job, or a described network, would be on more workers
+    Predict(predict::Predict),
     /// Print a script that completes commands and options in a shell
     Completions(Completions),
     /// Print a manual page, or write all of them

@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod doctor;
+pub mod predict;
 pub mod run;
 pub mod shell;
 #[cfg(feature = "train")]
