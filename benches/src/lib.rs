@@ -12,6 +12,7 @@
 //! - [`launch`], [`command`]: the launcher beside others, and what is seen of a command from outside.
 //! - [`limit`]: what the machine itself can do with the same bytes.
 //! - [`train`], [`contest`]: training runs beside PyTorch's, and what they show.
+//! - [`predict`]: what `sirtaki predict` says beside what happens.
 //! - [`resnet`], [`steps`]: the tensors of a training step, and the engine reducing them.
 
 pub mod comm;
@@ -23,6 +24,7 @@ pub mod launch;
 pub mod limit;
 pub mod peer;
 pub mod plot;
+pub mod predict;
 pub mod protocol;
 pub mod python;
 pub mod report;

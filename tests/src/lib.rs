@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "an assertion that fails has to panic")]
 
+pub mod cables;
 pub mod conformance;
 pub mod container;
 pub mod data;

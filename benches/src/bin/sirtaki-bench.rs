@@ -1,4 +1,5 @@
-//! `cargo xtask bench comm`, `engine`, `seeing`, `launch` and `train`: sirtaki beside other libraries on this machine.
+//! `cargo xtask bench comm`, `engine`, `seeing`, `launch`, `train` and `predict`: sirtaki beside other libraries, and its
+//! predictions beside what happens, on this machine.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark talks to the person who started it")]
 
@@ -14,7 +15,7 @@ use sirtaki_bench::{
     comm::{self, Plan, Row, Table},
     contest, engine,
     goals::Setting,
-    launch, plot,
+    launch, plot, predict,
     python::{self, Horovod},
     report::{self, Verdict},
     start::Starter,
@@ -127,6 +128,20 @@ enum Command {
         /// Leave out DDP, which needs PyTorch
         #[arg(long)]
         no_torch: bool,
+    },
+    /// What `sirtaki predict` says about a recorded job beside what happens over throttled links between namespaces
+    ///
+    /// The job sleeps instead of computing, so that only the network is shared. Needs root.
+    Predict {
+        /// Numbers of hosts, one rank each
+        #[arg(long, value_delimiter = ',', default_value = "2,3,4")]
+        ranks: Vec<usize>,
+        /// Links: megabits per second out of every host, and microseconds between them after a colon
+        #[arg(long, value_delimiter = ',', default_value = "200,1000,4000,200:500,1000:100,1000:500")]
+        links: Vec<predict::Link>,
+        /// Steps of every run
+        #[arg(long, default_value_t = 40)]
+        steps: usize,
     },
 }
 
@@ -263,6 +278,13 @@ fn run(arguments: Arguments) -> Result<(), BenchError> {
                 false => train::Plan { seeds: seeds.max(1), rounds: rounds.max(1), steps: [400, 60] },
             };
             print_goals(&run_train(&plan, &starter(no_torch)?)?, false);
+            Ok(())
+        }
+        Command::Predict { ranks, links, steps } => {
+            let plan = predict::Plan { ranks, links, steps: steps.max(10) };
+            println!("{}", predict::head());
+            let rows = predict::run(&plan, &mut starter(true)?, &say, &|row| println!("{}", predict::line(row)))?;
+            println!("{}", predict::summary(&rows));
             Ok(())
         }
     }

@@ -39,6 +39,7 @@ fn help() {
     compare("help_completions", &["completions", "--help"]);
     compare("help_man", &["man", "--help"]);
     compare("help_doctor", &["doctor", "--help"]);
+    compare("help_predict", &["predict", "--help"]);
     compare("help_bench", &["bench", "--help"]);
     compare("help_allreduce", &["bench", "allreduce", "--help"]);
 }
@@ -75,6 +76,16 @@ fn wrong_jobs() {
     compare("run_bad_hostfile", &["run", "--hostfile", "tests/golden/hostfile", "x"]);
     compare("run_unknown_key", &["run", "--config", "tests/golden/job.toml", "x"]);
     compare("man_unknown", &["man", "rnu"]);
+}
+
+#[test]
+fn wrong_predictions() {
+    compare("predict_nothing", &["predict"]);
+    compare("predict_no_file", &["predict", "tests/golden/absent"]);
+    compare("predict_other_file", &["predict", "tests/golden/hostfile"]);
+    compare("predict_bad_model", &["predict", "--model", "tests/golden/job.toml"]);
+    compare("predict_bad_link", &["predict", "x", "--bandwidth", "25"]);
+    compare("predict_bad_workers", &["predict", "x", "--workers", "8..4"]);
 }
 
 #[test]
@@ -119,7 +130,7 @@ fn manual_pages_are_there_for_all_commands_and_well_formed() {
         .map(|file| file.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
-    let expected = ["-bench-allreduce", "-bench", "-completions", "-doctor", "-man", "-run", "-train", ""];
+    let expected = ["-bench-allreduce", "-bench", "-completions", "-doctor", "-man", "-predict", "-run", "-train", ""];
     assert_eq!(names, expected.map(|name| format!("sirtaki{name}.1")));
     for name in &names {
         let page = std::fs::read(folder.path().join(name)).unwrap();

@@ -14,7 +14,8 @@ Examples:
   sirtaki predict trace.json --workers 8,16 --per-host 4 --strong --json
   sirtaki predict --model docs/predict/vgg16.json --workers 1..512 --per-host 4
 
-Efficiency is the speed of N workers over N times that of one. Latency is half of what ping shows.
+Efficiency is the speed of N workers over N times that of one. Latency is that of
+a small message from process to process: half of what ping shows, and some 20 us for waking up.
 docs/predict.md says how it is computed, how well that fits, and what it leaves out.";
 
 /// `sirtaki predict`.
@@ -57,12 +58,12 @@ pub struct Predict {
     #[arg(long, value_parser = algorithm)]
     pub algorithm: Option<Algorithm>,
 
-    /// Bytes of tensors that are reduced together, at most
-    #[arg(long, default_value = "16M", env = env::FUSION, hide_env_values = true, value_parser = env::bytes)]
+    /// Bytes of tensors that are reduced together, at most, or `off`
+    #[arg(long, default_value = "16M", value_name = "BYTES", value_parser = bytes_or_off)]
     pub fusion: usize,
 
     /// Tensors of this many bytes are reduced by themselves
-    #[arg(long, default_value = "1M", env = env::FUSION_LARGE, hide_env_values = true, value_parser = env::bytes)]
+    #[arg(long, default_value = "1M", value_name = "BYTES", value_parser = env::bytes)]
     pub fusion_large: usize,
 
     /// Print one JSON object: rows of workers, step_seconds, efficiency and more, and what is left out
@@ -147,6 +148,10 @@ fn latency(text: &str) -> Result<f64, String> {
     } else {
         quantity(text, &units, example)
     }
+}
+
+fn bytes_or_off(text: &str) -> Result<usize, String> {
+    if text == "off" { Ok(0) } else { env::bytes(text) }
 }
 
 fn algorithm(text: &str) -> Result<Algorithm, String> {

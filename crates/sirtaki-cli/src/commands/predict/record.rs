@@ -212,3 +212,7 @@ fn copying(ranks: &[Rank]) -> f64 {
     let seconds: f64 = fused().map(|reduced| reduced.copying).sum();
     if bytes > 0.0 { seconds / bytes } else { 0.0 }
 }
+
+#[cfg(test)]
+#[path = "record_tests.rs"]
+mod tests;

@@ -75,7 +75,6 @@ mod tests {
     use crate::commands::predict::cost::Line;
 
     fn network() -> Network {
-        // 1 MB/s; latencies can be neglected.
         Network { latency: 0.0, bandwidth: 1e6, per_host: 1, local: Line::default(), forced: None }
     }
 
