@@ -1,8 +1,7 @@
 //! `cargo xtask bench predict`: what `sirtaki predict` says about a recorded job, beside what really happens.
 //!
 //! The job is recorded on this host, over shared memory. Then it runs on several hosts made of network namespaces, over
-//! links that are throttled, with a latency of their own or the least there is, and its steps are compared with those
-//! predicted from the record.
+//! links with a rate and a latency of their own, and its steps are compared with those predicted from the record.
 
 use std::{
     fmt,
@@ -19,7 +18,9 @@ use sirtaki_tests::{
 };
 
 use crate::{
-    BenchError, resnet,
+    BenchError,
+    report::size,
+    resnet,
     start::{Place, Starter},
 };
 
@@ -33,8 +34,6 @@ pub const VARIATION: f64 = 0.1;
 pub const WARM_UP: usize = 5;
 /// ResNet-50's tensors are cut to this part, so that none of the links takes forever.
 const PART: usize = 8;
-/// The interface of the hosts that the kernel throttles.
-const THROTTLED: &str = "fast";
 /// What a small message takes in any case, system calls and waking up included, in microseconds.
 const LEAST: u32 = 30;
 
@@ -50,6 +49,8 @@ pub struct Plan {
     pub ranks: Vec<usize>,
     /// What connects them.
     pub links: Vec<Link>,
+    /// Bytes of a fused batch at most: large ones come late, small ones hide behind computing.
+    pub fusions: Vec<usize>,
     /// Steps of every run.
     pub steps: usize,
 }
@@ -87,6 +88,8 @@ pub struct Row {
     pub ranks: usize,
     /// What connects them.
     pub link: Link,
+    /// Bytes of a fused batch at most.
+    pub fusion: usize,
     /// The predicted step.
     pub predicted: f64,
     /// The mean of the measured steps.
@@ -117,42 +120,41 @@ pub fn run(
     let folder = tempfile::tempdir().map_err(BenchError::io("cannot make a folder for the timeline"))?;
     let timeline = folder.path().join("timeline.json");
     say("recording 2 ranks on this host");
-    starter.predict_steps(&Place::here(2), plan.steps, Some(&timeline))?;
+    let fusion = plan.fusions.first().copied().unwrap_or_default();
+    starter.predict_steps(&Place::here(2), plan.steps, fusion, Some(&timeline))?;
     let mut rows = Vec::new();
     for &link in &plan.links {
-        for &ranks in &plan.ranks {
-            say(&format!("{ranks} hosts, {link}"));
-            let (predicted, efficiency) = predict(starter, &timeline, ranks, link)?;
-            let measured = measure(starter, ranks, link, plan.steps)?;
-            let row = Row { ranks, link, predicted, measured, efficiency };
-            show(&row);
-            rows.push(row);
+        for &fusion in &plan.fusions {
+            for &ranks in &plan.ranks {
+                say(&format!("{ranks} hosts, {link}"));
+                let mut row = Row { ranks, link, fusion, predicted: 0.0, measured: 0.0, efficiency: 0.0 };
+                (row.predicted, row.efficiency) = predict(starter, &timeline, &row)?;
+                row.measured = measure(starter, &row, plan.steps)?;
+                show(&row);
+                rows.push(row);
+            }
         }
     }
     Ok(rows)
 }
 
 /// The mean step of this many ranks on as many hosts.
-fn measure(starter: &mut Starter, ranks: usize, link: Link, steps: usize) -> Result<f64, BenchError> {
+fn measure(starter: &mut Starter, &Row { ranks, link, fusion, .. }: &Row, steps: usize) -> Result<f64, BenchError> {
     let hosts = Hosts::new("pre", ranks);
     let latency = Duration::from_micros(link.latency.into());
-    let (interface, _cables) = match link.latency {
-        0 => {
-            hosts.throttle(THROTTLED, link.megabits);
-            (THROTTLED, None)
-        }
-        _ => {
-            let cables = Cables::new(&hosts, link.megabits, latency).map_err(BenchError::io("cannot lay cables"))?;
-            (cables::INTERFACE, Some(cables))
-        }
-    };
+    let _cables = Cables::new(&hosts, link.megabits, latency).map_err(BenchError::io("cannot lay cables"))?;
     let namespaces = (0..ranks).map(|host| Some(hosts.name(host))).collect();
-    let seconds = starter.predict_steps(&Place { namespaces, interface: interface.into() }, steps, None)?;
+    let place = Place { namespaces, interface: cables::INTERFACE.into() };
+    let seconds = starter.predict_steps(&place, steps, fusion, None)?;
     Ok(seconds.iter().sum::<f64>() / seconds.len().max(1) as f64)
 }
 
 /// What the command says about this many ranks.
-fn predict(starter: &Starter, timeline: &Path, ranks: usize, link: Link) -> Result<(f64, f64), BenchError> {
+fn predict(
+    starter: &Starter,
+    timeline: &Path,
+    &Row { ranks, link, fusion, .. }: &Row,
+) -> Result<(f64, f64), BenchError> {
     #[derive(Deserialize)]
     struct Prediction {
         rows: Vec<Predicted>,
@@ -176,15 +178,19 @@ fn predict(starter: &Starter, timeline: &Path, ranks: usize, link: Link) -> Resu
 
 /// The head of the lines below.
 pub fn head() -> String {
-    format!("{:>5}  {:>20}  {:>9}  {:>9}  {:>7}  efficiency", "hosts", "link", "predicted", "measured", "error")
+    format!(
+        "{:>5}  {:>20}  {:>7}  {:>9}  {:>9}  {:>7}  efficiency",
+        "hosts", "link", "batches", "predicted", "measured", "error"
+    )
 }
 
 /// A row for people.
 pub fn line(row: &Row) -> String {
     format!(
-        "{:>5}  {:>20}  {:>6.1} ms  {:>6.1} ms  {:>+5.1} %  {:.1} % (measured {:.1} %)",
+        "{:>5}  {:>20}  {:>7}  {:>6.1} ms  {:>6.1} ms  {:>+5.1} %  {:.1} % (measured {:.1} %)",
         row.ranks,
         row.link.to_string(),
+        size(row.fusion),
         row.predicted * 1e3,
         row.measured * 1e3,
         row.error() * 100.0,
@@ -207,8 +213,14 @@ mod tests {
 
     #[test]
     fn errors_are_of_what_was_measured() {
-        let row =
-            |predicted| Row { ranks: 2, link: "100:20".parse().unwrap(), predicted, measured: 0.2, efficiency: 0.5 };
+        let row = |predicted| Row {
+            ranks: 2,
+            link: "100:20".parse().unwrap(),
+            fusion: 1,
+            predicted,
+            measured: 0.2,
+            efficiency: 0.5,
+        };
         assert!((row(0.15).error() + 0.25).abs() < 1e-12 && (row(0.25).error() - 0.25).abs() < 1e-12);
         assert!((row(0.1).measured_efficiency() - 0.25).abs() < 1e-12);
         assert_eq!(summary(&[row(0.15), row(0.22)]), "off by 17.5 % on average and 25.0 % at most");

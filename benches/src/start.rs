@@ -160,11 +160,13 @@ impl Starter {
             .map_err(|_| BenchError::Protocol(format!("{ranks} ranks as threads gave no figures: {}", output.status)))
     }
 
-    /// The seconds of `steps` synthetic training steps on rank 0, recorded into `timeline` if there is one.
+    /// The seconds of `steps` synthetic training steps on rank 0, in batches of at most `fusion` bytes, recorded into
+    /// `timeline` if there is one.
     pub fn predict_steps(
         &mut self,
         place: &Place,
         steps: usize,
+        fusion: usize,
         timeline: Option<&Path>,
     ) -> Result<Vec<f64>, BenchError> {
         let (program, folder, secret) =
@@ -176,7 +178,8 @@ impl Starter {
             if place.interface != "lo" {
                 command.arg(&place.interface);
             }
-            command.env("SIRTAKI_SECRET", &secret).stderr(Stdio::inherit());
+            command.env("SIRTAKI_SECRET", &secret).env("SIRTAKI_FUSION", fusion.to_string());
+            command.stderr(Stdio::inherit());
             timeline.map(|file| command.env("SIRTAKI_TIMELINE", file));
             command.stdout(if rank == 0 { Stdio::piped() } else { Stdio::null() });
             command.spawn().map_err(BenchError::io("cannot start predict-peer"))

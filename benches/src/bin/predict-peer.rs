@@ -1,6 +1,6 @@
 //! `predict-peer RANK SIZE STORE STEPS [INTERFACE]`, the job's secret in SIRTAKI_SECRET: a rank that trains as a network
-//! would, but sleeps instead of computing, so that many fit on a small machine and only the network is shared. With
-//! SIRTAKI_TIMELINE it is recorded. Rank 0 prints how long its steps took, in seconds, as JSON.
+//! would, but sleeps instead of computing, so that many fit on a small machine and only the network is shared. SIRTAKI_FUSION
+//! counts, and with SIRTAKI_TIMELINE it is recorded. Rank 0 prints how long its steps took, in seconds, as JSON.
 
 use std::{
     process::ExitCode,
@@ -63,7 +63,9 @@ fn run(arguments: &[String]) -> Result<(), BenchError> {
     links.interface = arguments.get(4).cloned();
     links.timeout = Duration::from_secs(60);
     let timeline = std::env::var_os("SIRTAKI_TIMELINE").map(Into::into);
-    let settings = sirtaki_engine::Settings { timeline, ..Default::default() };
+    let mut settings = sirtaki_engine::Settings { timeline, ..Default::default() };
+    let fusion = std::env::var("SIRTAKI_FUSION").ok().and_then(|bytes| bytes.parse().ok());
+    settings.limits.fused = fusion.unwrap_or(settings.limits.fused);
     let world = connect(Arc::new(FileStore::new(folder, "predict")?), rank, size, links.clone())?;
     let engine = Engine::start(world, &links, settings).map_err(failed)?;
     let mut gradients: Vec<Vec<f32>> = predict::gradients().into_iter().map(|length| vec![0.0; length]).collect();

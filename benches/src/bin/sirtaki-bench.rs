@@ -129,16 +129,20 @@ enum Command {
         #[arg(long)]
         no_torch: bool,
     },
-    /// What `sirtaki predict` says about a recorded job beside what happens over throttled links between namespaces
+    /// What `sirtaki predict` says about a recorded job beside what happens over slow links between namespaces
     ///
-    /// The job sleeps instead of computing, so that only the network is shared. Needs root.
+    /// The job sleeps instead of computing, so that only the network is shared. Needs root; on a busy machine, start it with
+    /// `chrt -r 1`, or what is measured is waiting for a processor.
     Predict {
         /// Numbers of hosts, one rank each
         #[arg(long, value_delimiter = ',', default_value = "2,3,4")]
         ranks: Vec<usize>,
         /// Links: megabits per second out of every host, and microseconds between them after a colon
-        #[arg(long, value_delimiter = ',', default_value = "200,1000,4000,200:500,1000:100,1000:500")]
+        #[arg(long, value_delimiter = ',', default_value = "200,1000,1000:500")]
         links: Vec<predict::Link>,
+        /// Bytes of a fused batch at most
+        #[arg(long, value_delimiter = ',', default_value = "16777216,1048576")]
+        fusions: Vec<usize>,
         /// Steps of every run
         #[arg(long, default_value_t = 40)]
         steps: usize,
@@ -280,8 +284,8 @@ fn run(arguments: Arguments) -> Result<(), BenchError> {
             print_goals(&run_train(&plan, &starter(no_torch)?)?, false);
             Ok(())
         }
-        Command::Predict { ranks, links, steps } => {
-            let plan = predict::Plan { ranks, links, steps: steps.max(10) };
+        Command::Predict { ranks, links, fusions, steps } => {
+            let plan = predict::Plan { ranks, links, fusions, steps: steps.max(10) };
             println!("{}", predict::head());
             let rows = predict::run(&plan, &mut starter(true)?, &say, &|row| println!("{}", predict::line(row)))?;
             println!("{}", predict::summary(&rows));

@@ -72,10 +72,10 @@ pub(super) fn replay(batches: &[Batch], vote: f64, ready: &[f64], computed: f64)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::predict::cost::Line;
+    use crate::commands::predict::cost::{Line, PAYLOAD};
 
     fn network() -> Network {
-        Network { latency: 0.0, bandwidth: 1e6, per_host: 1, local: Line::default(), forced: None }
+        Network { latency: 0.0, bandwidth: 1e6 / PAYLOAD, per_host: 1, local: Line::default(), forced: None }
     }
 
     fn tensors(sizes: &[usize]) -> Vec<Tensor> {

@@ -195,12 +195,21 @@ mod tests {
     use sirtaki_comm::collective::Algorithm;
 
     use super::*;
-    use crate::commands::predict::{cost::Line, work::Tensor};
+    use crate::commands::predict::{
+        cost::{Line, PAYLOAD},
+        work::Tensor,
+    };
 
     const LIMITS: Limits = Limits { fused: 16 << 20, large: 1 << 20 };
 
     fn network() -> Network {
-        Network { latency: 0.0, bandwidth: 1e6, per_host: 1, local: Line::default(), forced: Some(Algorithm::Doubling) }
+        Network {
+            latency: 0.0,
+            bandwidth: 1e6 / PAYLOAD,
+            per_host: 1,
+            local: Line::default(),
+            forced: Some(Algorithm::Doubling),
+        }
     }
 
     fn work(computed: &[f64]) -> Work {

@@ -86,9 +86,9 @@ impl Forecast {
             Scaling::Strong => format!("all workers share what {} had to do", count(work.workers, "worker")),
         };
         printer.message(&format!(
-            "{} a host, {:.4} Gbit/s and {} between hosts; {scaling}",
+            "{} a host, {} Gbit/s and {} between hosts; {scaling}",
             count(network.per_host, "worker"),
-            network.bandwidth * 8e-9,
+            (network.bandwidth * 8e-5).round() / 1e4,
             seconds(network.latency)
         ));
         for (at, line) in table(&self.rows).iter().enumerate() {
