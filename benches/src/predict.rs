@@ -168,6 +168,7 @@ fn predict(
     command.arg("predict").arg(timeline).args(["--json", "--workers", &ranks.to_string()]);
     command
         .args([format!("--bandwidth={}Mbit", link.megabits), format!("--latency={}us", link.latency + LEAST)])
+        .arg(format!("--fusion={fusion}"))
         .stderr(Stdio::inherit());
     let output = command.output().map_err(BenchError::io("cannot start sirtaki"))?;
     let prediction: Option<Prediction> = serde_json::from_slice(&output.stdout).ok();

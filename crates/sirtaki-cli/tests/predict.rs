@@ -66,3 +66,16 @@ fn the_page_shows_what_the_command_prints() {
     }
     assert!(shown > 0);
 }
+
+#[test]
+fn the_page_s_description_of_a_network_is_one() {
+    let page = std::fs::read_to_string(root().join("docs/predict.md")).unwrap();
+    let model = page.split("```json\n").nth(1).unwrap().split("```").next().unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), model).unwrap();
+    let output = sirtaki(&format!("sirtaki predict --workers 1,8 --json --model {}", file.path().display()));
+    assert!(output.status.success(), "{output:?}");
+    let forecast: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&forecast["tensors"], &forecast["bytes"]), (&2.into(), &5_000_000.into()));
+    assert!(forecast["rows"][1]["straggler_seconds"].as_f64().unwrap() > 0.0, "{forecast}");
+}

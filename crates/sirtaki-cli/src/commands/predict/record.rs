@@ -5,7 +5,7 @@
 //! time of the optimizer are known as well.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     fs,
     path::{Path, PathBuf},
 };
@@ -176,18 +176,19 @@ fn optimizer(ranks: &[Rank]) -> f64 {
     median(phases.filter(|(phase, ..)| *phase == "optimizer").map(|(_, begin, end)| end - begin))
 }
 
-/// All-reduces inside a host: of each, the time of the rank that came last and waited for nobody; then the straight line
-/// that fits best.
+/// All-reduces inside a host: of each, the time of the rank that came last and waited for nobody; of each size, the usual
+/// one; then the straight line that fits best.
 fn local(ranks: &[Rank]) -> Option<Line> {
     let (first, others) = ranks.split_first()?;
-    let shared = first.reduced.iter().filter(|(_, reduced)| reduced.algorithm == "flat");
-    let points: Vec<(f64, f64)> = shared
-        .map(|(number, reduced)| {
-            let theirs = others.iter().filter_map(|rank| rank.reduced.get(number));
-            (reduced.bytes as f64, theirs.map(|reduced| reduced.inside).fold(reduced.inside, f64::min))
-        })
-        .collect();
-    (points.len() >= FEWEST).then(|| fit(&points))
+    let mut sizes: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+    for (number, reduced) in first.reduced.iter().filter(|(_, reduced)| reduced.algorithm == "flat") {
+        let theirs = others.iter().filter_map(|rank| rank.reduced.get(number));
+        let least = theirs.map(|reduced| reduced.inside).fold(reduced.inside, f64::min);
+        sizes.entry(reduced.bytes).or_default().push(least);
+    }
+    let points: Vec<(f64, f64)> =
+        sizes.into_iter().map(|(bytes, times)| (bytes as f64, median(times.into_iter()))).collect();
+    (!points.is_empty()).then(|| fit(&points))
 }
 
 /// The line through points of bytes and seconds with the least squares, neither of whose parts is negative.
@@ -205,12 +206,11 @@ fn fit(points: &[(f64, f64)]) -> Line {
     }
 }
 
-/// Seconds per byte of the copies around collectives of several tensors.
+/// The usual seconds per byte of the copies around collectives of several tensors.
 fn copying(ranks: &[Rank]) -> f64 {
-    let fused = || ranks.iter().flat_map(|rank| rank.reduced.values()).filter(|reduced| reduced.tensors > 1);
-    let bytes: f64 = fused().map(|reduced| reduced.bytes as f64).sum();
-    let seconds: f64 = fused().map(|reduced| reduced.copying).sum();
-    if bytes > 0.0 { seconds / bytes } else { 0.0 }
+    let all = ranks.iter().flat_map(|rank| rank.reduced.values());
+    let fused = all.filter(|reduced| reduced.tensors > 1 && reduced.bytes > 0);
+    median(fused.map(|reduced| reduced.copying / reduced.bytes as f64))
 }
 
 #[cfg(test)]
