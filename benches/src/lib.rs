@@ -14,6 +14,7 @@
 //! - [`train`], [`contest`]: training runs beside PyTorch's, and what they show.
 //! - [`torch`], [`crew`], [`wheel`], [`efficiency`]: PyTorch training by the Python package and by others, who trains, the
 //!   environments it is installed into, and what it shows.
+//! - [`predict`]: what `sirtaki predict` says beside what happens.
 //! - [`resnet`], [`steps`]: the tensors of a training step, and the engine reducing them.
 
 pub mod comm;
@@ -27,6 +28,7 @@ pub mod launch;
 pub mod limit;
 pub mod peer;
 pub mod plot;
+pub mod predict;
 pub mod protocol;
 pub mod python;
 pub mod report;

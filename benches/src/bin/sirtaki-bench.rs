@@ -1,4 +1,5 @@
-//! `cargo xtask bench comm`, `engine`, `seeing`, `launch`, `train` and `torch`: sirtaki beside other libraries on this machine.
+//! `cargo xtask bench comm`, `engine`, `seeing`, `launch`, `train`, `torch` and `predict`: sirtaki beside other libraries, and
+//! its predictions beside what happens, on this machine.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark talks to the person who started it")]
 
@@ -14,7 +15,7 @@ use sirtaki_bench::{
     comm::{self, Plan, Row, Table},
     contest, efficiency, engine,
     goals::Setting,
-    launch, plot,
+    launch, plot, predict,
     python::{self, Horovod},
     report::{self, Verdict},
     start::Starter,
@@ -147,6 +148,24 @@ enum Command {
         /// Two rounds: to see that it works
         #[arg(long)]
         quick: bool,
+    },
+    /// What `sirtaki predict` says about a recorded job beside what happens over slow links between namespaces
+    ///
+    /// The job sleeps instead of computing, so that only the network is shared. Needs root; on a busy machine, start it with
+    /// `chrt -r 1`, or what is measured is waiting for a processor.
+    Predict {
+        /// Numbers of hosts, one rank each
+        #[arg(long, value_delimiter = ',', default_value = "2,3,4")]
+        ranks: Vec<usize>,
+        /// Links: megabits per second out of every host, and microseconds between them after a colon
+        #[arg(long, value_delimiter = ',', default_value = "200,1000,1000:500")]
+        links: Vec<predict::Link>,
+        /// Bytes of a fused batch at most
+        #[arg(long, value_delimiter = ',', default_value = "16777216,1048576")]
+        fusions: Vec<usize>,
+        /// Steps of every run
+        #[arg(long, default_value_t = 40)]
+        steps: usize,
     },
 }
 
@@ -322,6 +341,13 @@ fn run(arguments: Arguments) -> Result<(), BenchError> {
         }
         Command::Torch { wheel, rounds, works, quick } => {
             print_goals(&run_torch(if quick { 2 } else { rounds.max(1) }, &works, &wheel)?, false);
+            Ok(())
+        }
+        Command::Predict { ranks, links, fusions, steps } => {
+            let plan = predict::Plan { ranks, links, fusions, steps: steps.max(10) };
+            println!("{}", predict::head());
+            let rows = predict::run(&plan, &mut starter(true)?, &say, &|row| println!("{}", predict::line(row)))?;
+            println!("{}", predict::summary(&rows));
             Ok(())
         }
     }
