@@ -139,7 +139,7 @@ fn act(engine: &Engine, scenario: &str, odd: usize) -> Result<String, EngineErro
             step(engine)?;
         },
         // Some steps of one large tensor.
-        "some" => (0..30).try_for_each(|_| reduce(engine, "large", LARGE).wait().map(drop))?,
+        "some" => (0..22).try_for_each(|_| reduce(engine, "large", LARGE).wait().map(drop))?,
         "idle" => std::thread::sleep(Duration::from_secs(3600)),
         other => return Ok(format!("there is no scenario {other}")),
     }

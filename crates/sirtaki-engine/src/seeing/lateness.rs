@@ -26,6 +26,9 @@ pub(crate) const NUMBERS: usize = 2 + PHASES;
 /// A rank comes late when the others wait for more than this part of a step.
 const LATE: u64 = 50;
 
+/// Times the network has to be looked at before anything is said about it.
+const READINGS: u64 = 3;
+
 /// Where words begin in this part of the table. Times are nanoseconds.
 const WORK: usize = 0;
 const SETTLED: usize = WORK + PHASES;
@@ -262,8 +265,8 @@ impl Counts {
             unknown: word(BY + PHASES),
             classes: array::from_fn(|class| word(BY_CLASS + class)),
             together: word(TOGETHER),
-            packets: word(TRIPS + 1).checked_div(word(TRIPS)).map(|least| Packets {
-                least,
+            packets: (word(TRIPS) >= READINGS).then(|| Packets {
+                least: word(TRIPS + 1) / word(TRIPS),
                 most: word(TRIPS + 2) / word(TRIPS),
                 to: word(TRIPS + 4) as Rank,
             }),

@@ -18,9 +18,9 @@ const WORTH: f64 = 0.02;
 /// A straggler keeps others waiting this many times as long as a usual rank does.
 const ABOVE: f64 = 2.0;
 /// Packets over a slow connection take this many times as long as over a usual one.
-const SLOWER: f64 = 2.0;
+const SLOWER: f64 = 5.0;
 /// Seconds by which they take longer at least; less than this is noise.
-const NOISE: f64 = 1e-3;
+const NOISE: f64 = 2e-3;
 /// The slow connections of a host with a slow network sum up to this many times those of any other.
 const CLEARLY: f64 = 1.5;
 /// Numbers of ranks that differ by more than this part of the time are of different moments.
