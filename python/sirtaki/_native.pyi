@@ -6,7 +6,7 @@ from typing import Any, final
 
 from typing_extensions import TypeAlias
 
-__all__ = ["Engine", "Output", "Ticket", "command", "dtypes", "main"]
+__all__ = ["Engine", "Output", "Phase", "Ticket", "command", "dtypes", "main"]
 
 _Described: TypeAlias = tuple[int, int, Sequence[int], Any]
 """Address, code of the element type, shape, and what keeps the memory alive."""
