@@ -89,3 +89,16 @@ fn a_script_sees_all_gpus_and_a_program_its_own() {
     assert!(divides("./program") && !divides("python t.py"));
     assert!(divides("--gpus own python t.py") && !divides("--gpus none ./program"));
 }
+
+#[test]
+fn progress_is_quiet_with_everything_else_and_a_page_may_have_a_port() {
+    let shows = |line: &str| resolve(line, &[], "").unwrap().shows_progress();
+    assert!(shows("x") && shows("--progress lines -q x") && !shows("-q x") && !shows("--progress off x"));
+    let page = |line: &str, file| resolve(line, &[("SIRTAKI_RUN_DASHBOARD", "8080")], file).unwrap().dashboard;
+    assert_eq!(page("x", ""), Some(Some(8080)));
+    assert_eq!((page("--dashboard x", ""), page("--dashboard=no x", "")), (Some(None), None));
+    let by_file = resolve("--config file", &[], "dashboard = 9000\nprogram = ['x']").unwrap();
+    assert_eq!(by_file.dashboard, Some(Some(9000)));
+    let advice = resolve("--config file", &[], "dashboard = 70000\nprogram = ['x']").unwrap_err();
+    assert!(advice.message.contains("must be a port, yes or no"), "{}", advice.message);
+}

@@ -30,6 +30,8 @@ use super::output::Output;
 
 /// How often rows change although nothing was heard: time goes by.
 const TICK: Duration = Duration::from_secs(1);
+/// How often the page gets something new at most, however many hosts there are.
+const NEWS: Duration = Duration::from_millis(400);
 /// How often there is a line where rows cannot live.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -52,8 +54,10 @@ pub struct Live {
     show: Show,
     /// When rows or a line are due.
     due: Instant,
-    /// When the line before said its step.
+    /// The step of the line before.
     said: Option<u64>,
+    /// When the page last got something new.
+    published: Option<Instant>,
     /// What runs, for the page.
     name: String,
     page: Option<(Dashboard, History)>,
@@ -63,9 +67,15 @@ impl Live {
     /// For ranks on these hosts that run a program of this name.
     pub fn new(name: String, hosts: Vec<String>, show: Show, page: Option<Dashboard>, now: Instant) -> Self {
         let page = page.map(|page| (page, History::default()));
-        let live = Self { going: Going::new(hosts), began: now, show, due: now + PATIENCE, said: None, name, page };
+        let going = Going::new(hosts);
+        let live = Self { going, began: now, show, due: now + PATIENCE, said: None, published: None, name, page };
         live.publish(None, None);
         live
+    }
+
+    /// The ranks are started.
+    pub fn begins(&mut self, now: Instant) {
+        (self.began, self.due) = (now, now + PATIENCE);
     }
 
     /// What an agent told of its ranks.
@@ -76,7 +86,10 @@ impl Live {
         if self.show == Show::Rows {
             self.due = now;
         }
-        if let Some((_, history)) = &mut self.page {
+        if let Some((_, history)) = &mut self.page
+            && self.published.is_none_or(|before| now >= before + NEWS)
+        {
+            self.published = Some(now);
             history.add(&moment);
             self.publish(Some(&moment), None);
         }

@@ -149,7 +149,9 @@ impl<'a, 'b> Supervisor<'a, 'b> {
             doing: vec![None; size],
             counts: vec![None; size],
         };
-        Self { job, links, output, live, course: Course::new(size, job.options.grace), ending, started: Instant::now() }
+        let started = Instant::now();
+        live.begins(started);
+        Self { job, links, output, live, course: Course::new(size, job.options.grace), ending, started }
     }
 
     fn run(mut self) -> Ending {
