@@ -285,6 +285,13 @@ fn environments(wheel: &Path) -> Result<Vec<Environment>, BenchError> {
     Ok(made)
 }
 
+fn run_predict(plan: &predict::Plan) -> Result<(), BenchError> {
+    println!("{}", predict::head());
+    let rows = predict::run(plan, &mut starter(true)?, &say, &|row| println!("{}", predict::line(row)))?;
+    println!("{}", predict::summary(&rows));
+    Ok(())
+}
+
 fn starter(no_gloo: bool) -> Result<Starter, BenchError> {
     let mut programs = std::env::current_exe().map_err(BenchError::io("cannot find this program"))?;
     programs.pop();
@@ -344,11 +351,7 @@ fn run(arguments: Arguments) -> Result<(), BenchError> {
             Ok(())
         }
         Command::Predict { ranks, links, fusions, steps } => {
-            let plan = predict::Plan { ranks, links, fusions, steps: steps.max(10) };
-            println!("{}", predict::head());
-            let rows = predict::run(&plan, &mut starter(true)?, &say, &|row| println!("{}", predict::line(row)))?;
-            println!("{}", predict::summary(&rows));
-            Ok(())
+            run_predict(&predict::Plan { ranks, links, fusions, steps: steps.max(10) })
         }
     }
 }
