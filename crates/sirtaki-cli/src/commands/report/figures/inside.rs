@@ -35,7 +35,11 @@ fn rows(findings: &Findings) -> (Vec<Together<'_>>, &'static str) {
     let name = |run: usize| match (findings.groups.len(), findings.runs.len()) {
         (_, 1) => String::new(),
         (1, _) => findings.label_of(run),
-        _ => findings.groups[findings.group_of(run)].letter.clone(),
+        _ => {
+            let group = &findings.groups[findings.group_of(run)];
+            let seed = findings.runs[run].setting("seed").filter(|_| group.members.len() > 1);
+            format!("{}{}", group.letter, seed.map_or(String::new(), |seed| format!(" seed {seed}")))
+        }
     };
     if ordered().map(|run| of(run).count()).sum::<usize>() <= ROWS {
         let each =
