@@ -17,16 +17,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sirtaki._errors import Error, LaunchError, RankError
+    from sirtaki._progress import describe, progress
     from sirtaki._run import run
     from sirtaki.torch.data_parallel import data_parallel
 
-__all__ = ["Error", "LaunchError", "RankError", "data_parallel", "run"]
+__all__ = ["Error", "LaunchError", "RankError", "data_parallel", "describe", "progress", "run"]
 
 _PLACES = {
     "Error": "sirtaki._errors",
     "LaunchError": "sirtaki._errors",
     "RankError": "sirtaki._errors",
     "data_parallel": "sirtaki.torch.data_parallel",
+    "describe": "sirtaki._progress",
+    "progress": "sirtaki._progress",
     "run": "sirtaki._run",
 }
 

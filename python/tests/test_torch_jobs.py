@@ -1,5 +1,6 @@
 """Whole jobs as users start them: peers that die, scripts for Horovod, Ctrl-C."""
 
+import json
 import os
 import signal
 import subprocess
@@ -137,6 +138,48 @@ def test_ctrl_c_ends_a_job_that_waits(start):
     assert "KeyboardInterrupt" in text and time.monotonic() - begin < 60
 
 
+def test_an_interrupt_ends_init(start, tmp_path):
+    code, text = finished(
+        start(
+            """
+            import os, pathlib, signal, sirtaki.torch as hvd, threading, time
+            done = pathlib.Path("done")
+            if os.environ["RANK"] == "0":
+                threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()
+                try:
+                    hvd.init()
+                except KeyboardInterrupt:
+                    print("interrupted", flush=True)
+                done.touch()
+                os._exit(0)
+            while not done.exists():
+                time.sleep(0.05)
+            """
+        )
+    )
+    assert code == 0 and "[0] interrupted" in text, text
+
+
+def test_variables_of_horovods_are_honoured(start, tmp_path):
+    code, text = finished(
+        start(
+            """
+            import sirtaki.torch as hvd, torch
+            hvd.init()
+            hvd.allreduce(torch.ones(1), name="seen")
+            """,
+            HOROVOD_TIMELINE="timeline.json",
+            HOROVOD_STALL_CHECK_TIME_SECONDS="30",
+            HOROVOD_LOG_LEVEL="debug",
+            HOROVOD_NCCL_LINK="x",
+        )
+    )
+    assert code == 0, text
+    assert "seen" in (tmp_path / "timeline.json").read_text()
+    [warning] = [line for line in text.splitlines() if "have no effect" in line]
+    assert "HOROVOD_LOG_LEVEL, HOROVOD_NCCL_LINK" in warning and "TIMELINE" not in warning
+
+
 def test_the_command_is_in_the_wheel():
     version = subprocess.run(
         [find_command(), "--version"], capture_output=True, text=True, check=False
@@ -156,3 +199,52 @@ def test_the_command_is_in_the_wheel():
 def test_importing_the_package_imports_no_framework():
     code = "import sirtaki, sirtaki._native, sys; assert 'torch' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+COURSE = """
+    import json, os, sys, time, torch, sirtaki, sirtaki.torch as hvd
+    hvd.init()
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    {wrap}
+    {say}
+    for step in range(20):
+        time.sleep(0.02)
+        optimizer.zero_grad()
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+        {each}
+"""
+
+DISTRIBUTED = "optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())"
+
+
+def course(start, tmp_path, ranks=2, wrap=DISTRIBUTED, say="pass", each="pass"):
+    """The rows and the settings that a script leaves in the folder of its run."""
+    script = COURSE.format(wrap=wrap, say=say, each=each)
+    code, text = finished(start(script, ranks, [f"--record={tmp_path / 'run'}"]))
+    assert code == 0, text
+    rows = (tmp_path / "run/steps.jsonl").read_text().splitlines()
+    about = json.loads((tmp_path / "run/run.json").read_text())
+    return [json.loads(row) for row in rows], about["settings"]
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("wrap", [DISTRIBUTED, "model = sirtaki.data_parallel(model)"])
+def test_steps_are_counted_where_a_program_says_nothing(start, tmp_path, ranks, wrap):
+    rows, _ = course(start, tmp_path, ranks, wrap)
+    steps = [row["step"] for row in rows]
+    assert steps[-1] == 20 and steps == sorted(steps), rows
+    assert len(steps) < 20, "not every step is worth a word"
+
+
+def test_a_program_that_speaks_for_itself_is_believed(start, tmp_path):
+    rows, settings = course(
+        start,
+        tmp_path,
+        say="sirtaki.describe(lr=0.01, model='linear')",
+        each="sirtaki.progress(step + 1, 20, epoch=step / 10, loss=torch.tensor(0.5))",
+    )
+    assert [row["step"] for row in rows] == list(range(1, 21))
+    assert rows[-1]["steps"] == 20 and rows[-1]["loss"] == 0.5 and rows[-1]["epoch"] == 1.9
+    assert settings == {"lr": "0.01", "model": "linear"}

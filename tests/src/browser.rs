@@ -63,16 +63,25 @@ pub fn picture(page: &Path, size: (u32, u32), dark: bool, into: &Path) {
     chromium(dark, &["--hide-scrollbars", &window, &shot], page);
 }
 
-/// What it writes. It talks to nobody, and keeps nothing.
+/// What a page has become after its scripts have run for some seconds of the browser's own time.
+pub fn dom(url: &str) -> String {
+    String::from_utf8(browse(false, &["--virtual-time-budget=4000", "--dump-dom"], url)).unwrap()
+}
+
 fn chromium(dark: bool, arguments: &[&str], page: &Path) -> Vec<u8> {
+    browse(dark, arguments, &format!("file://{}", page.display()))
+}
+
+/// What it writes. It talks to nobody but this machine, and keeps nothing.
+fn browse(dark: bool, arguments: &[&str], url: &str) -> Vec<u8> {
     let profile = tempfile::tempdir().unwrap();
     let mut command = Command::new("timeout");
     command.args(["120", "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"]);
     command.args(["--disable-background-networking", "--disable-component-update", "--disable-sync"]);
-    command.args(["--allow-file-access-from-files", "--host-resolver-rules=MAP * ~NOTFOUND"]);
+    command.args(["--allow-file-access-from-files", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]);
     command.arg(format!("--user-data-dir={}", profile.path().display()));
     command.arg(format!("--blink-settings=preferredColorScheme={}", i32::from(!dark)));
-    command.args(arguments).arg(format!("file://{}", page.display()));
+    command.args(arguments).arg(url);
     let output = command.stdin(Stdio::null()).output().expect("chromium can be started");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     output.stdout

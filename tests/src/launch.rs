@@ -81,9 +81,18 @@ impl Launch {
 
     /// Waits until `count` lines of standard output contain `text`; returns them.
     pub fn prints(&self, text: &str, count: usize) -> Vec<String> {
+        self.await_lines(&self.out, text, count)
+    }
+
+    /// Waits until a line of standard error contains `text`; returns it.
+    pub fn says(&self, text: &str) -> String {
+        self.await_lines(&self.err, text, 1).swap_remove(0)
+    }
+
+    fn await_lines(&self, stream: &Mutex<Vec<String>>, text: &str, count: usize) -> Vec<String> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let lines: Vec<String> = lock(&self.out).iter().filter(|line| line.contains(text)).cloned().collect();
+            let lines: Vec<String> = lock(stream).iter().filter(|line| line.contains(text)).cloned().collect();
             if lines.len() >= count {
                 return lines;
             }

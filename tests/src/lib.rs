@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "an assertion that fails has to panic")]
 
 pub mod browser;
+pub mod cables;
 pub mod conformance;
 pub mod container;
 pub mod data;

@@ -38,7 +38,8 @@ fn strong_and_weak_runs_become_one_report() {
     let names: Vec<&str> = data["runs"].as_array().unwrap().iter().map(|run| run["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["workers1-seed1", "strong-workers2-seed1", "weak-workers2-seed1"]);
     assert!(data["runs"].as_array().unwrap().iter().all(|run| run["state"] == "finished"), "{data}");
-    let kinds: Vec<&str> = data["scaling"].as_array().unwrap().iter().map(|one| one["kind"].as_str().unwrap()).collect();
+    let kinds: Vec<&str> =
+        data["scaling"].as_array().unwrap().iter().map(|one| one["kind"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["strong", "weak"], "{data}");
     assert!(done.out.iter().any(|line| line.starts_with("Strong: 64 samples per step")), "{:?}", done.out);
 }

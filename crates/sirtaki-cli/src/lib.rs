@@ -66,6 +66,7 @@ fn dispatch(command: Command, program: &Path, printer: &mut Printer) -> Result<u
         Command::Completions(arguments) => commands::shell::completions(&arguments, printer),
         Command::Man(arguments) => commands::shell::man(&arguments, printer),
         Command::Report(arguments) => commands::report::run(&arguments, printer),
+        Command::Predict(arguments) => commands::predict::run(&arguments, printer),
         Command::Doctor(arguments) => commands::doctor::run(&arguments, printer),
         Command::Bench(Bench::Scaling(arguments)) => {
             return commands::bench::scaling::run(&arguments, program, printer);

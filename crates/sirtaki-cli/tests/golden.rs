@@ -39,6 +39,7 @@ fn help() {
     compare("help_completions", &["completions", "--help"]);
     compare("help_man", &["man", "--help"]);
     compare("help_doctor", &["doctor", "--help"]);
+    compare("help_predict", &["predict", "--help"]);
     compare("help_bench", &["bench", "--help"]);
     compare("help_report", &["report", "--help"]);
     compare("help_scaling", &["bench", "scaling", "--help"]);
@@ -84,6 +85,16 @@ fn wrong_jobs() {
     compare("run_bad_hostfile", &["run", "--hostfile", "tests/golden/hostfile", "x"]);
     compare("run_unknown_key", &["run", "--config", "tests/golden/job.toml", "x"]);
     compare("man_unknown", &["man", "rnu"]);
+}
+
+#[test]
+fn wrong_predictions() {
+    compare("predict_nothing", &["predict"]);
+    compare("predict_no_file", &["predict", "tests/golden/absent"]);
+    compare("predict_other_file", &["predict", "tests/golden/hostfile"]);
+    compare("predict_bad_model", &["predict", "--model", "tests/golden/job.toml"]);
+    compare("predict_bad_link", &["predict", "x", "--bandwidth", "25"]);
+    compare("predict_bad_workers", &["predict", "x", "--workers", "8..4"]);
 }
 
 #[test]
@@ -135,6 +146,7 @@ fn manual_pages_are_there_for_all_commands_and_well_formed() {
         "-completions",
         "-doctor",
         "-man",
+        "-predict",
         "-report",
         "-run",
         "-train",

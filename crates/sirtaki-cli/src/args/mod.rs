@@ -1,5 +1,6 @@
 //! What can be typed. Meaning is given to it in [`crate::commands`].
 
+pub mod predict;
 pub mod report;
 pub mod run;
 pub mod scaling;
@@ -49,6 +50,8 @@ pub enum Command {
     /// Measure how fast processes talk to each other, and how a job gains from more of them
     #[command(subcommand)]
     Bench(Bench),
+    /// Predict how fast a recorded job, or a described network, would be on more workers
+    Predict(predict::Predict),
     /// Print a script that completes commands and options in a shell
     Completions(Completions),
     /// Print a manual page, or write all of them

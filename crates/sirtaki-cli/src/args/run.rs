@@ -159,6 +159,19 @@ pub struct Run {
     )]
     pub record: Option<String>,
 
+    /// How far a program is, if it says so: auto, lines or off [default: auto: live on a terminal, else a line every 10
+    /// seconds; nothing with --quiet]
+    #[arg(long, value_name = "HOW", hide_possible_values = true, help_heading = "Seeing")]
+    pub progress: Option<Progress>,
+
+    /// Show the same in plots on a page of this machine while the job runs; its address is printed at the start
+    /// [default: on a free port]
+    #[arg(
+        long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "yes",
+        value_parser = dashboard, help_heading = "Seeing"
+    )]
+    pub dashboard: Option<Page>,
+
     /// Seconds between asking processes to end and killing them [default: 10]
     #[arg(long, value_name = "SECONDS", value_parser = env::seconds, help_heading = "Time limits")]
     pub grace: Option<Duration>,
@@ -250,6 +263,49 @@ pub enum Gpus {
     Own,
     /// Whatever there is.
     None,
+}
+
+/// How it is shown how far a program is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Progress {
+    /// Live where there is a terminal, in lines elsewhere, and not at all for those who want quiet.
+    #[default]
+    Auto,
+    /// A line now and then.
+    Lines,
+    /// Not at all.
+    Off,
+}
+
+/// Whether and where there is a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Page {
+    /// There is none.
+    None,
+    /// On any port.
+    Anywhere,
+    /// On this one.
+    Port(u16),
+}
+
+impl Page {
+    /// The port, or any, if there is a page.
+    pub fn port(self) -> Option<Option<u16>> {
+        match self {
+            Page::None => None,
+            Page::Anywhere => Some(None),
+            Page::Port(port) => Some(Some(port)),
+        }
+    }
+}
+
+fn dashboard(text: &str) -> Result<Page, String> {
+    match (text.parse(), sirtaki_engine::job::parse::switch(text)) {
+        (Ok(port), _) if port > 1 => Ok(Page::Port(port)),
+        (_, Some(true)) => Ok(Page::Anywhere),
+        (_, Some(false)) => Ok(Page::None),
+        _ => Err("must be a port, yes or no".into()),
+    }
 }
 
 fn host_list(text: &str) -> Result<HostList, String> {

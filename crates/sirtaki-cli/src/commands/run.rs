@@ -7,7 +7,7 @@ use sirtaki_comm::secure::{Secret, fresh_id};
 use sirtaki_engine::seeing::profile::Profile;
 
 use crate::{
-    args::run::Run,
+    args::run::{Progress, Run},
     env,
     launch::{
         cores,
@@ -17,6 +17,8 @@ use crate::{
         output::{self, Output},
         outside::Outside,
         placement::Placement,
+        progress::{Dashboard, Live, Show},
+        protocol::ITSELF,
         report::{self, Failure},
         runs,
         supervise::{self, Ending, Job, Outcome},
@@ -60,7 +62,10 @@ fn execute(options: Options, placement: Placement, program: &Path, printer: &mut
         hosts: hosts_of_ranks(&job.placement),
     };
     let mut output = Output::new(printer, &shown, Instant::now())?;
-    let ending = supervise::run(&job, &mut output)?;
+    let mut live = live(&job, &mut output)?;
+    let ending = supervise::run(&job, &mut output, &mut live)?;
+    let how = in_words(&ending);
+    live.ended(ending.outcome == Outcome::Success, &how, &mut output);
     output.finish();
     let last_lines = match &ending.outcome {
         Outcome::Failed { rank, .. } => output.last_lines(*rank),
@@ -68,18 +73,40 @@ fn execute(options: Options, placement: Placement, program: &Path, printer: &mut
     };
     drop(output);
     if let Some(folder) = &job.options.record {
-        let how = match &ending.outcome {
-            Outcome::Failed { rank, how } => format!("rank {rank} {how}"),
-            Outcome::Interrupted(signal) => report::interrupted(*signal, ending.lasted),
-            Outcome::Success => "ended".into(),
-        };
         // It may lie on another host, and a program that is not ours makes none.
         let _ = runs::note_ending(folder, ending.outcome.code(), &how);
     }
     if let Some(text) = closing_words(&job, &ending, last_lines, printer) {
         printer.message(&text);
     }
+    live.finish();
     Ok(ending.outcome.code())
+}
+
+/// What shows how far the job is; says where, if that is a page.
+fn live(job: &Job, output: &mut Output<'_>) -> Result<Live> {
+    let show = match job.options.progress {
+        _ if !job.options.shows_progress() => Show::Nothing,
+        Progress::Auto if output.is_live() => Show::Rows,
+        _ => Show::Lines,
+    };
+    let page = job.options.dashboard.map(Dashboard::start).transpose()?;
+    if let Some(page) = &page {
+        output.note(&format!("dashboard: {}", page.url()));
+    }
+    let name = match job.options.program.first().map(String::as_str) {
+        Some(ITSELF) => "sirtaki train".into(),
+        _ => runs::name_of(&job.options.program),
+    };
+    Ok(Live::new(name, hosts_of_ranks(&job.placement), show, page, Instant::now()))
+}
+
+fn in_words(ending: &Ending) -> String {
+    match &ending.outcome {
+        Outcome::Failed { rank, how } => format!("rank {rank} {how}"),
+        Outcome::Interrupted(signal) => report::interrupted(*signal, ending.lasted),
+        Outcome::Success => "ended".into(),
+    }
 }
 
 /// What there is to say at the end of a job.

@@ -5,7 +5,8 @@
 //! gets). All of that is pure; [`dry_run`] shows it.
 //!
 //! Then [`supervise`], the launcher, has an [`agent`] on every host start the ranks; they talk in [`protocol`].
-//! [`output`] shows what ranks write, [`ended`] and [`report`] say how they end, and [`tree`] sees to it that nothing stays.
+//! [`output`] shows what ranks write and [`progress`] how far they are, [`ended`] and [`report`] say how they end, and
+//! [`tree`] sees to it that nothing stays.
 
 pub mod agent;
 pub mod allocation;
@@ -26,6 +27,7 @@ pub mod outside;
 pub mod placement;
 pub mod plan;
 pub mod port;
+pub mod progress;
 pub mod protocol;
 pub mod report;
 pub mod runs;

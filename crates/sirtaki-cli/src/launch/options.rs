@@ -12,7 +12,7 @@ use super::{
     runs,
 };
 use crate::{
-    args::run::{Cores, Gpus, Run, Via},
+    args::run::{Cores, Gpus, Page, Progress, Run, Via},
     env,
     printer::Advice,
 };
@@ -49,6 +49,10 @@ pub struct Options {
     pub horovod: bool,
     /// The folder in which the run is recorded.
     pub record: Option<PathBuf>,
+    /// How it is shown how far the program is.
+    pub progress: Progress,
+    /// Whether there is a page that shows it, and on which port if that was said.
+    pub dashboard: Option<Option<u16>>,
     /// A folder for one file of output per rank.
     pub output: Option<PathBuf>,
     /// What stands before every line.
@@ -104,16 +108,10 @@ impl Options {
             return Err(Advice::new("there is no program to run", hint));
         }
         check(&all.env, outside)?;
-        let mut env = all.env;
-        let timeline = all.timeline.map(|path| path.display().to_string());
         let record = all.record.and_then(|wish| runs::choose(&wish, &all.program));
-        let folder = record.as_ref().map(|folder| folder.display().to_string());
-        for (name, value) in [(env::TIMELINE, timeline), (env::PROFILE, all.profile), (env::RUN_FOLDER, folder)] {
-            if let Some(value) = value {
-                env.retain(|wish: &Wish| wish.name != name);
-                env.push(Wish { name: name.into(), value: Some(value) });
-            }
-        }
+        let [timeline, folder] =
+            [&all.timeline, &record].map(|path| path.as_ref().map(|path| path.display().to_string()));
+        let env = with(all.env, [(env::TIMELINE, timeline), (env::PROFILE, all.profile), (env::RUN_FOLDER, folder)]);
         let hosts = match (all.hosts, &all.hostfile) {
             (Some(list), _) => Some(list.0),
             (None, Some(path)) => Some(hosts::parse_file(path, &read(path, outside, "--hostfile")?)?),
@@ -142,6 +140,8 @@ impl Options {
             divide_cores: all.cores.unwrap_or_default() == Cores::Auto,
             horovod: all.horovod.unwrap_or_default(),
             record,
+            progress: all.progress.unwrap_or_default(),
+            dashboard: all.dashboard.and_then(Page::port),
             output: all.output,
             tag_output: all.tag_output.unwrap_or_default(),
             detail: match (all.quiet, all.verbose) {
@@ -157,6 +157,24 @@ impl Options {
             dry_run: all.dry_run.unwrap_or_default(),
         })
     }
+
+    /// Whether the terminal shows how far the program is.
+    pub fn shows_progress(&self) -> bool {
+        match self.progress {
+            Progress::Auto => self.detail != Detail::Quiet,
+            Progress::Lines => true,
+            Progress::Off => false,
+        }
+    }
+}
+
+/// Variables, and those that options stand for.
+fn with<const N: usize>(mut env: Vec<Wish>, options: [(&str, Option<String>); N]) -> Vec<Wish> {
+    for (name, value) in options.into_iter().filter(|(_, value)| value.is_some()) {
+        env.retain(|wish| wish.name != name);
+        env.push(Wish { name: name.into(), value });
+    }
+    env
 }
 
 impl Run {
@@ -187,6 +205,8 @@ impl Run {
             timeline: self.timeline.or(below.timeline),
             profile: self.profile.or(below.profile),
             record: self.record.or(below.record),
+            progress: self.progress.or(below.progress),
+            dashboard: self.dashboard.or(below.dashboard),
             tag_output: self.tag_output.or(below.tag_output),
             quiet: if about_detail { self.quiet } else { below.quiet },
             verbose: if about_detail { self.verbose } else { below.verbose },

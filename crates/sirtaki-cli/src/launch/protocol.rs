@@ -13,7 +13,7 @@ use std::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sirtaki_engine::seeing::counts::Counts;
 
-use super::{ended::Ended, output::Stream};
+use super::{ended::Ended, output::Stream, progress::Pulse};
 
 /// What an agent says before its first frame.
 pub const MARK: &[u8] = b"\0sirtaki-agent\0";
@@ -118,6 +118,8 @@ pub struct Start {
     pub terminal: Option<(u16, u16)>,
     /// How long ranks may take to end after a polite signal.
     pub grace: Duration,
+    /// Whether somebody wants to see how far they are.
+    pub pulse: bool,
 }
 
 /// One rank.
@@ -189,6 +191,8 @@ pub enum Event {
         /// What it has done so far, in numbers.
         counts: Option<Counts>,
     },
+    /// How far the ranks of the host are, whenever that has changed.
+    Pulse(Vec<Pulse>),
     /// Somebody sent the agent this signal, meaning the job.
     Signalled(i32),
     /// Nothing; the agent is there.

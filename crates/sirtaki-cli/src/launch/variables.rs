@@ -23,6 +23,8 @@ pub const OPTIONS: &[OptionVariable] = &[
     OptionVariable { name: "SIRTAKI_RUN_GRACE", option: "grace" },
     OptionVariable { name: "SIRTAKI_RUN_CORES", option: "cores" },
     OptionVariable { name: "SIRTAKI_RUN_GPUS", option: "gpus" },
+    OptionVariable { name: "SIRTAKI_RUN_PROGRESS", option: "progress" },
+    OptionVariable { name: "SIRTAKI_RUN_DASHBOARD", option: "dashboard" },
     OptionVariable { name: env::TIMEOUT, option: "timeout" },
     OptionVariable { name: env::START_TIMEOUT, option: "start-timeout" },
     OptionVariable { name: env::TLS, option: "tls" },
@@ -87,6 +89,18 @@ const VARIABLES: &[Variable] = &[
         allowed: "auto, own or none",
         default: "auto",
         about: "`sirtaki run --gpus`: which GPUs a process sees.",
+    },
+    Variable {
+        name: "SIRTAKI_RUN_PROGRESS",
+        allowed: "auto, lines or off",
+        default: "auto",
+        about: "`sirtaki run --progress`: how it is shown how far a program is.",
+    },
+    Variable {
+        name: "SIRTAKI_RUN_DASHBOARD",
+        allowed: "a port, yes or no",
+        default: "no",
+        about: "`sirtaki run --dashboard`: a page with plots while the job runs.",
     },
 ];
 

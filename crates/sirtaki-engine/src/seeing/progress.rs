@@ -42,8 +42,10 @@ pub struct Progress {
     pub test_accuracy: Option<f64>,
 }
 
+/// Words of a saying.
+const SAYING: usize = 9;
 /// Words in the table of numbers: how often something was said, when, and what.
-pub(super) const WORDS: usize = 11;
+pub(super) const WORDS: usize = 2 + SAYING;
 
 impl Progress {
     /// Whether a test is part of it.
@@ -51,7 +53,8 @@ impl Progress {
         self.test_loss.is_some() || self.test_accuracy.is_some()
     }
 
-    fn to_words(self) -> [u64; WORDS - 2] {
+    /// As plain words, for memory and messages that have a place for everything.
+    pub fn to_words(self) -> [u64; SAYING] {
         let number = |value: Option<f64>| value.unwrap_or(f64::NAN).to_bits();
         let count = |value: Option<u64>| value.map_or(u64::MAX, |value| value.min(u64::MAX - 1));
         [
@@ -67,7 +70,8 @@ impl Progress {
         ]
     }
 
-    fn from_words(words: [u64; WORDS - 2]) -> Self {
+    /// What [`Progress::to_words`] made words of. Any words mean something.
+    pub fn from_words(words: [u64; SAYING]) -> Self {
         let [step, steps, epoch, epochs, samples, loss, accuracy, test_loss, test_accuracy] = words;
         let number = |bits: u64| Some(f64::from_bits(bits)).filter(|value| !value.is_nan());
         let count = |value: u64| Some(value).filter(|&value| value != u64::MAX);

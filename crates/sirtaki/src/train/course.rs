@@ -18,7 +18,7 @@ use super::{
     meter::{Score, Watch},
     model::{self, Passes},
     networks::{Cnn, LeNet, Network},
-    report::{Epoch, Observer, Progress, Report, Start},
+    report::{Epoch, Observer, Report, Start},
     settings::{Model, Settings},
     shares::Shares,
 };
@@ -168,8 +168,7 @@ impl<'a, N: Network> Course<'a, N> {
         let shares = Shares::new(samples, self.position, self.world.worker(), self.settings.shards, self.sizes)?;
         let mut batches = Loader::new(Arc::<Memory>::clone(&self.images.train), shares.clone(), Ahead::default())?;
         let (mut whole, mut recent) = (Score::default(), Score::default());
-        let (mut since, before, seen_before) = (Instant::now(), self.training.time(), self.seen);
-        let (epoch, from) = (self.position.epoch, self.position.seen as usize);
+        let (before, seen_before, epoch) = (self.training.time(), self.seen, self.position.epoch);
         let steps = shares.steps();
         for step in 0..steps {
             recent.add(self.one_step(&shares, step, &mut batches)?);
@@ -177,10 +176,7 @@ impl<'a, N: Network> Course<'a, N> {
             if (step + 1) % TOGETHER == 0 || ends {
                 let score = Score::from_array(self.world.sums("progress", recent.to_array())?);
                 whole.add(score);
-                let rate = score.count / since.elapsed().as_secs_f64();
-                (recent, since) = (Score::default(), Instant::now());
-                let seen = from + self.seen - seen_before;
-                observer.goes_on(&self.progress(epoch, seen, score, rate));
+                recent = Score::default();
                 self.say(seeing::Progress {
                     loss: Some(score.mean_loss()),
                     accuracy: Some(score.accuracy()),
@@ -226,26 +222,6 @@ impl<'a, N: Network> Course<'a, N> {
         self.seen += shares.together(step);
         self.position = shares.position(step + 1);
         Ok(score)
-    }
-
-    fn progress(&self, epoch: u64, seen: usize, score: Score, images_per_second: f64) -> Progress {
-        let (samples, epochs) = (self.images.train.count(), self.settings.epochs);
-        let ahead = samples - seen + (epochs - 1 - epoch) as usize * samples;
-        let at_most = self.settings.most_steps.map(|most| (most.saturating_sub(self.step)) as usize * self.sizes.1);
-        let ahead = at_most.map_or(ahead, |most| most.min(ahead));
-        let speed = self.seen as f64 / self.training.time().as_secs_f64();
-        let all = epochs * samples.div_ceil(self.sizes.1) as u64;
-        Progress {
-            epoch,
-            epochs,
-            steps: (self.step, self.settings.most_steps.map_or(all, |most| most.min(all))),
-            seen,
-            samples,
-            loss: score.mean_loss(),
-            accuracy: score.accuracy(),
-            images_per_second,
-            left: ahead as f64 / speed,
-        }
     }
 
     /// Lets the launcher and the folder of the run know how far this is.

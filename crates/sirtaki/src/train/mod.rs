@@ -24,5 +24,5 @@ mod shares;
 
 pub use course::{check, run};
 pub use images::look;
-pub use report::{Epoch, Observer, Progress, Report, Start};
+pub use report::{Epoch, Observer, Report, Start};
 pub use settings::{Batch, Method, Model, Precision, Settings};

@@ -8,8 +8,6 @@ use serde::{Deserialize, Serialize};
 pub trait Observer {
     /// Everything is ready.
     fn begins(&mut self, _: &Start) {}
-    /// Some steps are done.
-    fn goes_on(&mut self, _: &Progress) {}
     /// An epoch is done, and the model was tested.
     fn epoch_ends(&mut self, _: &Epoch) {}
 }
@@ -37,29 +35,6 @@ pub struct Start {
     pub resumed: Option<(PathBuf, u64)>,
     /// Why newer checkpoints could not be used.
     pub refused: Vec<String>,
-}
-
-/// A run in the midst of an epoch.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Progress {
-    /// The epoch, from 0.
-    pub epoch: u64,
-    /// Epochs there will be.
-    pub epochs: u64,
-    /// Steps since the very beginning, and how many there will be.
-    pub steps: (u64, u64),
-    /// Samples of this epoch that were seen.
-    pub seen: usize,
-    /// Samples of an epoch.
-    pub samples: usize,
-    /// Mean loss of the last steps.
-    pub loss: f64,
-    /// Share of the last steps' samples that were recognised.
-    pub accuracy: f64,
-    /// Images per second of all workers in the last steps.
-    pub images_per_second: f64,
-    /// Seconds to the end, if it goes on like this.
-    pub left: f64,
 }
 
 /// What an epoch brought.

@@ -169,13 +169,14 @@ impl Agent {
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             self.ranks.close_late_streams(&self.mouth);
+            self.ranks.pulse(&self.mouth);
             self.go_on_ending();
         }
     }
 
     fn patience(&self) -> Duration {
         match self.end {
-            End::NotYet if !self.ranks.any_closing() => Duration::from_secs(3600),
+            End::NotYet if !self.ranks.any_closing() => self.ranks.until_pulse().unwrap_or(Duration::from_secs(3600)),
             _ => tree::LOOK,
         }
     }

@@ -13,11 +13,14 @@ use super::{Happening, Mouth, children, doing};
 use crate::launch::{
     ended::Ended,
     environment,
+    progress::Pulse,
     protocol::{Event, Start},
 };
 
 /// How long output may come after a rank has ended. What it left behind may keep its streams open for ever.
 const LATE_OUTPUT: Duration = Duration::from_millis(300);
+/// How often the launcher hears how far ranks are.
+const PULSE: Duration = Duration::from_millis(500);
 
 /// One rank.
 struct Rank {
@@ -38,11 +41,16 @@ pub(super) struct Ranks {
     pub(super) reaping: bool,
     /// How many processes the kernel had killed for want of memory when we looked last.
     memory_kills: u64,
+    /// When the launcher is next told how far ranks are, if it wants to know.
+    next_pulse: Option<Instant>,
+    /// What it was told last.
+    told: Vec<Pulse>,
 }
 
 impl Ranks {
     pub(super) fn start(&mut self, start: &Start, mouth: &Mouth, sender: &Sender<Happening>) {
         self.memory_kills = memory_kills();
+        self.next_pulse = start.pulse.then(|| Instant::now() + PULSE);
         for wanted in &start.ranks {
             let rank = wanted.rank;
             let recorder = Recorder::create().ok();
@@ -85,6 +93,9 @@ impl Ranks {
     /// A process ended: a rank, or one that somebody left behind.
     pub(super) fn exited(&mut self, pid: Pid, status: WaitStatus, mouth: &Mouth) {
         let Some(at) = self.ranks.iter().position(|rank| rank.pid == Some(pid)) else { return };
+        // How far it came is told before its end.
+        self.next_pulse = self.next_pulse.map(|_| Instant::now());
+        self.pulse(mouth);
         let killed_for_memory = memory_kills();
         let out_of_memory = killed_for_memory > self.memory_kills;
         self.memory_kills = killed_for_memory;
@@ -124,10 +135,32 @@ impl Ranks {
         }
     }
 
+    /// How long it is until [`Ranks::pulse`] has something to do.
+    pub(super) fn until_pulse(&self) -> Option<Duration> {
+        Some(self.next_pulse?.saturating_duration_since(Instant::now()))
+    }
+
+    /// Tells how far ranks are, if that is due and there is news. All of them together, so that they can be compared.
+    pub(super) fn pulse(&mut self, mouth: &Mouth) {
+        let now = Instant::now();
+        if self.next_pulse.is_none_or(|due| now < due) {
+            return;
+        }
+        self.next_pulse = (!self.all_ended()).then_some(now + PULSE);
+        let time = monotonic().as_nanos() as u64;
+        let counts = |rank: &Rank| Some((rank.rank, rank.recorder.as_ref()?.counts()));
+        let pulses: Vec<Pulse> =
+            self.ranks.iter().filter_map(counts).filter_map(|(rank, counts)| Pulse::of(rank, time, &counts)).collect();
+        let same = |(one, other): (&Pulse, &Pulse)| one.says_the_same(other);
+        if pulses.len() != self.told.len() || !pulses.iter().zip(&self.told).all(same) {
+            mouth.say(&Event::Pulse(pulses.clone()));
+            self.told = pulses;
+        }
+    }
+
     /// Tells what every rank is doing.
     pub(super) fn look(&self, mouth: &Mouth) {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        let now = Duration::new(time.tv_sec as u64, time.tv_nsec as u32);
+        let now = monotonic();
         for rank in &self.ranks {
             let records = rank.recorder.as_ref().map(Recorder::read).unwrap_or_default();
             let counts = rank.recorder.as_ref().map(Recorder::counts).filter(|counts| !counts.is_empty());
@@ -143,6 +176,12 @@ impl Rank {
             mouth.say(&Event::Closed { rank: self.rank });
         }
     }
+}
+
+/// The host's clock, which ranks use in their records.
+fn monotonic() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// How many processes of this machine the kernel has killed for want of memory.

@@ -39,8 +39,8 @@ use self::{
     tail::Tail,
 };
 pub use self::{folder::file_name, tag::Tag};
-use crate::printer::Printer;
 pub use crate::printer::Stream;
+use crate::printer::{Printer, Style};
 
 /// Time between two changes of a screen with a block.
 pub const FRAME: Duration = Duration::from_millis(50);
@@ -88,6 +88,8 @@ pub struct Output<'a> {
     ranks: Vec<Rank>,
     folder: Option<Folder>,
     block: Block,
+    /// Rows of the launcher itself, below all others.
+    footer: Vec<String>,
     /// Lines that are not printed yet.
     waiting: Vec<(Stream, Vec<u8>)>,
     /// A row in the block is not what it was.
@@ -119,6 +121,7 @@ impl<'a> Output<'a> {
             ranks,
             folder,
             block: Block::default(),
+            footer: Vec::new(),
             waiting: Vec::new(),
             changed: false,
             now,
@@ -178,11 +181,35 @@ impl<'a> Output<'a> {
         self.show();
     }
 
+    /// Rows of the launcher itself, which stand below all others where standard error is a terminal.
+    pub fn set_footer(&mut self, now: Instant, rows: Vec<String>) {
+        if self.footer != rows {
+            self.footer = rows;
+            self.changed = true;
+            self.refresh(now);
+        }
+    }
+
+    /// Columns of the terminal.
+    pub fn columns(&self) -> usize {
+        self.printer.size().0
+    }
+
+    /// Text of the launcher itself, in colour if that is wanted.
+    pub fn paint(&self, style: Style, text: &str) -> String {
+        self.printer.paint_message(style, text)
+    }
+
+    /// Whether rows can stand at the bottom.
+    pub fn is_live(&self) -> bool {
+        self.printer.is_terminal(Stream::Err)
+    }
+
     /// Brings the screen up to date, if it is time. To be called at [`Output::next_refresh`].
     pub fn refresh(&mut self, now: Instant) {
         self.now = self.now.max(now);
         let bytes: usize = self.waiting.iter().map(|(_, bytes)| bytes.len()).sum();
-        let still = self.block.is_empty() && !self.has_rows();
+        let still = self.block.is_empty() && self.footer.is_empty() && !self.has_rows();
         if still || bytes > MOST || self.now >= self.shown + FRAME {
             self.show();
         }
@@ -211,6 +238,7 @@ impl<'a> Output<'a> {
     /// All ranks are closed and everything is printed; the block is gone.
     pub fn finish(&mut self) {
         (0..self.ranks.len()).for_each(|rank| self.closed(rank));
+        self.footer.clear();
         self.show();
     }
 
@@ -269,12 +297,13 @@ impl<'a> Output<'a> {
             .map(|(rank, stream, source)| (self.tags[stream as usize][rank].as_str(), source))
             .flat_map(|(tag, source)| source.rows.unfinished().map(move |row| (tag, row)))
             .collect();
-        let (rows, more) = block::fit(rows, height);
+        let footer = if self.is_live() { self.footer.as_slice() } else { &[] };
+        let (rows, more) = block::fit(rows, height.saturating_sub(2 * footer.len()));
         let more = (more > 0).then(|| format!("… and {more} more"));
         // The last column stays free: some terminals wrap as soon as it is filled.
         let cut = |row: &[u8]| cut::cut(row, columns.saturating_sub(1));
         let rows = rows.into_iter().map(|(tag, row)| cut(&[tag.as_bytes(), row].concat()));
-        rows.chain(more.map(|more| cut(more.as_bytes()))).collect()
+        rows.chain(more.map(|more| cut(more.as_bytes()))).chain(footer.iter().map(|row| cut(row.as_bytes()))).collect()
     }
 
     /// Brings the screen up to date now.

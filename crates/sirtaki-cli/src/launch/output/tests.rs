@@ -304,3 +304,24 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn rows_of_the_launcher_stand_below_all_others_and_go_away() {
+    let screen = Screen::new(20, 8);
+    let mut printer = screen.printer();
+    let start = Instant::now();
+    let mut output = Output::new(&mut printer, &Options { tag: Tag::None, ..ranks(2) }, start).unwrap();
+    let later = |milliseconds| start + Duration::from_millis(milliseconds);
+    output.set_footer(start, vec!["step 1/9".into(), "a row that is much too long".into()]);
+    assert_eq!(screen.text(), "step 1/9\na row that is much ");
+    output.wrote(later(100), 0, Stream::Out, b"a line\n");
+    output.wrote(later(200), 1, Stream::Err, b"\rbar 5 %");
+    output.set_footer(later(300), vec!["step 2/9".into()]);
+    assert_eq!(screen.text(), "a line\nbar 5 %\nstep 2/9");
+    output.note("said");
+    assert_eq!(screen.text(), "a line\nsaid\nbar 5 %\nstep 2/9");
+    output.set_footer(later(400), Vec::new());
+    output.wrote(later(500), 1, Stream::Err, b"\rbar 100 %\n");
+    output.finish();
+    assert_eq!(screen.text().trim_end(), "a line\nsaid\nbar 100 %");
+}

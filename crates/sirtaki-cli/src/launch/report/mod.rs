@@ -12,7 +12,7 @@ use std::{path::PathBuf, time::Duration};
 
 use sirtaki_engine::seeing::{Short, profile::Profile};
 
-pub use self::words::{duration_in_words, ranks_in_words};
+pub use self::words::{duration_in_words, grouped, percent, ranks_in_words, seconds_in_words};
 use super::{
     ended::{Ended, signal_name},
     output::file_name,

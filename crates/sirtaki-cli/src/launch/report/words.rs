@@ -1,4 +1,4 @@
-//! Ranks and times as people write them.
+//! Ranks, times and numbers as people write them.
 
 use std::time::Duration;
 
@@ -29,6 +29,24 @@ pub fn duration_in_words(time: Duration) -> String {
     }
 }
 
+/// The same for seconds that may be anything.
+pub fn seconds_in_words(seconds: f64) -> String {
+    duration_in_words(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
+}
+
+/// A share as `97.1 %`.
+pub fn percent(share: f64, digits: usize) -> String {
+    format!("{:.digits$} %", 100.0 * share)
+}
+
+/// A whole number with its digits in groups of three.
+pub fn grouped(number: f64) -> String {
+    let digits = format!("{number:.0}");
+    let groups: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().map(|group| std::str::from_utf8(group).unwrap_or("")).collect();
+    groups.join(",")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,5 +66,13 @@ mod tests {
         }
         assert_eq!(duration_in_words(Duration::from_secs(200)), "3 min 20 s");
         assert_eq!(duration_in_words(Duration::from_secs(7500)), "2 h 5 min");
+        assert_eq!([0.04, 9.94, 125.0].map(seconds_in_words), ["40 ms", "9.9 s", "2 min 5 s"]);
+        assert!(seconds_in_words(f64::INFINITY).ends_with(" min"));
+    }
+
+    #[test]
+    fn numbers_are_written_for_people() {
+        assert_eq!([0.0, 999.4, 1000.0, 1_199_882.0].map(grouped), ["0", "999", "1,000", "1,199,882"]);
+        assert_eq!(percent(0.9712, 1), "97.1 %");
     }
 }

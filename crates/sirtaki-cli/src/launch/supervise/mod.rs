@@ -26,6 +26,7 @@ use super::{
     output::Output,
     placement::Placement,
     plan::HostPlan,
+    progress::Live,
     protocol::{Event, Order, Program},
     tree,
 };
@@ -90,7 +91,7 @@ pub struct Ending {
 }
 
 /// Runs a job to its end. Nothing of it is left then, on any host that can be reached.
-pub fn run(job: &Job, output: &mut Output<'_>) -> Result<Ending> {
+pub fn run(job: &Job, output: &mut Output<'_>, live: &mut Live) -> Result<Ending> {
     tree::adopt_orphans().context("cannot adopt orphans")?;
     let mut links = Links::new()?;
     let course = prepare::prepare(job, &mut links).map(|found| {
@@ -98,7 +99,7 @@ pub fn run(job: &Job, output: &mut Output<'_>) -> Result<Ending> {
             report_network(&found, output);
         }
         start(job, &found, &mut links);
-        Supervisor::new(job, &mut links, output).run()
+        Supervisor::new(job, &mut links, output, live).run()
     });
     dismiss(&mut links, job.options.grace);
     tree::kill_all(CLEANING);
@@ -131,13 +132,14 @@ struct Supervisor<'a, 'b> {
     job: &'a Job,
     links: &'a mut Links,
     output: &'a mut Output<'b>,
+    live: &'a mut Live,
     course: Course,
     ending: Ending,
     started: Instant,
 }
 
 impl<'a, 'b> Supervisor<'a, 'b> {
-    fn new(job: &'a Job, links: &'a mut Links, output: &'a mut Output<'b>) -> Self {
+    fn new(job: &'a Job, links: &'a mut Links, output: &'a mut Output<'b>, live: &'a mut Live) -> Self {
         let size = job.placement.plan.size();
         let ending = Ending {
             outcome: Outcome::Success,
@@ -147,12 +149,12 @@ impl<'a, 'b> Supervisor<'a, 'b> {
             doing: vec![None; size],
             counts: vec![None; size],
         };
-        Self { job, links, output, course: Course::new(size, job.options.grace), ending, started: Instant::now() }
+        Self { job, links, output, live, course: Course::new(size, job.options.grace), ending, started: Instant::now() }
     }
 
     fn run(mut self) -> Ending {
         while !self.course.is_over() {
-            let times = [self.course.alarm(), self.output.next_refresh()];
+            let times = [self.course.alarm(), self.output.next_refresh(), self.live.next_refresh()];
             let next = times.into_iter().flatten().min().unwrap_or_else(|| Instant::now() + LONG);
             match self.links.hear(next) {
                 Some(Heard::Event { event, host }) => self.happened(event, host),
@@ -165,6 +167,7 @@ impl<'a, 'b> Supervisor<'a, 'b> {
                 None => {}
             }
             let now = Instant::now();
+            self.live.refresh(now, self.output);
             self.output.refresh(now);
             self.heed_reader();
             let actions = self.course.tick(now);
@@ -193,6 +196,11 @@ impl<'a, 'b> Supervisor<'a, 'b> {
             }
             Event::Doing { rank, what, counts } => {
                 (self.ending.doing[rank], self.ending.counts[rank]) = (what, counts);
+            }
+            Event::Pulse(mut pulses) => {
+                let ranks = &self.job.hosts()[host].ranks;
+                pulses.retain(|pulse| ranks.contains(&pulse.rank));
+                self.live.heard(&pulses, Instant::now());
             }
             Event::Signalled(signal) => self.signalled(signal),
             Event::Problem { message, .. } => self.host_lost(host, &message),

@@ -22,6 +22,7 @@ pub(super) fn of_host(job: &Job, found: &Found, host: usize) -> Start {
         program: program.clone(),
         terminal: job.terminal,
         grace: job.options.grace,
+        pulse: job.options.shows_progress() || job.options.dashboard.is_some(),
     }
 }
 

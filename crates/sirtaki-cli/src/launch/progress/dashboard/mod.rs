@@ -1,0 +1,85 @@
+//! A page that shows the job while it runs, on this machine alone.
+//!
+//! Three fixed files and one that changes do not need a web server; a small answerer has nothing that could be reached by
+//! mistake. It listens on loopback only, answers whoever knows the token in the address, and nobody else: not other
+//! users of the machine, and not pages of other sites that a browser has been tricked into asking by ([`http`]). It ends
+//! with the launcher.
+
+mod http;
+mod server;
+
+use std::{
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use anyhow::Result;
+use sirtaki_comm::secure::fresh_id;
+
+use self::server::Served;
+use crate::printer::Advice;
+
+/// How long a page that was there a moment ago is given to fetch the end.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// A page that is being served.
+#[derive(Debug)]
+pub struct Dashboard {
+    address: SocketAddr,
+    served: Arc<Served>,
+    closing: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Dashboard {
+    /// Serves on this port of the loopback address, or on a free one.
+    pub fn start(port: Option<u16>) -> Result<Self> {
+        let wanted = SocketAddr::from((Ipv4Addr::LOCALHOST, port.unwrap_or(0)));
+        let listener = TcpListener::bind(wanted).map_err(|error| {
+            let hint = "choose another port, or let one be found with --dashboard alone";
+            Advice::new(format!("cannot serve the dashboard on {wanted}: {error}"), hint)
+        })?;
+        let address = listener.local_addr()?;
+        let token: String = fresh_id()?.iter().map(|byte| format!("{byte:02x}")).collect();
+        let served = Arc::new(Served::new(token));
+        let closing = Arc::new(AtomicBool::new(false));
+        let (answers, closes) = (served.clone(), closing.clone());
+        let serve = move || server::serve(&listener, &answers, &closes);
+        let thread = thread::Builder::new().name("dashboard".into()).spawn(serve)?;
+        Ok(Self { address, served, closing, thread: Some(thread) })
+    }
+
+    /// Where a browser finds it; whoever knows this may look.
+    pub fn url(&self) -> String {
+        format!("http://{}/{}/", self.address, self.served.token())
+    }
+
+    /// What the page shows from now on, as JSON.
+    pub fn show(&self, data: String) {
+        self.served.show(data);
+    }
+
+    /// Ends it, after a page that is being looked at has fetched what was shown last.
+    pub fn finish(self) {
+        self.served.await_last_look(FAREWELL);
+    }
+}
+
+impl Drop for Dashboard {
+    fn drop(&mut self) {
+        self.closing.store(true, Ordering::Release);
+        // It waits for a connection, and this is one.
+        let woken = TcpStream::connect_timeout(&self.address, Duration::from_secs(1)).is_ok();
+        if let Some(thread) = self.thread.take().filter(|_| woken) {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,181 @@
+//! How far a job is, for people: live rows on a terminal, lines in a log, plots on a page.
+//!
+//! Programs say how far they are with `Engine::progress`, which writes into their flight record. Agents look there twice
+//! a second and tell the launcher, so it costs ranks nothing and works for every front end. A program that says nothing
+//! shows nothing.
+//!
+//! - [`pulse`]: what is told of one rank.
+//! - `going`, `trail`: the whole job from that, with its rates. Pure.
+//! - `view`: in rows and lines.
+//! - `history`, [`dashboard`]: in plots, on a page.
+
+pub mod dashboard;
+mod going;
+mod history;
+pub mod pulse;
+mod trail;
+mod view;
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+pub use self::{
+    dashboard::Dashboard,
+    going::{Moment, RankMoment},
+    pulse::Pulse,
+};
+use self::{going::Going, history::History};
+use super::output::Output;
+
+/// How often rows change although nothing was heard: time goes by.
+const TICK: Duration = Duration::from_secs(1);
+/// How often there is a line where rows cannot live.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How the terminal shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Show {
+    /// Rows at its bottom.
+    Rows,
+    /// A line now and then.
+    Lines,
+    /// Not at all.
+    Nothing,
+}
+
+/// Everything that shows how far a job is.
+#[derive(Debug)]
+pub struct Live {
+    going: Going,
+    began: Instant,
+    show: Show,
+    /// When rows or a line are due.
+    due: Instant,
+    /// When the line before said its step.
+    said: Option<u64>,
+    /// What runs, for the page.
+    name: String,
+    page: Option<(Dashboard, History)>,
+}
+
+impl Live {
+    /// For ranks on these hosts that run a program of this name.
+    pub fn new(name: String, hosts: Vec<String>, show: Show, page: Option<Dashboard>, now: Instant) -> Self {
+        let page = page.map(|page| (page, History::default()));
+        let live = Self { going: Going::new(hosts), began: now, show, due: now + PATIENCE, said: None, name, page };
+        live.publish(None, None);
+        live
+    }
+
+    /// What an agent told of its ranks.
+    pub fn heard(&mut self, pulses: &[Pulse], now: Instant) {
+        let seconds = self.seconds(now);
+        self.going.heard(pulses, seconds);
+        let Some(moment) = self.going.moment(seconds) else { return };
+        if self.show == Show::Rows {
+            self.due = now;
+        }
+        if let Some((_, history)) = &mut self.page {
+            history.add(&moment);
+            self.publish(Some(&moment), None);
+        }
+    }
+
+    /// When [`Live::refresh`] has something to do, unless something is heard before.
+    pub fn next_refresh(&self) -> Option<Instant> {
+        (self.show != Show::Nothing && self.going.moment(0.0).is_some()).then_some(self.due)
+    }
+
+    /// Shows on the terminal what is due.
+    pub fn refresh(&mut self, now: Instant, output: &mut Output<'_>) {
+        if now < self.due || self.show == Show::Nothing {
+            return;
+        }
+        let Some(moment) = self.going.moment(self.seconds(now)) else { return };
+        if self.show == Show::Rows {
+            self.due = now + TICK;
+            let rows = view::rows(&moment, output.columns(), &|style, text| output.paint(style, text));
+            output.set_footer(now, rows);
+        } else {
+            self.due = now + PATIENCE;
+            if self.said.replace(moment.said.step) != Some(moment.said.step) {
+                output.note(&view::line(&moment));
+            }
+        }
+    }
+
+    /// The ranks have ended; `how` in words, and whether that is well. Rows go away.
+    pub fn ended(&mut self, well: bool, how: &str, output: &mut Output<'_>) {
+        output.set_footer(Instant::now(), Vec::new());
+        self.show = Show::Nothing;
+        self.publish(self.going.moment(self.seconds(Instant::now())).as_ref(), Some((well, how)));
+    }
+
+    /// Lets whoever looks at the page see the end.
+    pub fn finish(self) {
+        if let Some((page, _)) = self.page {
+            page.finish();
+        }
+    }
+
+    fn seconds(&self, now: Instant) -> f64 {
+        now.saturating_duration_since(self.began).as_secs_f64()
+    }
+
+    fn publish(&self, moment: Option<&Moment>, ended: Option<(bool, &str)>) {
+        let Some((page, history)) = &self.page else { return };
+        let ended = ended.map(|(well, how)| json!({ "well": well, "how": how }));
+        let data = json!({ "name": self.name, "now": moment, "ended": ended, "history": history.rows() });
+        page.show(data.to_string());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{self, Write},
+        sync::{Arc, Mutex},
+    };
+
+    use sirtaki_engine::seeing::Progress;
+
+    use super::*;
+    use crate::{launch::output, printer::Printer};
+
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_log_gets_a_line_now_and_then_and_only_with_news() {
+        let log = Log::default();
+        let mut printer = Printer::plain(log.clone(), log.clone());
+        let start = Instant::now();
+        let options = output::Options { hosts: vec!["a".into()], ..output::Options::default() };
+        let mut output = Output::new(&mut printer, &options, start).unwrap();
+        let mut live = Live::new("train".into(), vec!["a".into()], Show::Lines, None, start);
+        assert_eq!(live.next_refresh(), None, "nothing was said");
+        for second in 0..45 {
+            let step = if second < 30 { second } else { 30 };
+            let said = Progress { step, steps: Some(30), ..Progress::default() };
+            let now = start + Duration::from_secs(second);
+            live.heard(&[Pulse::new(0, second * 1_000_000_000, Some((step * 1_000_000_000, said)), 0, 1)], now);
+            live.refresh(now, &mut output);
+        }
+        live.ended(true, "ended", &mut output);
+        drop(output);
+        let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        let expected = "step 10/30  20 s left  1.00 steps/s\nstep 20/30  10 s left  1.00 steps/s\n\
+                        step 30/30  1.00 steps/s\n";
+        assert_eq!(text, expected);
+    }
+}

@@ -1,0 +1,61 @@
+//! What an agent tells of one rank: how far the program says it is, and what its flight record counts. The rank itself
+//! does nothing for it.
+
+use serde::{Deserialize, Serialize};
+use sirtaki_engine::seeing::{Progress, counts::Counts};
+
+/// A rank at some moment. Times are nanoseconds of its host's monotonic clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pulse {
+    /// Which one.
+    pub rank: usize,
+    /// When this was.
+    pub time: u64,
+    /// When the program said how far it is, and that, as words: fields that are left out would not survive a message.
+    said: Option<(u64, [u64; 9])>,
+    /// For how long it has waited for results since its start, in nanoseconds.
+    pub waited: u64,
+    /// Bytes of memory it had at most.
+    pub memory: u64,
+}
+
+impl Pulse {
+    /// What a rank's numbers tell; nothing before it has an engine.
+    pub fn of(rank: usize, time: u64, counts: &Counts) -> Option<Pulse> {
+        let said = counts.progress().map(|(time, progress)| (time, progress.to_words()));
+        let (waited, memory) = (counts.waited(), counts.memory());
+        (said.is_some() || memory > 0).then_some(Pulse { rank, time, said, waited, memory })
+    }
+
+    /// A rank of which this is known.
+    pub fn new(rank: usize, time: u64, said: Option<(u64, Progress)>, waited: u64, memory: u64) -> Pulse {
+        Pulse { rank, time, said: said.map(|(time, progress)| (time, progress.to_words())), waited, memory }
+    }
+
+    /// When the program said how far it is, and that.
+    pub fn said(&self) -> Option<(u64, Progress)> {
+        self.said.map(|(time, words)| (time, Progress::from_words(words)))
+    }
+
+    /// Whether nothing has changed but the time.
+    pub fn says_the_same(&self, other: &Pulse) -> bool {
+        Pulse { time: other.time, ..*self } == *other
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_survives_a_message() {
+        let said = Progress { step: 7, loss: Some(0.5), ..Progress::default() };
+        let pulse = Pulse::new(3, 9, Some((5, said)), 1, 2);
+        let bytes = postcard::to_stdvec(&pulse).unwrap();
+        let back: Pulse = postcard::from_bytes(&bytes).unwrap();
+        assert_eq!((back, back.said()), (pulse, Some((5, said))));
+        assert!(
+            pulse.says_the_same(&Pulse { time: 10, ..pulse }) && !pulse.says_the_same(&Pulse { waited: 2, ..pulse })
+        );
+    }
+}

@@ -1,0 +1,168 @@
+//! A job in a few rows of a terminal, or in one line of a log.
+//!
+//! Rows are the same at any time, whatever is known, so that nothing jumps: how far it is, what it has learned, and,
+//! with several ranks, who waits for whom. What does not fit is left out from the right.
+
+use unicode_width::UnicodeWidthStr;
+
+use super::going::Moment;
+use crate::{
+    launch::report::{grouped, percent, seconds_in_words},
+    printer::Style,
+};
+
+/// Cells of the bar at most.
+const BAR: usize = 24;
+/// Cells for ranks at most.
+const STRIP: usize = 32;
+/// Shares from nothing to everything.
+const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+/// From how much silence on it is mentioned, in seconds.
+const SILENCE: f64 = 10.0;
+/// How far apart the ranks that wait least and most are before one is named.
+const APART: f64 = 0.1;
+
+/// Words that stand together: what it is, the value, its unit.
+#[derive(Debug, PartialEq)]
+struct Figure(&'static str, String, &'static str);
+
+impl Figure {
+    fn text(&self) -> String {
+        self.shown(&|_, text| text.into())
+    }
+
+    fn shown(&self, paint: &dyn Fn(Style, &str) -> String) -> String {
+        let faint = |text: &str| if text.is_empty() { String::new() } else { paint(Style::Faint, text) };
+        let parts = [faint(self.0), self.1.clone(), faint(self.2)];
+        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// The rows of a window of so many columns.
+pub(super) fn rows(moment: &Moment, columns: usize, paint: &dyn Fn(Style, &str) -> String) -> Vec<String> {
+    let mut rows = vec![row(bar(moment, columns, paint), position(moment), columns, paint)];
+    let learned = learned(moment);
+    if !learned.is_empty() {
+        rows.push(row((String::new(), 0), learned, columns, paint));
+    }
+    rows.extend(waiting(moment, columns, paint));
+    rows
+}
+
+/// The same in one line.
+pub(super) fn line(moment: &Moment) -> String {
+    let figures = position(moment).into_iter().chain(learned(moment));
+    let mut parts: Vec<String> = figures.map(|figure| figure.text()).collect();
+    if let Some(words) = extremes(moment) {
+        parts.push(format!("waited {words}"));
+    }
+    parts.join("  ")
+}
+
+/// A beginning of known width, and as many figures as fit behind it.
+fn row(
+    (mut row, mut width): (String, usize),
+    figures: Vec<Figure>,
+    columns: usize,
+    paint: &dyn Fn(Style, &str) -> String,
+) -> String {
+    for figure in figures {
+        let gap = if width == 0 { 0 } else { 2 };
+        width += gap + figure.text().width();
+        // The last column stays free: some terminals wrap as soon as it is filled.
+        if width >= columns {
+            break;
+        }
+        row.push_str(&" ".repeat(gap));
+        row.push_str(&figure.shown(paint));
+    }
+    row
+}
+
+fn bar(moment: &Moment, columns: usize, paint: &dyn Fn(Style, &str) -> String) -> (String, usize) {
+    let Some(done) = moment.done() else { return (String::new(), 0) };
+    let cells = BAR.min(columns / 4);
+    let full = (cells as f64 * done) as usize;
+    let bar = [(Style::Good, "━".repeat(full)), (Style::Faint, "─".repeat(cells - full))];
+    (bar.iter().filter(|(_, part)| !part.is_empty()).map(|(style, part)| paint(*style, part)).collect(), cells)
+}
+
+/// How far it is and how fast.
+fn position(moment: &Moment) -> Vec<Figure> {
+    let said = &moment.said;
+    let of = |number: u64, all: Option<u64>| all.map_or(number.to_string(), |all| format!("{number}/{all}"));
+    let epoch = said.epoch.map(|done| {
+        let number = done.max(0.0) as u64 + 1;
+        Figure("epoch", of(said.epochs.map_or(number, |all| number.min(all)), said.epochs), "")
+    });
+    let step = Figure("step", of(said.step, said.steps), "");
+    let left = moment.left.map(|left| Figure("", whole_seconds(left.ceil()), "left"));
+    let silent = Some(moment.silent).filter(|&silent| silent >= SILENCE);
+    let silent = silent.map(|silent| Figure("last word", whole_seconds(silent.floor()), "ago"));
+    [epoch, Some(step), silent, left, moment.steps_per_second.map(pace)].into_iter().flatten().collect()
+}
+
+/// What it has learned, and from how many samples.
+fn learned(moment: &Moment) -> Vec<Figure> {
+    let said = &moment.said;
+    let share = |name, share: Option<f64>, digits| share.map(|share| Figure(name, percent(share, digits), ""));
+    let figures = [
+        said.loss.map(|loss| Figure("loss", number(loss), "")),
+        share("accuracy", said.accuracy, 1),
+        share("test accuracy", said.test_accuracy, 2),
+        said.test_accuracy.xor(said.test_loss).and(said.test_loss).map(|loss| Figure("test loss", number(loss), "")),
+        moment.samples_per_second.map(|rate| Figure("", grouped(rate), "samples/s")),
+    ];
+    figures.into_iter().flatten().collect()
+}
+
+fn pace(rate: f64) -> Figure {
+    match rate {
+        ..0.2 => Figure("", seconds_in_words(1.0 / rate), "per step"),
+        0.2..10.0 => Figure("", format!("{rate:.2}"), "steps/s"),
+        10.0..100.0 => Figure("", format!("{rate:.1}"), "steps/s"),
+        _ => Figure("", grouped(rate), "steps/s"),
+    }
+}
+
+fn whole_seconds(seconds: f64) -> String {
+    if seconds < 60.0 { format!("{seconds:.0} s") } else { seconds_in_words(seconds) }
+}
+
+fn number(value: f64) -> String {
+    let size = value.abs();
+    if size < 1e-4 && size > 0.0 || (1e5..f64::INFINITY).contains(&size) {
+        format!("{value:.3e}")
+    } else {
+        format!("{value:.4}")
+    }
+}
+
+/// A cell for each rank, or for some neighbours of whom the one that waits least is shown; and the ends of the scale.
+fn waiting(moment: &Moment, columns: usize, paint: &dyn Fn(Style, &str) -> String) -> Option<String> {
+    let words = extremes(moment)?;
+    let shares: Vec<f64> = moment.ranks.iter().filter_map(|rank| rank.waited).collect();
+    let together = shares.len().div_ceil(STRIP.min(columns / 3).max(1));
+    let least = |shares: &[f64]| shares.iter().copied().fold(1.0, f64::min);
+    let cell = |share: f64| LEVELS[((share * 8.0) as usize).min(7)];
+    let strip: String = shares.chunks(together).map(|shares| cell(least(shares))).collect();
+    let width = "waited ".len() + strip.width();
+    let begin = format!("{} {}", paint(Style::Faint, "waited"), paint(Style::Good, &strip));
+    Some(row((begin, width), vec![Figure("", words, "")], columns, paint))
+}
+
+/// Who waits least and most, in words.
+fn extremes(moment: &Moment) -> Option<String> {
+    let [(slowest, least), (_, most)] = moment.extremes()?;
+    let range = format!("{} to {}", (100.0 * least).round(), percent(most, 0));
+    if most - least < APART {
+        return Some(range);
+    }
+    let several_hosts = moment.ranks.iter().any(|rank| rank.host != slowest.host);
+    let host = if several_hosts { format!(" on {}", slowest.host) } else { String::new() };
+    Some(format!("{range}, least rank {}{host}: the others wait for it", slowest.rank))
+}
+
+#[cfg(test)]
+#[path = "view_tests.rs"]
+mod tests;

@@ -1,0 +1,144 @@
+//! How far a job is, as people see it: on a terminal, in a log, and on a page in a real browser.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails has to panic")]
+
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    process::Command,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use rustix::process::Signal;
+use serde_json::Value;
+use sirtaki_tests::{
+    browser,
+    launch::{Finished, Launch},
+};
+
+const SIRTAKI: &str = env!("CARGO_BIN_EXE_sirtaki-under-test");
+const RANK: &str = env!("CARGO_BIN_EXE_engine-rank");
+
+/// Two ranks that say how far they are; rank 1 is slow. They take about four seconds.
+fn course(mut command: Command) -> Launch {
+    command.env("TEST_SCENARIO", "course").env("TEST_ODD", "1").env("TERM", "xterm").env_remove("NO_COLOR");
+    Launch::start(command)
+}
+
+fn on_a_terminal(options: &str) -> Finished {
+    let mut command = Command::new("script");
+    let line = format!("stty cols 90 rows 24; {SIRTAKI} run -n 2 {options} -- {RANK}");
+    command.args(["--quiet", "--return", "--command", &line, "/dev/null"]);
+    let done = course(command).ends();
+    assert_eq!(done.code, 0, "{:?}", done.out);
+    done
+}
+
+#[test]
+fn a_terminal_shows_the_whole_job_below_what_ranks_write() {
+    let screen = on_a_terminal("").out.join("\n");
+    let plain = without_looks(&screen);
+    for text in ["/200  ", "steps/s", "samples/s", "loss 0.0", "accuracy 50.0 %", "test accuracy 75.00 %", "waited "] {
+        assert!(plain.contains(text), "{text}: {plain}");
+    }
+    assert!(plain.contains("least rank 1: the others wait for it"), "{plain}");
+    let (last, half) = (screen.rfind("steps/s").unwrap(), plain.find("half").unwrap());
+    assert!(plain[half..].contains("steps/s"), "the view goes on below what is written");
+    let rest = &screen[last..];
+    assert!(rest.contains("\u{1b}[J"), "it is wiped away in the end: {rest:?}");
+    assert!(plain.trim_end().ends_with("done through"), "{plain}");
+}
+
+/// Without colours; movements of the cursor stay.
+fn without_looks(screen: &str) -> String {
+    let mut pieces = screen.split("\u{1b}[");
+    let mut plain = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        match piece.split_once('m').filter(|(look, _)| look.bytes().all(|byte| byte.is_ascii_digit() || byte == b';')) {
+            Some((_, text)) => plain.push_str(text),
+            None => plain.push_str(&format!("\u{1b}[{piece}")),
+        }
+    }
+    plain
+}
+
+#[test]
+fn who_wants_none_gets_none() {
+    for options in ["--progress off", "--quiet"] {
+        let screen = on_a_terminal(options).out.join("\n");
+        assert!(!screen.contains("steps/s") && !screen.contains("waited"), "{options}: {screen}");
+    }
+}
+
+#[test]
+fn a_log_has_no_control_characters_and_nothing_of_a_short_job() {
+    let mut command = Command::new(SIRTAKI);
+    command.args(["run", "-n", "2", "--", RANK]);
+    let done = course(command).ends();
+    assert_eq!((done.code, done.err.len()), (0, 0), "{}", done.message());
+    assert!(!done.out.iter().any(|line| line.contains('\u{1b}') || line.contains('\r')), "{:?}", done.out);
+}
+
+fn get(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// What the page is told.
+fn data(address: &str, token: &str) -> Value {
+    let answer = get(address, &format!("/{token}/data"));
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    serde_json::from_str(body).unwrap()
+}
+
+/// Waits until the job has come this far.
+fn await_step(address: &str, token: &str, step: u64) -> Value {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let data = data(address, token);
+        if data["now"]["said"]["step"].as_u64() >= Some(step) {
+            return data;
+        }
+        assert!(Instant::now() < deadline, "step {step} is not reached: {data}");
+        sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_browser_shows_the_job_while_it_runs() {
+    let mut command = Command::new(SIRTAKI);
+    command.env("TEST_ENDLESS", "1").args(["run", "-n", "2", "--dashboard", "--", RANK]);
+    let job = course(command);
+    let line = job.says("dashboard: http://127.0.0.1:");
+    let url = line.strip_prefix("dashboard: ").unwrap().to_owned();
+    let (address, token) = url.trim_start_matches("http://").trim_end_matches('/').split_once('/').unwrap();
+    assert_eq!(token.len(), 32);
+    assert!(get(address, "/").starts_with("HTTP/1.1 403 ") && get(address, "/data").starts_with("HTTP/1.1 403 "));
+    await_step(address, token, 20);
+    let later = await_step(address, token, 200);
+    assert_eq!((later["now"]["ranks"].as_array().unwrap().len(), &later["ended"]), (2, &Value::Null));
+    let page = browser::dom(&url);
+    let has = |text: &str| assert!(page.contains(text), "{text}: {page}");
+    has("<h1 id=\"name\">engine-rank</h1>");
+    has("running for ");
+    for figure in ["loss", "accuracy", "throughput", "steps", "waiting", "waited", "memory"] {
+        has(&format!("<figure id=\"{figure}\">"));
+    }
+    let drawn = page.matches("<path d=\"M").count();
+    assert!(drawn >= 6, "{drawn} lines and marks: {page}");
+    for text in ["<dd class=\"value\">200</dd>", "of 200, 100 %", "75.00 %", "rank 1", "role=\"img\" aria-label=\"Loss"]
+    {
+        has(text);
+    }
+    assert!(!page.contains("NaN") && !page.contains("undefined"), "{page}");
+    job.signal(Signal::INT);
+    let done = job.ends();
+    let told: Vec<&String> = done.err.iter().chain(&done.out).filter(|line| line.contains(token)).collect();
+    assert_eq!(told.len(), 1, "the token is said once: {told:?}");
+    assert!(TcpStream::connect(address).is_err(), "the page ends with the job");
+}
