@@ -174,7 +174,9 @@ fn late_by_phase(findings: &Findings) -> Option<Figure> {
     let row = |(name, ranks): Together<'_>| {
         let bar: Vec<(usize, f64)> =
             (0..LATE.len()).map(|part| (part, mean(&ranks, |rank| seconds(rank, LATE[part])))).collect();
-        let events = mean(&ranks, |rank| rank.lateness.as_ref().map_or(0.0, |late| late.events as f64));
+        let events = mean(&ranks, |rank| {
+            rank.lateness.as_ref().map_or(0.0, |late| late.late_events.unwrap_or(late.events) as f64)
+        });
         Row { name, bars: vec![bar], note: format!("{} times", grouped(events)) }
     };
     let rows: Vec<Row> = rows.into_iter().map(row).collect();
