@@ -65,8 +65,11 @@ impl Findings {
         let Group { ranks, members, .. } = &self.groups[group];
         let mut words = vec![words::count(*ranks, "worker")];
         for (name, values, differ) in compare::table(&self.groups) {
-            if differ && self.groups[group].settings.contains_key(name) {
-                words.push(format!("{} {}", name.replace('_', " "), values[group]));
+            // Threads of a worker follow from their number; the table has them.
+            if differ && self.groups[group].settings.contains_key(name) && !name.starts_with("OMP_") {
+                let variable = name.starts_with(|letter: char| letter.is_ascii_uppercase());
+                let name = if variable { name.to_owned() } else { name.replace('_', " ") };
+                words.push(format!("{name} {}", values[group]));
             }
         }
         format!("{}: {}", words.join(", "), words::count(members.len(), "run"))

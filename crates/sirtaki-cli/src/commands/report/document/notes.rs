@@ -4,20 +4,23 @@
 use std::collections::BTreeSet;
 
 use crate::commands::report::{
-    compare::Scaling,
+    compare::{Group, Scaling},
     findings::Findings,
     read::Run,
     spread::ENOUGH,
-    words::{count, percent},
+    words::{count, percent, rounded_percent},
 };
 
 /// Test accuracy that may be lost, before it is said.
 const LOST: f64 = 0.005;
+/// How far the throughput of runs of a group may lie apart, before it is said.
+const APART: f64 = 0.15;
 
 pub(super) fn notes(findings: &Findings) -> Vec<String> {
     let mut notes = Vec::new();
     notes.extend(failures(findings));
     notes.extend(seeds(findings));
+    notes.extend(apart(findings));
     notes.extend(machines(findings));
     notes.extend(findings.scalings.iter().flat_map(|scaling| about(findings, scaling)));
     if findings.runs.len() > 1 && findings.scalings.is_empty() {
@@ -55,6 +58,19 @@ fn seeds(findings: &Findings) -> Option<String> {
             Some(format!("Groups with a single finished run ({}) say nothing of their spread.", letters.join(", ")))
         }
     }
+}
+
+fn apart(findings: &Findings) -> Option<String> {
+    let wide =
+        |group: &&Group| group.throughput.as_ref().is_some_and(|rate| rate.high() - rate.low() > APART * rate.mean);
+    let letters: Vec<&str> = findings.groups.iter().filter(wide).map(|group| group.letter.as_str()).collect();
+    (!letters.is_empty()).then(|| {
+        let share = rounded_percent(APART);
+        format!(
+            "The speed of equal runs differs by more than {share} in groups {}: was the machine busy?",
+            letters.join(", ")
+        )
+    })
 }
 
 fn machines(findings: &Findings) -> Vec<String> {

@@ -35,7 +35,11 @@ fn rows(findings: &Findings) -> (Vec<Together<'_>>, &'static str) {
     let name = |run: usize| match (findings.groups.len(), findings.runs.len()) {
         (_, 1) => String::new(),
         (1, _) => findings.label_of(run),
-        _ => findings.groups[findings.group_of(run)].letter.clone(),
+        _ => {
+            let group = &findings.groups[findings.group_of(run)];
+            let seed = findings.runs[run].setting("seed").filter(|_| group.members.len() > 1);
+            format!("{}{}", group.letter, seed.map_or(String::new(), |seed| format!(" seed {seed}")))
+        }
     };
     if ordered().map(|run| of(run).count()).sum::<usize>() <= ROWS {
         let each =
@@ -170,7 +174,9 @@ fn late_by_phase(findings: &Findings) -> Option<Figure> {
     let row = |(name, ranks): Together<'_>| {
         let bar: Vec<(usize, f64)> =
             (0..LATE.len()).map(|part| (part, mean(&ranks, |rank| seconds(rank, LATE[part])))).collect();
-        let events = mean(&ranks, |rank| rank.lateness.as_ref().map_or(0.0, |late| late.events as f64));
+        let events = mean(&ranks, |rank| {
+            rank.lateness.as_ref().map_or(0.0, |late| late.late_events.unwrap_or(late.events) as f64)
+        });
         Row { name, bars: vec![bar], note: format!("{} times", grouped(events)) }
     };
     let rows: Vec<Row> = rows.into_iter().map(row).collect();

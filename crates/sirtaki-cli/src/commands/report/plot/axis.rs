@@ -57,7 +57,7 @@ impl Axis {
 
     /// From one round number to another, a few in between.
     fn round(&mut self, low: f64, values: &[f64]) {
-        let high = if self.high > low { self.high } else { low + low.abs().max(1e-9) };
+        let high = if self.high > low { self.high } else { low + if low == 0.0 { 1.0 } else { low.abs() } };
         let unit = self.unit().0;
         let (low, high) = (low / unit, high / unit);
         let step = step((high - low) / 4.5);

@@ -54,6 +54,8 @@ pub(crate) struct PhaseTime {
 pub(crate) struct Lateness {
     /// Arrivals.
     pub(crate) events: u64,
+    /// Those that others waited for.
+    pub(crate) late_events: Option<u64>,
     /// On average.
     pub(crate) mean_seconds: f64,
     /// At worst.
