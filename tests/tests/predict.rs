@@ -1,5 +1,7 @@
 //! A job is recorded, and its timeline is what `sirtaki predict` goes by.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails has to panic")]
+
 use std::{
     io::{self, Write},
     sync::{Arc, Mutex},

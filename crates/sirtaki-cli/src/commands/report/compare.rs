@@ -161,7 +161,7 @@ fn letter(mut index: usize) -> String {
 
 /// The scalings that these groups are points of.
 pub(crate) fn scalings(groups: &[Group]) -> Vec<Scaling> {
-    let mut found: BTreeMap<(Kind, String, Vec<(&str, &str)>), Vec<usize>> = BTreeMap::new();
+    let mut found = BTreeMap::<_, Vec<usize>>::new();
     for (index, group) in groups.iter().enumerate() {
         if group.throughput.is_none() || group.ranks == 0 {
             continue;
