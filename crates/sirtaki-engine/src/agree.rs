@@ -331,7 +331,7 @@ impl Table {
         let entries: Vec<(Entry, &Request)> = entries.collect();
         let bytes = entries.iter().fold(0_u64, |sum, (_, request)| sum.saturating_add(request.bytes() as u64));
         self.workload = Workload { tensors: entries.len(), bytes };
-        let standard = Choice { limits: self.limits, knobs: Knobs::default() };
+        let standard = Choice { limits: self.limits.for_step(bytes), knobs: Knobs::default() };
         let Choice { limits, knobs } = self.choices.get(&self.workload).copied().unwrap_or(standard);
         let schedule = fuse(entries, limits);
         self.start_over();

@@ -27,6 +27,20 @@ pub struct Limits {
     pub large: usize,
 }
 
+/// Parts of a step that are reduced one after another, so that most of it is through when the last part comes.
+const PARTS: usize = 4;
+/// Smaller parts are not worth a call of their own.
+const SMALLEST_PART: usize = 1 << 20;
+
+impl Limits {
+    /// The same for a step that has this many bytes, whose tensors come one by one while others are computed.
+    #[must_use]
+    pub fn for_step(self, bytes: u64) -> Limits {
+        let part = usize::try_from(bytes).map_or(usize::MAX, |bytes| bytes / PARTS);
+        Limits { fused: self.fused.min(part.max(SMALLEST_PART)), ..self }
+    }
+}
+
 /// Bytes of a tensor that travel; of one that is gathered, those of all ranks.
 fn bytes(request: &Request, rows: &[usize]) -> usize {
     let elements = match request.operation {
@@ -64,29 +78,33 @@ fn alike(a: &Request, b: &Request) -> bool {
     a.operation == b.operation && (moved || same_type)
 }
 
-/// Puts entries into batches. A batch runs at the place of its first entry.
+/// Puts entries into batches. A batch runs at the place of its last entry: where tensors come one by one, it cannot begin
+/// before, and must not hold up others that can.
 pub fn fuse<'a>(entries: impl IntoIterator<Item = (Entry, &'a Request)>, limits: Limits) -> Vec<Batch> {
-    let mut batches: Vec<Batch> = Vec::new();
+    // With the place of its last entry.
+    let mut batches: Vec<(usize, Batch)> = Vec::new();
     // The newest batch of each kind: what it is, which one, and how full.
     let mut open: Vec<(&Request, usize, usize)> = Vec::new();
-    for (entry, request) in entries {
+    for (place, (entry, request)) in entries.into_iter().enumerate() {
         let needs = room(request, &entry.rows);
         if fusable(request, &entry.rows, limits) {
             if let Some((_, at, used)) = open.iter_mut().find(|(kind, ..)| alike(kind, request)) {
                 if *used + needs <= limits.fused {
                     *used += needs;
-                    batches[*at].entries.push(entry);
+                    batches[*at].0 = place;
+                    batches[*at].1.entries.push(entry);
                 } else {
                     (*at, *used) = (batches.len(), needs);
-                    batches.push(Batch { entries: vec![entry] });
+                    batches.push((place, Batch { entries: vec![entry] }));
                 }
                 continue;
             }
             open.push((request, batches.len(), needs));
         }
-        batches.push(Batch { entries: vec![entry] });
+        batches.push((place, Batch { entries: vec![entry] }));
     }
-    batches
+    batches.sort_by_key(|(place, _)| *place);
+    batches.into_iter().map(|(_, batch)| batch).collect()
 }
 
 #[cfg(test)]
@@ -132,10 +150,18 @@ mod tests {
             .map(|(id, (request, rows))| (Entry { id: id as u32, define: None, rows: rows.clone() }, request));
         let ids = |batch: &Batch| batch.entries.iter().map(|entry| entry.id).collect::<Vec<_>>();
         let batches: Vec<Vec<u32>> = fuse(entries, limits).iter().map(ids).collect();
-        assert_eq!(batches, [vec![0, 2], vec![1], vec![3, 4], vec![5, 7], vec![6], vec![8], vec![9]]);
+        assert_eq!(batches, [vec![1], vec![0, 2], vec![3, 4], vec![6], vec![5, 7], vec![8], vec![9]]);
         let (gather, rows) = wish(&Operation::AllGather, DType::F64);
         assert_eq!(room(&gather, &rows), 256, "all ranks' rows count");
         assert!(!fusable(&gather, &[100], limits) && room(&gather, &[usize::MAX, 2]) == usize::MAX);
+    }
+
+    #[test]
+    fn a_step_is_reduced_in_parts() {
+        let limits = Limits { fused: 16 << 20, large: 1 << 20 };
+        let fused = |mib: u64| limits.for_step(mib << 20).fused >> 20;
+        assert_eq!([1, 4, 13, 100].map(fused), [1, 1, 3, 16]);
+        assert_eq!(limits.for_step(1).large, limits.large);
     }
 
     #[test]
@@ -151,7 +177,7 @@ mod tests {
             tensor(16, DType::F32, Reduction::SUM),
             tensor(16, DType::F32, Reduction::SUM),
         ];
-        assert_eq!(sizes(&requests, limits), [vec![0, 4, 5, 6], vec![1], vec![2], vec![3], vec![7]]);
+        assert_eq!(sizes(&requests, limits), [vec![1], vec![2], vec![3], vec![0, 4, 5, 6], vec![7]]);
     }
 
     proptest! {
@@ -172,6 +198,7 @@ mod tests {
             let batches = sizes(&requests, limits);
             let mut all: Vec<u32> = batches.iter().flatten().copied().collect();
             prop_assert!(batches.iter().all(|batch| batch.is_sorted()));
+            prop_assert!(batches.iter().map(|batch| batch.last()).is_sorted(), "nobody waits for a later one");
             all.sort_unstable();
             prop_assert_eq!(all, (0..requests.len() as u32).collect::<Vec<_>>());
             for batch in batches {

@@ -51,7 +51,8 @@ pub(super) fn batches(tensors: &[Tensor], limits: Limits, network: &Network, wor
         let copied = if members.len() > 1 && workers > 1 { copy * bytes as f64 } else { 0.0 };
         Batch { members, bytes, seconds: cost.seconds + copied, cost }
     };
-    fuse(entries, limits).into_iter().map(batch).collect()
+    let bytes = tensors.iter().map(|tensor| tensor.bytes as u64).sum();
+    fuse(entries, limits.for_step(bytes)).into_iter().map(batch).collect()
 }
 
 /// A step in which all workers have the tensors at the times `ready` and have computed everything at `computed`.
@@ -92,11 +93,11 @@ mod tests {
         let limits = Limits { fused: 2048, large: 1024 };
         let found = batches(&tensors(&[512, 4096, 512, 1000, 64]), limits, &network(), 2, 1e-3);
         let members: Vec<&[usize]> = found.iter().map(|batch| batch.members.as_slice()).collect();
-        assert_eq!(members, [&[0, 2, 3][..], &[1], &[4]]);
-        assert_eq!(found.iter().map(|batch| batch.bytes).collect::<Vec<_>>(), [2024, 4096, 64]);
+        assert_eq!(members, [&[1][..], &[0, 2, 3], &[4]]);
+        assert_eq!(found.iter().map(|batch| batch.bytes).collect::<Vec<_>>(), [4096, 2024, 64]);
         // Only what shares a buffer is copied.
-        assert!((found[0].seconds - found[0].cost.seconds - 2.024).abs() < 1e-9);
-        assert_eq!(found[1].seconds, found[1].cost.seconds);
+        assert!((found[1].seconds - found[1].cost.seconds - 2.024).abs() < 1e-9);
+        assert_eq!(found[0].seconds, found[0].cost.seconds);
     }
 
     #[test]
