@@ -8,7 +8,7 @@ use super::at_least_one;
 
 const EXAMPLES: &str = "\
 Examples:
-  `sirtaki train` on 1, 2, 4, ... workers up to the number of cores, strong and weak, 3 seeds each:
+  `sirtaki train` on 1, 2, 4 and so on workers up to the number of cores, strong and weak, 3 seeds each:
     sirtaki bench scaling
 
   A larger network for 2 epochs, strong scaling of 256 images per step:
