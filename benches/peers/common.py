@@ -22,8 +22,8 @@ def timed(call, iterations):
     return micros
 
 
-def serve(peer, rank, size, measure):
-    """Answers orders with `measure(elements, iterations)` until the end."""
+def serve_orders(peer, rank, size, answer):
+    """Answers orders with the times from `answer(order)` until the end."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(os.environ["SIRTAKI_BENCH_SOCKET"])
         lines = connection.makefile("rw")
@@ -37,7 +37,12 @@ def serve(peer, rank, size, measure):
             order = json.loads(line)
             if order.get("end"):
                 break
-            say({"micros": measure(order["bytes"] // 4, order["iterations"])})
+            say({"micros": answer(order)})
+
+
+def serve(peer, rank, size, measure):
+    """Answers orders for all-reduces with `measure(elements, iterations)`."""
+    serve_orders(peer, rank, size, lambda order: measure(order["bytes"] // 4, order["iterations"]))
 
 
 def convolution(before, after, side):

@@ -12,17 +12,23 @@
 //! - [`launch`], [`command`]: the launcher beside others, and what is seen of a command from outside.
 //! - [`limit`]: what the machine itself can do with the same bytes.
 //! - [`train`], [`contest`]: training runs beside PyTorch's, and what they show.
+//! - [`torch`], [`crew`], [`wheel`], [`efficiency`]: PyTorch training by the Python package and by others, who trains, the
+//!   environments it is installed into, and what it shows.
+//! - [`predict`]: what `sirtaki predict` says beside what happens.
 //! - [`resnet`], [`steps`]: the tensors of a training step, and the engine reducing them.
 
 pub mod comm;
 pub mod command;
 pub mod contest;
+pub mod crew;
+pub mod efficiency;
 pub mod engine;
 pub mod goals;
 pub mod launch;
 pub mod limit;
 pub mod peer;
 pub mod plot;
+pub mod predict;
 pub mod protocol;
 pub mod python;
 pub mod report;
@@ -30,7 +36,9 @@ pub mod resnet;
 pub mod serve;
 pub mod start;
 pub mod steps;
+pub mod torch;
 pub mod train;
+pub mod wheel;
 
 pub use peer::Peer;
 pub use protocol::BenchError;

@@ -127,21 +127,28 @@ impl Peer {
 
     /// Runs `iterations` all-reduces of `bytes` bytes; for each of them the microseconds of the slowest process.
     pub fn measure(&mut self, bytes: usize, iterations: usize) -> Result<Vec<f64>, BenchError> {
+        self.ask(&Order { bytes, iterations, ..Order::default() }).map(|times| slowest(&times))
+    }
+
+    /// Has it do some work, `iterations` times; the microseconds of each time, by process.
+    pub fn perform(&mut self, work: &str, iterations: usize) -> Result<Vec<Vec<f64>>, BenchError> {
+        self.ask(&Order { work: Some(work.into()), iterations, ..Order::default() })
+    }
+
+    fn ask(&mut self, order: &Order) -> Result<Vec<Vec<f64>>, BenchError> {
         self.signal(Signal::CONT);
-        let order = Order { bytes, iterations, end: false };
-        self.ranks.iter_mut().try_for_each(|lines| lines.write(&order))?;
-        let mut slowest = vec![0f64; iterations];
+        self.ranks.iter_mut().try_for_each(|lines| lines.write(order))?;
+        let mut times = Vec::with_capacity(self.ranks.len());
         for (rank, lines) in self.ranks.iter_mut().enumerate() {
             let micros = lines.read::<Times>()?.map(|times| times.micros).unwrap_or_default();
-            if micros.len() != iterations {
+            if micros.len() != order.iterations {
                 let (name, got) = (&self.name, micros.len());
-                let problem = format!("rank {rank} of {name} measured {got} of {iterations} calls of {bytes} bytes");
-                return Err(BenchError::Protocol(problem));
+                return Err(BenchError::Protocol(format!("rank {rank} of {name} measured {got} calls of {order:?}")));
             }
-            slowest.iter_mut().zip(micros).for_each(|(slowest, time)| *slowest = slowest.max(time));
+            times.push(micros);
         }
         self.signal(Signal::STOP);
-        Ok(slowest)
+        Ok(times)
     }
 }
 
@@ -177,9 +184,26 @@ impl Drop for Peer {
     }
 }
 
+/// The microseconds of the slowest process in each call.
+pub fn slowest(times: &[Vec<f64>]) -> Vec<f64> {
+    let calls = times.first().map_or(0, Vec::len);
+    (0..calls).map(|call| times.iter().map(|micros| micros[call]).fold(0.0, f64::max)).collect()
+}
+
 /// The middle of some times; of an even number, the lower of the two.
 pub fn median(times: &[f64]) -> f64 {
     let mut sorted = times.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len().saturating_sub(1) / 2).copied().unwrap_or(f64::NAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::slowest;
+
+    #[test]
+    fn a_call_takes_as_long_as_its_slowest_process() {
+        assert_eq!(slowest(&[vec![1.0, 5.0], vec![2.0, 4.0]]), [2.0, 5.0]);
+        assert!(slowest(&[]).is_empty());
+    }
 }

@@ -27,9 +27,12 @@ pub struct Hello {
 }
 
 /// What to do next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Order {
+    /// What to do, for peers that can do several things.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub work: Option<String>,
     /// Bytes to reduce in place, as `f32`.
     pub bytes: usize,
     /// How many timed calls, back to back.
@@ -125,7 +128,7 @@ mod tests {
     fn lines_travel_and_the_end_is_seen() {
         let (one, other) = UnixStream::pair().unwrap();
         let (mut one, mut other) = (Lines::new(one), Lines::new(other));
-        let order = Order { bytes: 4, iterations: 2, end: false };
+        let order = Order { bytes: 4, iterations: 2, ..Order::default() };
         one.write(&order).unwrap();
         assert_eq!(other.read::<Order>().unwrap(), Some(order));
         other.write(&serde_json::json!({"end": true})).unwrap();

@@ -51,13 +51,13 @@ pub fn answer(socket: &Path, hello: &Hello, work: &mut dyn Work) -> Result<(), B
     let mut lines = Lines::connect(socket)?;
     lines.write(hello)?;
     while let Some(order) = lines.read::<Order>()?.filter(|order| !order.end) {
-        let micros = measure(work, order)?;
+        let micros = measure(work, &order)?;
         lines.write(&Times { micros })?;
     }
     Ok(())
 }
 
-fn measure(work: &mut dyn Work, order: Order) -> Result<Vec<f64>, BenchError> {
+fn measure(work: &mut dyn Work, order: &Order) -> Result<Vec<f64>, BenchError> {
     let mut memory = work.memory(order.bytes / size_of::<f32>())?;
     let data = memory.elements();
     data.fill(1.0);

@@ -2,7 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     time::Duration,
 };
 
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::{BenchError, Peer, engine::Cost, python::Horovod};
 
 /// Starting Python with PyTorch takes a while on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(180);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Where the ranks of a peer run and how they reach each other.
 #[derive(Debug, Clone)]
@@ -137,12 +137,7 @@ impl Starter {
                 command.env("HOROVOD_CONTROLLER", "mpi").env("HOROVOD_CPU_OPERATIONS", "mpi");
                 command
             }
-            _ => {
-                let mut command = Command::new(&horovod.python);
-                command.args(["-m", "horovod.runner.launch", "--gloo", "--network-interfaces", "lo"]);
-                command.args(["-np", &number, "-H", &format!("localhost:{number}")]);
-                command
-            }
+            _ => horovod_over_gloo(&horovod.python, ranks),
         };
         command.arg(&horovod.python).arg(peer_script("horovod_peer.py")).env("PYTHONDONTWRITEBYTECODE", "1");
         Peer::start(horovod_name(carrier), vec![command], ranks, PATIENCE).map(Some)
@@ -160,6 +155,38 @@ impl Starter {
             .map_err(|_| BenchError::Protocol(format!("{ranks} ranks as threads gave no figures: {}", output.status)))
     }
 
+    /// The seconds of `steps` synthetic training steps on rank 0, in batches of at most `fusion` bytes, recorded into
+    /// `timeline` if there is one.
+    pub fn predict_steps(
+        &mut self,
+        place: &Place,
+        steps: usize,
+        fusion: usize,
+        timeline: Option<&Path>,
+    ) -> Result<Vec<f64>, BenchError> {
+        let (program, folder, secret) =
+            (self.programs.join("predict-peer"), self.folder()?, Secret::random()?.to_hex());
+        let size = place.namespaces.len();
+        let start = |rank: usize| {
+            let mut command = place.command(rank, &program);
+            command.args([rank.to_string(), size.to_string()]).arg(&folder).arg(steps.to_string());
+            if place.interface != "lo" {
+                command.arg(&place.interface);
+            }
+            command.env("SIRTAKI_SECRET", &secret).env("SIRTAKI_FUSION", fusion.to_string());
+            command.stderr(Stdio::inherit());
+            timeline.map(|file| command.env("SIRTAKI_TIMELINE", file));
+            command.stdout(if rank == 0 { Stdio::piped() } else { Stdio::null() });
+            command.spawn().map_err(BenchError::io("cannot start predict-peer"))
+        };
+        let mut ranks = (0..size).map(start).collect::<Result<Vec<_>, _>>()?.into_iter();
+        let output = ranks.next().map(Child::wait_with_output).transpose();
+        ranks.try_for_each(|mut rank| rank.wait().map(drop)).map_err(BenchError::io("cannot wait for predict-peer"))?;
+        let output = output.map_err(BenchError::io("cannot read what predict-peer says"))?;
+        let seconds = output.and_then(|output| serde_json::from_slice(&output.stdout).ok());
+        seconds.ok_or_else(|| BenchError::Protocol(format!("{size} ranks of predict-peer gave no figures")))
+    }
+
     /// The machine itself: every process adds (or copies) that many bytes.
     pub fn limit(&self, task: &str, ranks: usize) -> Result<Peer, BenchError> {
         let mut command = Command::new(self.programs.join("limit-peer"));
@@ -172,6 +199,14 @@ impl Starter {
 pub fn open_mpi(ranks: usize) -> Command {
     let mut command = Command::new("mpirun.openmpi");
     command.args(["--allow-run-as-root", "--oversubscribe", "-n", &ranks.to_string()]);
+    command
+}
+
+/// Horovod's own launcher, to which a program is to be added.
+pub fn horovod_over_gloo(python: &Path, ranks: usize) -> Command {
+    let mut command = Command::new(python);
+    command.args(["-m", "horovod.runner.launch", "--gloo", "--network-interfaces", "lo"]);
+    command.args(["-np", &ranks.to_string(), "-H", &format!("localhost:{ranks}")]);
     command
 }
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from sirtaki import _variables
 from sirtaki._errors import Error
-from sirtaki._native import Engine
+from sirtaki._native import Engine, Phase
 
 Average, Sum, Adasum, Min, Max, Product = range(6)
 
@@ -40,10 +40,14 @@ class _World:
         self.rounds = 0
         self.forked = False
         self.counters: dict = defaultdict(itertools.count)
+        self.flying: dict = {}
+        """The last ticket by every name that a user gave."""
         self.sets: dict = {}
         self.next_set = 1
         self.leaving: list = []
         """What is called before the engine ends."""
+        self.phase: Phase | None = None
+        self.sees_steps = False
 
 
 world = _World()
@@ -99,32 +103,72 @@ def shutdown() -> None:
         return
     for process_set in list(world.sets.values()):
         process_set._invalidate()
+    leave_phase()
     for leave in world.leaving:
         leave()
     world.engine.close()
     world.engine = None
     world.sets.clear()
     world.counters.clear()
+    world.flying.clear()
     world.next_set = 1
 
 
+def enter_phase(name: str) -> None:
+    """This process begins a part of a training step, and ends the one it was in."""
+    leave_phase()
+    if is_initialized():
+        world.phase = world.engine.phase(name)
+
+
+def leave_phase() -> None:
+    """This process is in none of the parts of a training step that are told apart."""
+    left, world.phase = world.phase, None
+    if left is not None:
+        left.end()
+
+
 def is_initialized() -> bool:
-    """Whether this process is in a job."""
+    """Whether this process is in a job.
+
+    >>> import sirtaki.torch as hvd
+    >>> hvd.init()
+    >>> hvd.is_initialized()
+    True
+    """
     return world.engine is not None and not world.forked
 
 
 def rank() -> int:
-    """Which process of the job this is."""
+    """Which process of the job this is.
+
+    >>> import sirtaki.torch as hvd
+    >>> hvd.init()
+    >>> hvd.rank() < hvd.size()
+    True
+    """
     return engine().rank
 
 
 def size() -> int:
-    """How many processes the job has."""
+    """How many processes the job has.
+
+    >>> import sirtaki.torch as hvd
+    >>> hvd.init()
+    >>> hvd.size() == hvd.local_size() * hvd.cross_size() or not hvd.is_homogeneous()
+    True
+    """
     return engine().size
 
 
 def local_rank() -> int:
-    """Which process of its host this is."""
+    """Which process of its host this is.
+
+    >>> import sirtaki.torch as hvd
+    >>> hvd.init()
+    >>> hvd.local_rank() < hvd.local_size()
+    True
+    """
     return engine().local[0]
 
 
@@ -134,7 +178,13 @@ def local_size() -> int:
 
 
 def cross_rank() -> int:
-    """Which host of the job this is."""
+    """Which host of the job this is.
+
+    >>> import sirtaki.torch as hvd
+    >>> hvd.init()
+    >>> hvd.cross_rank() < hvd.cross_size()
+    True
+    """
     return engine().cross[0]
 
 
@@ -156,7 +206,14 @@ def name_for(kind: str, name: str | None, process_set: int, waits: bool = False)
     same order comes again and again, and the engine learns it.
     """
     if name is not None:
-        return f"{kind}.{name}"
+        full = f"{kind}.{name}"
+        before = world.flying.get((full, process_set))
+        if before is not None and not before.poll():
+            raise ValueError(
+                f"{kind} of `{name}`: another tensor with the same name is currently being "
+                "processed\nhint: wait for it with synchronize(), or use another name"
+            )
+        return full
     if waits and threading.current_thread() is threading.main_thread():
         return f"{kind}.noname"
     return f"{kind}.noname.{next(world.counters[kind, process_set]) % NAMES}"

@@ -2,27 +2,36 @@
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, final
 
 from typing_extensions import TypeAlias
 
-Described: TypeAlias = tuple[int, int, Sequence[int], Any]
+__all__ = ["Engine", "Output", "Phase", "Ticket", "command", "dtypes", "main"]
+
+_Described: TypeAlias = tuple[int, int, Sequence[int], Any]
 """Address, code of the element type, shape, and what keeps the memory alive."""
 
 def main() -> int: ...
 def command(arguments: Sequence[str]) -> int: ...
 def dtypes() -> dict[str, int]: ...
 
+@final
 class Output:
     shape: list[int]
     rows: list[int] | None
     bytes: int
     def take(self) -> Any: ...
 
+@final
 class Ticket:
     def poll(self) -> bool: ...
     def wait(self) -> Any: ...
 
+@final
+class Phase:
+    def end(self) -> None: ...
+
+@final
 class Engine:
     rank: int
     size: int
@@ -32,22 +41,26 @@ class Engine:
     back_end: str
     @staticmethod
     def join_job(defaults: dict[str, str], round: int) -> Engine: ...
+    @staticmethod
+    def meet(store: Any, rank: int, size: int, whole: bool) -> Engine: ...
     def all_reduce(
         self,
         name: str,
-        tensors: Sequence[Described],
+        tensors: Sequence[_Described],
         op: str,
         before: float = 1.0,
         after: float = 1.0,
         wire: str | None = None,
     ) -> Ticket: ...
-    def all_gather(self, name: str, tensors: Sequence[Described]) -> Ticket: ...
-    def broadcast(self, name: str, tensors: Sequence[Described], root: int) -> Ticket: ...
-    def all_to_all(self, name: str, tensor: Described, splits: Sequence[int]) -> Ticket: ...
+    def all_gather(
+        self, name: str, tensors: Sequence[_Described], of_all: bool = True
+    ) -> Ticket: ...
+    def broadcast(self, name: str, tensors: Sequence[_Described], root: int) -> Ticket: ...
+    def all_to_all(self, name: str, tensor: _Described, splits: Sequence[int]) -> Ticket: ...
     def reduce_scatter(
         self,
         name: str,
-        tensors: Sequence[Described],
+        tensors: Sequence[_Described],
         op: str,
         before: float = 1.0,
         after: float = 1.0,
@@ -67,4 +80,5 @@ class Engine:
         learned: Sequence[float | None],
     ) -> None: ...
     def describe(self, settings: dict[str, str]) -> None: ...
+    def phase(self, name: str) -> Phase: ...
     def close(self) -> None: ...

@@ -102,7 +102,13 @@ global_process_set = _GlobalProcessSet()
 
 
 def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
-    """Adds a process set; all ranks of the job call it, in the same order."""
+    """Adds a process set; all ranks of the job call it, in the same order.
+
+    >>> import sirtaki.torch as hvd
+    >>> hvd.init()
+    >>> if hvd.size() > 1:
+    ...     even = hvd.add_process_set(range(0, hvd.size(), 2))
+    """
     if not isinstance(process_set, ProcessSet):
         process_set = ProcessSet(process_set)
     engine = _common.engine()
@@ -118,7 +124,13 @@ def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
 
 
 def remove_process_set(process_set: ProcessSet) -> bool:
-    """Removes a process set; all ranks of the job call it. Says whether there was one."""
+    """Removes a process set; all ranks of the job call it. Says whether there was one.
+
+    >>> import sirtaki.torch as hvd
+    >>> hvd.init()
+    >>> hvd.remove_process_set(hvd.ProcessSet([0]))
+    False
+    """
     number = process_set.process_set_id
     if not number:
         return False
@@ -133,6 +145,11 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
     """Joins the job that this process was started for, with all other ranks.
 
     Started by nobody, the process is a job of one. ``process_sets`` are added at once.
+
+    >>> import sirtaki.torch as hvd
+    >>> hvd.init()
+    >>> hvd.is_initialized()
+    True
     """
     if comm is not None and not (isinstance(comm, (list, tuple)) and not comm):
         raise ValueError("comm is not supported; use process sets for some of the ranks")

@@ -21,7 +21,7 @@ class _Said:
         self.by_program = False
         self.counted = 0
         self.last = 0
-        self.when = 0.0
+        self.when: float | None = None
 
 
 _said = _Said()
@@ -81,7 +81,10 @@ def count(step: int) -> None:
     # Of several optimizers the one with most steps counts.
     _said.counted = max(_said.counted, step)
     now = time.monotonic()
-    if now - _said.when >= PAUSE and _common.is_initialized():
+    if _said.when is None:
+        # A program that speaks for itself may do so after its first step.
+        _said.when = now
+    elif now - _said.when >= PAUSE and _common.is_initialized():
         _said.when = now
         _pass_on()
 

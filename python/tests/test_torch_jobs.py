@@ -138,6 +138,48 @@ def test_ctrl_c_ends_a_job_that_waits(start):
     assert "KeyboardInterrupt" in text and time.monotonic() - begin < 60
 
 
+def test_an_interrupt_ends_init(start, tmp_path):
+    code, text = finished(
+        start(
+            """
+            import os, pathlib, signal, sirtaki.torch as hvd, threading, time
+            done = pathlib.Path("done")
+            if os.environ["RANK"] == "0":
+                threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()
+                try:
+                    hvd.init()
+                except KeyboardInterrupt:
+                    print("interrupted", flush=True)
+                done.touch()
+                os._exit(0)
+            while not done.exists():
+                time.sleep(0.05)
+            """
+        )
+    )
+    assert code == 0 and "[0] interrupted" in text, text
+
+
+def test_variables_of_horovods_are_honoured(start, tmp_path):
+    code, text = finished(
+        start(
+            """
+            import sirtaki.torch as hvd, torch
+            hvd.init()
+            hvd.allreduce(torch.ones(1), name="seen")
+            """,
+            HOROVOD_TIMELINE="timeline.json",
+            HOROVOD_STALL_CHECK_TIME_SECONDS="30",
+            HOROVOD_LOG_LEVEL="debug",
+            HOROVOD_NCCL_LINK="x",
+        )
+    )
+    assert code == 0, text
+    assert "seen" in (tmp_path / "timeline.json").read_text()
+    [warning] = [line for line in text.splitlines() if "have no effect" in line]
+    assert "HOROVOD_LOG_LEVEL, HOROVOD_NCCL_LINK" in warning and "TIMELINE" not in warning
+
+
 def test_the_command_is_in_the_wheel():
     version = subprocess.run(
         [find_command(), "--version"], capture_output=True, text=True, check=False

@@ -86,10 +86,13 @@ impl Hosts {
 
     /// Limits what every host sends into `network` to this many megabits per second.
     pub fn throttle(&self, network: &str, megabits: u32) {
-        for host in 0..self.count {
-            let rule = format!("qdisc add dev {network} root tbf rate {megabits}mbit burst 64kb latency 50ms");
-            run("tc", &format!("-n {} {rule}", self.name(host)));
-        }
+        (0..self.count).for_each(|host| self.throttle_host(host, network, megabits));
+    }
+
+    /// Limits what one host sends.
+    pub fn throttle_host(&self, host: usize, network: &str, megabits: u32) {
+        let rule = format!("qdisc add dev {network} root tbf rate {megabits}mbit burst 64kb latency 50ms");
+        run("tc", &format!("-n {} {rule}", self.name(host)));
     }
 
     /// Pulls a host's cables.

@@ -35,6 +35,8 @@ pub struct Plan {
     pub shutdown: Option<f64>,
     /// A file for the timeline.
     pub timeline: Option<PathBuf>,
+    /// A file for the profile.
+    pub profile: Option<PathBuf>,
     /// Where the odd rank gets into a memory cgroup; without, it limits its own address space.
     pub cramped: Option<PathBuf>,
 }
@@ -51,6 +53,7 @@ impl Plan {
             interface: None,
             shutdown: None,
             timeline: None,
+            profile: None,
             cramped: None,
         }
     }
@@ -95,6 +98,7 @@ impl Job {
             plan.odd.map(|odd| command.env("TEST_ODD", odd.to_string()));
             plan.shutdown.map(|seconds| command.env("TEST_SHUTDOWN", seconds.to_string()));
             plan.timeline.as_ref().map(|path| command.env("SIRTAKI_TIMELINE", path));
+            plan.profile.as_ref().map(|path| command.env("SIRTAKI_PROFILE", path));
             plan.cramped.as_ref().map(|door| command.env("TEST_CRAMPED", door));
             plan.interface.map(|interface| command.env("TEST_INTERFACE", interface));
             Process::start(command)

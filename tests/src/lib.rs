@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "an assertion that fails has to panic")]
 
 pub mod browser;
+pub mod cables;
 pub mod conformance;
 pub mod container;
 pub mod data;
@@ -15,6 +16,7 @@ pub mod launch;
 pub mod make;
 pub mod memory;
 pub mod reference;
+pub mod runs;
 pub mod scale;
 pub mod slurm;
 pub mod sshd;

@@ -192,7 +192,9 @@ fn compare_with_golden(page: &str) {
         };
         let word = |word: &str| if number(word) || word == "-" { "#".to_owned() } else { word.to_owned() };
         let line = |line: &str| line.split_whitespace().map(word).collect::<Vec<_>>();
-        text.lines().map(line).filter(|words| words.first().is_none_or(|first| first != "vote")).collect()
+        // Whether there are votes, and whether somebody is late, depends on the machine, too.
+        let steady = |words: &Vec<String>| words.first().is_none_or(|first| first != "vote" && first != "straggler:");
+        text.lines().map(line).filter(steady).collect()
     };
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/profile.txt");
     if std::env::var_os("BLESS").is_some() {

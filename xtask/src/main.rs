@@ -58,6 +58,10 @@ fn main() -> ExitCode {
     }
 }
 
+fn asks_for_help(arguments: &[String]) -> bool {
+    arguments.iter().any(|argument| argument == "--help" || argument == "-h")
+}
+
 fn perform(task: Task) -> Result<()> {
     let shell = Shell::at_root()?;
     match task {
@@ -70,10 +74,12 @@ fn perform(task: Task) -> Result<()> {
             // `cargo run` would build the benchmark alone, not what it starts.
             let both = ["--package", "sirtaki-cli", "--package", "sirtaki-bench"];
             shell.run(cargo(["build", "--release", "--quiet"]).args(both))?;
-            let run = cargo(["run", "--release", "--quiet", "--package", "sirtaki-bench", "--"]);
-            shell.run(run.args(arguments))
+            let run = cargo(["run", "--release", "--quiet", "--package", "sirtaki-bench", "--"]).args(&arguments);
+            let measures = arguments.first().is_some_and(|name| name == "torch") && !asks_for_help(&arguments);
+            let wheel = if measures { vec!["--wheel".into(), python::wheel(&shell)?] } else { Vec::new() };
+            shell.run(run.args(wheel))
         }
-        Task::Wheel => python::wheel(&shell),
+        Task::Wheel => python::wheel(&shell).map(drop),
         Task::Docs => {
             let tests = cargo(["test", "--package", "sirtaki-cli", "--lib", "--test", "golden"]);
             shell.run(tests.env("BLESS", "1"))

@@ -19,6 +19,7 @@ struct Package {
 
 const SSH: &str = "tests of starting over ssh";
 const SLURM: &str = "tests of starting in a Slurm cluster";
+const BROWSER: &str = "tests of pages in a browser";
 
 const PACKAGES: &[Package] = &[
     Package { name: "openmpi-bin", program: "mpirun.openmpi", needed_for: "tests of the MPI back end" },
@@ -37,8 +38,9 @@ const PACKAGES: &[Package] = &[
         program: "python3 -m ensurepip --version",
         needed_for: "tests of the Python package",
     },
+    Package { name: "chromium", program: "chromium", needed_for: BROWSER },
+    Package { name: "chromium-driver", program: "chromedriver", needed_for: BROWSER },
     Package { name: "groff-base", program: "groff", needed_for: "tests of the manual pages" },
-    Package { name: "chromium", program: "chromium", needed_for: "tests of pages in a browser" },
 ];
 
 const CARGO_DENY: &str = "0.20.2";

@@ -8,38 +8,81 @@ use crate::shell::{Call, Shell, has};
 
 const MATURIN: &str = "maturin==1.16.*";
 /// What the tests need beside the wheel and PyTorch.
-const NEEDS: [&str; 2] = ["pytest", "numpy"];
+const NEEDS: [&str; 5] = ["pytest", "numpy", "mypy", "selenium", "viztracer"];
+const PYTEST: [&str; 7] = ["-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider"];
+/// Tests that one process runs.
+const ALONE: [&str; 6] = [
+    "python/tests/test_torch_jobs.py",
+    "python/tests/test_distributed_jobs.py",
+    "python/tests/test_surface.py",
+    "python/tests/test_types.py",
+    "python/tests/test_examples.py",
+    "python/tests/test_perfetto.py",
+];
+/// The oldest PyTorch that is supported, and the last one before hooks on accumulated gradients.
+const OLDER: [&str; 2] = ["1.13.1", "2.0.1"];
 /// Ranks that each test runs on.
 const RANKS: [&str; 3] = ["1", "2", "4"];
 /// Names a Python that has PyTorch, so that it need not be downloaded.
 const WITH_TORCH: &str = "SIRTAKI_BENCH_PYTHON";
 
-/// Builds the wheel as users get it.
-pub(crate) fn wheel(shell: &Shell) -> Result<()> {
+/// Builds the wheel as users get it, and returns its path.
+pub(crate) fn wheel(shell: &Shell) -> Result<String> {
     let wheel = build(shell, "target/wheels", &["--release"])?;
     let size = fs::metadata(&wheel)?.len() as f64 / f64::from(1 << 20);
     println!("  {wheel}: {size:.1} MiB");
-    Ok(())
+    Ok(wheel)
 }
 
 /// Builds the wheel with what the other tests have built already, installs it, and runs its tests.
 pub(crate) fn test(shell: &Shell) -> Result<()> {
-    let wheel = build(shell, "target/python/wheels", &[])?;
     let folder = "target/python/tests";
+    let python = install(shell, folder, std::env::var(WITH_TORCH).ok().as_deref(), &NEEDS)?;
+    on_ranks(shell, folder)?;
+    let examples = Call::new(&python).args(PYTEST).args(["--doctest-modules", "--pyargs", "sirtaki"]);
+    shell.run(examples)?;
+    shell.run(Call::new(&python).args(PYTEST).args(ALONE))
+}
+
+/// The same on ranks with older versions of PyTorch, each installed once and kept.
+pub(crate) fn test_older(shell: &Shell) -> Result<()> {
+    for version in OLDER {
+        let kept = format!("target/python/torch-{version}");
+        let torch = format!("{kept}/bin/python");
+        if !shell.succeeds(&Call::new(&torch).args(["-c", "import torch"])) {
+            println!("  installing PyTorch {version} into {kept}, once");
+            shell.run(Call::new("python3").args(["-m", "venv", "--clear", &kept]))?;
+            // What pip would cache besides is as large again.
+            let pip = Call::new(&torch).args(["-m", "pip", "install", "--quiet", "--no-cache-dir"]);
+            shell.run(pip.args([&format!("torch=={version}"), "numpy<2", "setuptools"]))?;
+        }
+        let folder = format!("target/python/tests-{version}");
+        install(shell, &folder, Some(&torch), &["pytest"])?;
+        on_ranks(shell, &folder)?;
+        fs::remove_dir_all(shell.root.join(folder))?;
+    }
+    Ok(())
+}
+
+/// Makes an environment with the wheel and whatever else is needed; gives its Python.
+fn install(shell: &Shell, folder: &str, torch: Option<&str>, needs: &[&str]) -> Result<String> {
+    let wheel = build(shell, "target/python/wheels", &[])?;
     shell.run(Call::new("python3").args(["-m", "venv", "--clear", folder]))?;
     let python = format!("{folder}/bin/python");
-    let torch = borrow_torch(shell, &python)?;
+    let missing = borrow_torch(shell, &python, torch)?;
     let pip = Call::new(&python).args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
-    shell.run(pip.args([wheel.as_str()]).args(NEEDS).args(torch.then_some("torch")))?;
-    let pytest = ["-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider"];
-    let sirtaki = format!("{folder}/bin/sirtaki");
+    shell.run(pip.args([wheel.as_str()]).args(needs.to_vec()).args(missing.then_some("torch")))?;
+    Ok(python)
+}
+
+/// Runs the tests that several ranks run together.
+fn on_ranks(shell: &Shell, folder: &str) -> Result<()> {
+    let [sirtaki, python] = ["sirtaki", "python"].map(|program| format!("{folder}/bin/{program}"));
     for ranks in RANKS {
         let run = Call::new(&sirtaki).args(["run", "-n", ranks, "--oversubscribe", "--", &python]);
-        shell.run(run.args(pytest).args(["python/tests/ranks"]))?;
+        shell.run(run.args(PYTEST).args(["python/tests/ranks"]))?;
     }
-    let examples = Call::new(&python).args(pytest).args(["--doctest-modules", "--pyargs", "sirtaki"]);
-    shell.run(examples)?;
-    shell.run(Call::new(&python).args(pytest).args(["python/tests/test_torch_jobs.py"]))
+    Ok(())
 }
 
 /// Builds a wheel into `folder` and returns its path.
@@ -73,8 +116,8 @@ fn maturin(shell: &Shell) -> Result<Call> {
 }
 
 /// Lets a new environment see the PyTorch of another; says whether it still has to be installed.
-fn borrow_torch(shell: &Shell, python: &str) -> Result<bool> {
-    let Ok(other) = std::env::var(WITH_TORCH) else { return Ok(true) };
+fn borrow_torch(shell: &Shell, python: &str, other: Option<&str>) -> Result<bool> {
+    let Some(other) = other else { return Ok(true) };
     let place = "import torch, os; print(os.path.dirname(torch.__path__[0]))";
     let Ok(packages) = shell.read(&Call::new(other).args(["-c", place])) else { return Ok(true) };
     let own = shell.read(&Call::new(python).args(["-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]))?;

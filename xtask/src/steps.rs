@@ -29,6 +29,13 @@ const STEPS: &[Step] = &[
     Step { name: "fuzz", about: "every byte parser, 20 s each", run: fuzz::check },
 ];
 
+/// Steps for now and then, which need large downloads; they run only when they are named.
+const NOW_AND_THEN: &[Step] = &[Step {
+    name: "python-versions",
+    about: "the wheel with older versions of PyTorch, which are kept in target (some GB)",
+    run: python::test_older,
+}];
+
 /// How one step went.
 enum Outcome {
     Passed(Duration),
@@ -39,11 +46,14 @@ enum Outcome {
 /// Shows the steps.
 pub(crate) fn list() {
     for Step { name, about, .. } in STEPS {
-        println!("{name:<10} {about}");
+        println!("{name:<15} {about}");
+    }
+    for Step { name, about, .. } in NOW_AND_THEN {
+        println!("{name:<15} only when named: {about}");
     }
 }
 
-/// Runs the named steps, or all, until one fails.
+/// Runs the named steps, or all of every day, until one fails.
 pub(crate) fn run(shell: &Shell, names: &[String]) -> Result<()> {
     let steps = select(names)?;
     let mut outcomes: Vec<(&Step, Outcome)> = Vec::new();
@@ -65,7 +75,7 @@ fn select(names: &[String]) -> Result<Vec<&'static Step>> {
     }
     names
         .iter()
-        .map(|name| match STEPS.iter().find(|step| step.name == name) {
+        .map(|name| match STEPS.iter().chain(NOW_AND_THEN).find(|step| step.name == name) {
             Some(step) => Ok(step),
             None => bail!("there is no step `{name}`; `cargo xtask test --list` shows all"),
         })
@@ -89,7 +99,7 @@ fn perform(shell: &Shell, step: &Step) -> Outcome {
 }
 
 fn summarise(outcomes: &[(&Step, Outcome)]) -> Result<()> {
-    println!("\n{:<10} {:<8} {:>8}", "step", "result", "time");
+    println!("\n{:<15} {:<8} {:>8}", "step", "result", "time");
     let (mut passed, mut failed, mut total) = (0, 0, Duration::ZERO);
     for (step, outcome) in outcomes {
         let (word, time) = match outcome {
@@ -101,7 +111,7 @@ fn summarise(outcomes: &[(&Step, Outcome)]) -> Result<()> {
         failed += usize::from(matches!(outcome, Outcome::Failed(..)));
         total += time.unwrap_or_default();
         let time = time.map_or("-".into(), |time| format!("{:.1} s", time.as_secs_f64()));
-        println!("{:<10} {word:<8} {time:>8}", step.name);
+        println!("{:<15} {word:<8} {time:>8}", step.name);
     }
     let failure = outcomes.iter().find_map(|(step, outcome)| match outcome {
         Outcome::Failed(_, error) => Some((step.name, error)),
@@ -173,6 +183,7 @@ mod tests {
         let picked = select(&names(&["loom", "format"])).unwrap();
         assert_eq!(picked.iter().map(|step| step.name).collect::<Vec<_>>(), ["loom", "format"]);
         assert_eq!(select(&[]).unwrap().len(), STEPS.len());
+        assert_eq!(select(&names(&["python-versions"])).unwrap()[0].name, "python-versions");
         assert!(select(&names(&["lom"])).err().unwrap().to_string().contains("`lom`"));
     }
 

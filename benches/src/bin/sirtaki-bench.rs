@@ -1,4 +1,5 @@
-//! `cargo xtask bench comm`, `engine`, `seeing`, `launch` and `train`: sirtaki beside other libraries on this machine.
+//! `cargo xtask bench comm`, `engine`, `seeing`, `launch`, `train`, `torch` and `predict`: sirtaki beside other libraries, and
+//! its predictions beside what happens, on this machine.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark talks to the person who started it")]
 
@@ -12,13 +13,14 @@ use clap::{Parser, Subcommand};
 use sirtaki_bench::{
     BenchError,
     comm::{self, Plan, Row, Table},
-    contest, engine,
+    contest, efficiency, engine,
     goals::Setting,
-    launch, plot,
+    launch, plot, predict,
     python::{self, Horovod},
     report::{self, Verdict},
     start::Starter,
-    train,
+    torch, train,
+    wheel::Environment,
 };
 use sirtaki_cli::launch::tree;
 
@@ -128,6 +130,43 @@ enum Command {
         #[arg(long)]
         no_torch: bool,
     },
+    /// The Python package beside PyTorch DDP over Gloo and Horovod: training steps of two ranks, and a small all-reduce
+    ///
+    /// With the Pythons in SIRTAKI_BENCH_PYTHON and SIRTAKI_BENCH_HOROVOD, into copies of which the package is installed.
+    /// Everybody takes a turn in every round; figures are medians of rounds, ratios medians of the rounds' ratios.
+    /// Strangers are two processes that know nothing of each other. Every goal gets a line.
+    Torch {
+        /// The package; `cargo xtask bench torch` builds it
+        #[arg(long, value_name = "FILE")]
+        wheel: PathBuf,
+        /// Turns of everybody at every work
+        #[arg(long, default_value_t = 9)]
+        rounds: usize,
+        /// What to measure, of `cnn`, `mlp`, `transformer`, `resnet` and `allreduce`; everything if nothing is named
+        #[arg(long, value_delimiter = ',')]
+        works: Vec<String>,
+        /// Two rounds: to see that it works
+        #[arg(long)]
+        quick: bool,
+    },
+    /// What `sirtaki predict` says about a recorded job beside what happens over slow links between namespaces
+    ///
+    /// The job sleeps instead of computing, so that only the network is shared. Needs root; on a busy machine, start it with
+    /// `chrt -r 1`, or what is measured is waiting for a processor.
+    Predict {
+        /// Numbers of hosts, one rank each
+        #[arg(long, value_delimiter = ',', default_value = "2,3,4")]
+        ranks: Vec<usize>,
+        /// Links: megabits per second out of every host, and microseconds between them after a colon
+        #[arg(long, value_delimiter = ',', default_value = "200,1000,1000:500")]
+        links: Vec<predict::Link>,
+        /// Bytes of a fused batch at most
+        #[arg(long, value_delimiter = ',', default_value = "16777216,1048576")]
+        fusions: Vec<usize>,
+        /// Steps of every run
+        #[arg(long, default_value_t = 40)]
+        steps: usize,
+    },
 }
 
 fn ranks_of(setting: &Setting) -> usize {
@@ -211,6 +250,48 @@ fn run_train(plan: &train::Plan, starter: &Starter) -> Result<Vec<Verdict>, Benc
     Ok(verdicts)
 }
 
+fn run_torch(rounds: usize, works: &[String], wheel: &Path) -> Result<Vec<Verdict>, BenchError> {
+    let wanted = |name: &str| works.is_empty() || works.iter().any(|work| work == name);
+    say("installing the package");
+    let mut members = torch::start(&environments(wheel)?, &say)?;
+    let mut verdicts = Vec::new();
+    for work in torch::WORKS.iter().filter(|work| wanted(work.name)) {
+        say(work.about);
+        let courses = torch::train(work, rounds, &mut members)?;
+        println!("{}\n", efficiency::table(work, &courses));
+        verdicts.extend(efficiency::goals(work, &courses));
+    }
+    if wanted("allreduce") {
+        say("all-reduce of 4 B");
+        let courses = torch::small(rounds, &mut members)?;
+        println!("{}", efficiency::small_table(&courses));
+        verdicts.extend(efficiency::small_goals(&courses));
+    }
+    Ok(verdicts)
+}
+
+/// One for the Python that has PyTorch, and one for the Python that has Horovod, if that is another one.
+fn environments(wheel: &Path) -> Result<Vec<Environment>, BenchError> {
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
+    let python = python::with_torch(&target, &say);
+    let horovod =
+        Horovod::find(python.as_deref()).map(|horovod| horovod.python).filter(|it| Some(it) != python.as_ref());
+    let folder = target.join("python/bench");
+    let made = python.iter().chain(&horovod).map(|python| Environment::make(python, wheel, &folder));
+    let made = made.collect::<Result<Vec<_>, _>>()?;
+    if made.is_empty() {
+        return Err(BenchError::Protocol("there is no Python with PyTorch; name one in SIRTAKI_BENCH_PYTHON".into()));
+    }
+    Ok(made)
+}
+
+fn run_predict(plan: &predict::Plan) -> Result<(), BenchError> {
+    println!("{}", predict::head());
+    let rows = predict::run(plan, &mut starter(true)?, &say, &|row| println!("{}", predict::line(row)))?;
+    println!("{}", predict::summary(&rows));
+    Ok(())
+}
+
 fn starter(no_gloo: bool) -> Result<Starter, BenchError> {
     let mut programs = std::env::current_exe().map_err(BenchError::io("cannot find this program"))?;
     programs.pop();
@@ -264,6 +345,13 @@ fn run(arguments: Arguments) -> Result<(), BenchError> {
             };
             print_goals(&run_train(&plan, &starter(no_torch)?)?, false);
             Ok(())
+        }
+        Command::Torch { wheel, rounds, works, quick } => {
+            print_goals(&run_torch(if quick { 2 } else { rounds.max(1) }, &works, &wheel)?, false);
+            Ok(())
+        }
+        Command::Predict { ranks, links, fusions, steps } => {
+            run_predict(&predict::Plan { ranks, links, fusions, steps: steps.max(10) })
         }
     }
 }

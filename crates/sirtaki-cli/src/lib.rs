@@ -65,7 +65,12 @@ fn dispatch(command: Command, program: &Path, printer: &mut Printer) -> Result<u
         Command::Agent => launch::agent::work(),
         Command::Completions(arguments) => commands::shell::completions(&arguments, printer),
         Command::Man(arguments) => commands::shell::man(&arguments, printer),
+        Command::Report(arguments) => commands::report::run(&arguments, printer),
+        Command::Predict(arguments) => commands::predict::run(&arguments, printer),
         Command::Doctor(arguments) => commands::doctor::run(&arguments, printer),
+        Command::Bench(Bench::Scaling(arguments)) => {
+            return commands::bench::scaling::run(&arguments, program, printer);
+        }
         Command::Bench(Bench::Allreduce(arguments)) => commands::bench::run(&arguments, program, printer),
         Command::BenchWorker(arguments) => commands::bench::work(&arguments),
     }

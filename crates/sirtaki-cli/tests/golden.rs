@@ -39,7 +39,10 @@ fn help() {
     compare("help_completions", &["completions", "--help"]);
     compare("help_man", &["man", "--help"]);
     compare("help_doctor", &["doctor", "--help"]);
+    compare("help_predict", &["predict", "--help"]);
     compare("help_bench", &["bench", "--help"]);
+    compare("help_report", &["report", "--help"]);
+    compare("help_scaling", &["bench", "scaling", "--help"]);
     compare("help_allreduce", &["bench", "allreduce", "--help"]);
 }
 
@@ -58,6 +61,13 @@ fn wrong_arguments() {
     compare("bad_dtype", &["bench", "allreduce", "--dtype", "f31"]);
     compare("bad_timeout", &["bench", "allreduce", "--timeout", "0"]);
     compare("unknown_command", &["docter"]);
+    compare("report_no_run", &["report"]);
+    compare("report_absent", &["report", "tests/golden/absent"]);
+    compare("report_not_a_run", &["report", "tests/golden"]);
+    compare("report_two_forms", &["report", "tests", "--json", "--markdown"]);
+    compare("scaling_bad_workers", &["bench", "scaling", "--workers", "1,none"]);
+    compare("scaling_not_shared", &["bench", "scaling", "--workers", "1,3", "--strong"]);
+    compare("scaling_no_batch", &["bench", "scaling", "--strong", "--", "./train"]);
 }
 
 #[test]
@@ -75,6 +85,16 @@ fn wrong_jobs() {
     compare("run_bad_hostfile", &["run", "--hostfile", "tests/golden/hostfile", "x"]);
     compare("run_unknown_key", &["run", "--config", "tests/golden/job.toml", "x"]);
     compare("man_unknown", &["man", "rnu"]);
+}
+
+#[test]
+fn wrong_predictions() {
+    compare("predict_nothing", &["predict"]);
+    compare("predict_no_file", &["predict", "tests/golden/absent"]);
+    compare("predict_other_file", &["predict", "tests/golden/hostfile"]);
+    compare("predict_bad_model", &["predict", "--model", "tests/golden/job.toml"]);
+    compare("predict_bad_link", &["predict", "x", "--bandwidth", "25"]);
+    compare("predict_bad_workers", &["predict", "x", "--workers", "8..4"]);
 }
 
 #[test]
@@ -119,7 +139,19 @@ fn manual_pages_are_there_for_all_commands_and_well_formed() {
         .map(|file| file.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
-    let expected = ["-bench-allreduce", "-bench", "-completions", "-doctor", "-man", "-run", "-train", ""];
+    let expected = [
+        "-bench-allreduce",
+        "-bench-scaling",
+        "-bench",
+        "-completions",
+        "-doctor",
+        "-man",
+        "-predict",
+        "-report",
+        "-run",
+        "-train",
+        "",
+    ];
     assert_eq!(names, expected.map(|name| format!("sirtaki{name}.1")));
     for name in &names {
         let page = std::fs::read(folder.path().join(name)).unwrap();

@@ -15,6 +15,11 @@ pub fn check<R: Borrow<Request>>(wishes: &[Option<R>]) -> Result<Vec<usize>, Str
     if present.iter().any(|(_, request)| *request != first) {
         compare(&present, first)?;
     }
+    if first.of_all && present.len() < wishes.len() {
+        let joined: Vec<Rank> = (0..wishes.len()).filter(|&rank| wishes[rank].is_none()).collect();
+        let verb = if joined.len() == 1 { "has" } else { "have" };
+        return Err(format!("\"{}\" needs all ranks, but {} {verb} joined", first.name, name_ranks(&joined)));
+    }
     root_is_there(first, wishes)?;
     Ok(rows(first, wishes))
 }
@@ -182,6 +187,15 @@ mod tests {
         };
         assert_eq!(check(&[move_rows([1, 2]), move_rows([0, 5])]).unwrap(), [1, 2, 0, 5]);
         assert_eq!(check(&[None, move_rows([0, 5])]).unwrap(), [0, 0, 0, 5]);
+    }
+
+    #[test]
+    fn what_needs_all_ranks_does_not_go_on_without_some() {
+        let gather = Request { operation: Operation::AllGather, ..sum(&[2]) };
+        assert!(check(&[Some(gather.clone()), None]).is_ok());
+        let refused = check(&[None, Some(gather.clone().of_all()), None]).unwrap_err();
+        assert!(refused.contains("needs all ranks, but ranks 0,2 have joined"), "{refused}");
+        assert!(check(&[Some(gather.clone().of_all()), Some(gather.of_all())]).is_ok());
     }
 
     #[test]

@@ -98,6 +98,7 @@ impl Owner {
         let Some(kind) = requests.first().map(|request| Kind::of(&request.operation)) else { return };
         let (stream, ended) = (&self.shared.seeing.stream, nanos());
         parts.iter().flatten().for_each(|part| stream.tensor(kind, part.bytes));
+        stream.network(ended, || self.runner.comm.round_trips());
         let copying = ended.saturating_sub(began).saturating_sub(marks.inside);
         let counted = Counted { kind, bytes: marks.bytes, inside: marks.inside, copying };
         stream.collective(&counted, || {

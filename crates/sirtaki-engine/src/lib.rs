@@ -15,7 +15,7 @@
 //! The rest, around one thread that owns the communicator:
 //! - `inbox`, [`memory`], [`ticket`]: from callers to that thread and back.
 //! - [`control`], `wire`: the links between ranks.
-//! - `owner`, `execute`, `run`, [`adasum`]: the thread and what it does.
+//! - `owner`, `ballot`, `execute`, `run`, [`adasum`]: the thread and what it does.
 //! - [`blame`], `fail`, `ending`: how it ends.
 //! - `tuning`, `saved`: measuring steps, and what came of it in earlier jobs.
 //! - [`job`]: a process's place in a job.
@@ -24,6 +24,7 @@
 
 pub mod adasum;
 pub mod agree;
+mod ballot;
 pub mod blame;
 pub mod check;
 pub mod control;

@@ -1,7 +1,8 @@
 //! The one thread that owns the communicator: takes requests, talks with the table, runs what is decided.
 //!
-//! It sleeps when there is nothing to do and looks around for a moment before it does, because the next request often
-//! comes right after a result.
+//! It sleeps when there is nothing to do. After a result it looks around for a moment before it does, because the next
+//! request often comes right then; after a request it does not, because it would take the core from whoever computes the
+//! next one.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -15,6 +16,7 @@ use sirtaki_comm::{CommError, Rank};
 use crate::{
     EngineError,
     agree::Table,
+    ballot::Ballot,
     inbox::Command,
     memory::Tensor,
     message::{Spoken, Verdict},
@@ -27,7 +29,7 @@ use crate::{
     tuning::Tuning,
 };
 
-/// How long the thread looks for new work before it sleeps.
+/// How long the thread looks for new work after a result before it sleeps.
 const LOOKING: Duration = Duration::from_micros(60);
 
 /// How long a caller waits in an adopted order for what it may have to bring itself.
@@ -68,11 +70,15 @@ pub(crate) struct Owner {
     pub(crate) left: Option<Rank>,
     /// On rank 0, if it tunes.
     pub(crate) tuning: Option<Tuning>,
+    /// Whether something was done since the thread has looked around.
+    performed: bool,
     /// When something happened last, while an adopted order is being followed.
     stirred: Duration,
     /// When verdicts came last, and since when the batches that are to be run next are known.
     heard: Duration,
     pub(crate) agreed: Duration,
+    /// The epoch and cycle of an adopted order in which ranks last compared how they spent their time.
+    pub(crate) compared: Option<(u32, u64)>,
 }
 
 impl Owner {
@@ -103,9 +109,11 @@ impl Owner {
             failure: None,
             left: None,
             tuning,
+            performed: false,
             stirred: Duration::ZERO,
             heard: Duration::ZERO,
             agreed: Duration::ZERO,
+            compared: None,
         })
     }
 
@@ -247,6 +255,7 @@ impl Owner {
     }
 
     fn perform(&mut self, step: Step) {
+        self.performed = true;
         self.stirred = now();
         match step {
             Step::Run(batch) => self.execute(&batch),
@@ -300,25 +309,31 @@ impl Owner {
             0,
             "",
         );
-        let mut numbers = [through, i64::from(stay)];
-        let outcome = self.runner.vote(&mut numbers);
+        let mine = self.spent_for_vote();
+        let mut ballot = Ballot::new(through, stay, mine.as_ref());
+        let outcome = self.runner.vote(ballot.as_mut());
+        let activity = &self.shared.activity;
         activity.voting_since.store(0, Ordering::Release);
         self.agreed = now();
         let Marks { entered, left, bytes, .. } = self.runner.comm.take_marks();
         self.shared.seeing.stream.vote(entered, left, bytes);
         match outcome {
             Ok(()) => {
-                self.member.voted(numbers[0], numbers[1] != 0);
+                self.member.voted(ballot.through(), ballot.stay());
+                if let (Some(mine), Some(common)) = (mine, ballot.common()) {
+                    self.shared.seeing.stream.settle(&mine, &common);
+                }
                 self.tune();
             }
             Err(error) => self.trouble(&error),
         }
     }
 
-    /// Nothing to do: looks around for a moment, then sleeps.
+    /// Nothing to do: looks around for a moment if something was done, then sleeps.
     fn rest(&mut self) {
         let began = now();
-        while now() - began < LOOKING {
+        let looks = std::mem::take(&mut self.performed);
+        while looks && now() - began < LOOKING {
             if self.shared.inbox.is_filled() {
                 return;
             }

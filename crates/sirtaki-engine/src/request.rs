@@ -122,18 +122,27 @@ pub struct Request {
     pub compression: Option<Compression>,
     /// The requests it completes together with.
     pub bundle: Option<Bundle>,
+    /// Refused once a rank has joined, instead of going on without it.
+    pub of_all: bool,
 }
 
 impl Request {
     /// The request without compression or companions.
     pub fn new(name: impl Into<String>, operation: Operation, dtype: DType, shape: &[usize]) -> Self {
-        Self { name: name.into(), operation, dtype, shape: shape.to_vec(), compression: None, bundle: None }
+        let (name, shape) = (name.into(), shape.to_vec());
+        Self { name, operation, dtype, shape, compression: None, bundle: None, of_all: false }
     }
 
     /// The same, travelling as a smaller type.
     #[must_use]
     pub fn compressed(self, compression: Compression) -> Self {
         Self { compression: Some(compression), ..self }
+    }
+
+    /// The same, refused once a rank has joined.
+    #[must_use]
+    pub fn of_all(self) -> Self {
+        Self { of_all: true, ..self }
     }
 
     /// How many elements this rank brings.

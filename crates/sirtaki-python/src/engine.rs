@@ -7,18 +7,20 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use pyo3::{Bound, PyResult, Python, pyclass, pyfunction, pymethods, types::PyDict};
+use pyo3::{Bound, Py, PyAny, PyResult, Python, pyclass, pyfunction, pymethods, types::PyDict};
 use sirtaki_comm::{DType, Group, Rank, ReduceOp, Reduction};
 use sirtaki_engine::{
     Compression, Operation, Request, Tensor,
-    job::{Job, Position},
+    job::{Job, Meeting, Position},
     seeing::Progress,
 };
 
 use crate::{
     carry::{self, Described},
     error,
-    ticket::{Ticket, misuse},
+    meeting::Foreign,
+    phase::Phase,
+    ticket::{self, Ticket, misuse},
 };
 
 /// An engine that is left alone by forked processes: they have neither its threads nor the right to speak for the rank.
@@ -115,7 +117,29 @@ impl Engine {
         let mut job = Job::discover(&get).map_err(|error| error::of_job(py, &error))?;
         job.engine.warn = Arc::new(warn);
         job.round = round;
-        let world = py.detach(|| job.join()).map_err(|error| error::of_job(py, &error))?;
+        let world = match job.place.meeting {
+            // MPI wants the thread in which the program runs.
+            Meeting::Mpi(_) => py.detach(|| job.join()),
+            _ => ticket::interruptible(py, move || job.join())?,
+        };
+        let world = world.map_err(|error| error::of_job(py, &error))?;
+        let (local, cross, back_end) = (world.local(), world.cross(), world.back_end());
+        Ok(Engine::new(world.into_engine(), local, cross, back_end))
+    }
+
+    /// Meets the ranks of a group in `store`; see [`Foreign`]. `whole` says that they are all there are.
+    #[staticmethod]
+    fn meet(py: Python<'_>, store: Py<PyAny>, rank: Rank, size: usize, whole: bool) -> PyResult<Engine> {
+        let get = |name: &str| std::env::var(name).ok();
+        let mut job = Job::discover(&get).map_err(|error| error::of_job(py, &error))?;
+        job.engine.warn = Arc::new(warn);
+        if !whole {
+            // Those of the whole job have the same names.
+            (job.engine.timeline, job.engine.profile) = (None, None);
+        }
+        let store = Arc::new(Foreign::new(store));
+        let world = py.detach(|| job.meet(store.clone(), Position { rank, size }));
+        let world = world.map_err(|error| store.raised().unwrap_or_else(|| error::of_job(py, &error)))?;
         let (local, cross, back_end) = (world.local(), world.cross(), world.back_end());
         Ok(Engine::new(world.into_engine(), local, cross, back_end))
     }
@@ -181,23 +205,27 @@ impl Engine {
         self.hand_in(py, name, tensors, request, true)
     }
 
-    /// Gathers the rows of all ranks.
-    fn all_gather(&self, py: Python<'_>, name: &str, tensors: Vec<Described>) -> PyResult<Ticket> {
-        let request = |name: &str, dtype, shape: &[usize]| Request::new(name, Operation::AllGather, dtype, shape);
+    /// Gathers the rows of all ranks. With `of_all` a rank that has joined makes it fail, otherwise it brings none.
+    #[pyo3(signature = (name, tensors, of_all = true))]
+    fn all_gather(&self, py: Python<'_>, name: &str, tensors: Vec<Described>, of_all: bool) -> PyResult<Ticket> {
+        let request = |name: &str, dtype, shape: &[usize]| {
+            let request = Request::new(name, Operation::AllGather, dtype, shape);
+            Request { of_all, ..request }
+        };
         self.hand_in(py, name, tensors, request, false)
     }
 
     /// Replaces tensors by those of `root`.
     fn broadcast(&self, py: Python<'_>, name: &str, tensors: Vec<Described>, root: Rank) -> PyResult<Ticket> {
         let operation = Operation::Broadcast { root };
-        let request = |name: &str, dtype, shape: &[usize]| Request::new(name, operation.clone(), dtype, shape);
+        let request = |name: &str, dtype, shape: &[usize]| Request::new(name, operation.clone(), dtype, shape).of_all();
         self.hand_in(py, name, tensors, request, true)
     }
 
     /// Sends rows to other ranks.
     fn all_to_all(&self, py: Python<'_>, name: &str, tensor: Described, splits: Vec<usize>) -> PyResult<Ticket> {
         let operation = Operation::AllToAll { splits };
-        let request = |name: &str, dtype, shape: &[usize]| Request::new(name, operation.clone(), dtype, shape);
+        let request = |name: &str, dtype, shape: &[usize]| Request::new(name, operation.clone(), dtype, shape).of_all();
         self.hand_in(py, name, vec![tensor], request, false)
     }
 
@@ -213,7 +241,7 @@ impl Engine {
         after: f64,
     ) -> PyResult<Ticket> {
         let operation = Operation::ReduceScatter(reduction(op)?.scaled(before, after));
-        let request = |name: &str, dtype, shape: &[usize]| Request::new(name, operation.clone(), dtype, shape);
+        let request = |name: &str, dtype, shape: &[usize]| Request::new(name, operation.clone(), dtype, shape).of_all();
         self.hand_in(py, name, tensors, request, false)
     }
 
@@ -268,6 +296,14 @@ impl Engine {
     fn describe(&self, py: Python<'_>, settings: BTreeMap<String, String>) -> PyResult<()> {
         self.own(py)?.engine.describe(settings);
         Ok(())
+    }
+
+    /// This process is in a part of a training step, of `input`, `forward`, `backward` and `optimizer`, until the result
+    /// ends.
+    fn phase(&self, py: Python<'_>, name: &str) -> PyResult<Phase> {
+        let phase = sirtaki_engine::Phase::ALL.into_iter().find(|phase| phase.name() == name);
+        let phase = phase.ok_or_else(|| misuse(format!("a training step has no part {name}")))?;
+        Ok(Phase::new(self.own(py)?.engine.phase(phase)))
     }
 
     /// Leaves the job in good order. What was not done fails.

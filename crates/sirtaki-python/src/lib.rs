@@ -7,9 +7,11 @@
 //! # Layout
 //!
 //! - `engine`: joining a job and handing in tensors.
+//! - `meeting`: ranks that meet in a framework's store.
 //! - `ticket`: waiting, with the interpreter free and signals heard.
 //! - `carry`: memory of a framework's tensors, for the engine.
 //! - `output`: memory of the engine's, for a framework.
+//! - `phase`: parts of training steps, for timelines and profiles.
 //! - `error`: exceptions.
 //! - `command`: the `sirtaki` command.
 
@@ -17,7 +19,9 @@ mod carry;
 mod command;
 mod engine;
 mod error;
+mod meeting;
 mod output;
+mod phase;
 mod ticket;
 
 /// The module `sirtaki._native`.
@@ -28,6 +32,7 @@ mod _native {
         command::{command, main},
         engine::{Engine, dtypes},
         output::Output,
+        phase::Phase,
         ticket::Ticket,
     };
 }

@@ -2,7 +2,8 @@
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    thread,
+    time::{Duration, Instant},
 };
 
 use pyo3::{
@@ -97,6 +98,27 @@ impl Drop for Ticket {
             std::mem::forget(self.ticket.get_mut().unwrap_or_else(PoisonError::into_inner).take());
         }
     }
+}
+
+/// Does something that may take long in a thread of its own, so that an interrupt need not wait for it.
+pub(crate) fn interruptible<T: Send + 'static>(
+    py: Python<'_>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> PyResult<T> {
+    let worker = thread::Builder::new().name("sirtaki-wait".into()).spawn(work)?;
+    while !py.detach(|| finished(&worker)) {
+        py.check_signals()?;
+    }
+    worker.join().map_err(|_| PyRuntimeError::new_err("a thread of Sirtaki's has panicked"))
+}
+
+/// Whether a thread is through, asked for the time in which a signal may go unnoticed.
+fn finished<T>(worker: &thread::JoinHandle<T>) -> bool {
+    let begin = Instant::now();
+    while !worker.is_finished() && begin.elapsed() < SLICE {
+        thread::sleep(Duration::from_millis(1));
+    }
+    worker.is_finished()
 }
 
 /// An error that cannot happen unless somebody calls `_native` by hand.

@@ -14,8 +14,11 @@
 - ``compression``: smaller numbers on their way.
 - ``optimizer``, ``adasum``, ``data_parallel``: training.
 - ``functions``, ``sync_batch_norm``: models, optimizers and objects; statistics of batches.
+- ``elastic``: training that goes on after a failure.
+- ``mpi_ops``, ``mpi_lib_v2``: modules of Horovod's that scripts import.
 - ``capabilities``: questions that scripts ask about their communication library.
-- ``_carry``, ``_hooks``: tensors to the engine and back, gradients as they come.
+- ``distributed``: a back end of ``torch.distributed``.
+- ``_submit``, ``_carry``, ``_hooks``: tensors to the engine and back, gradients as they come.
 """
 
 from sirtaki._common import (
@@ -44,6 +47,8 @@ from sirtaki._process_sets import (
     init,
     remove_process_set,
 )
+from sirtaki.torch import distributed as distributed
+from sirtaki.torch import elastic, mpi_lib_v2, mpi_ops
 from sirtaki.torch.asynchronous import (
     allgather_async,
     allreduce_async,
@@ -63,6 +68,7 @@ from sirtaki.torch.asynchronous import (
 )
 from sirtaki.torch.capabilities import (
     ccl_built,
+    check_extension,
     cuda_built,
     ddl_built,
     gloo_built,
@@ -132,11 +138,13 @@ __all__ = [
     "broadcast_optimizer_state",
     "broadcast_parameters",
     "ccl_built",
+    "check_extension",
     "cross_rank",
     "cross_size",
     "cuda_built",
     "data_parallel",
     "ddl_built",
+    "elastic",
     "global_process_set",
     "gloo_built",
     "gloo_enabled",
@@ -156,6 +164,8 @@ __all__ = [
     "local_size",
     "mpi_built",
     "mpi_enabled",
+    "mpi_lib_v2",
+    "mpi_ops",
     "mpi_threads_supported",
     "nccl_built",
     "poll",

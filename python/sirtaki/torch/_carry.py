@@ -57,6 +57,17 @@ class Handle:
         self._ticket = self._finish = None
         return finish(result)
 
+    def then(self, result: Callable[[], Any]) -> Handle:
+        """The same handle, with another result."""
+        finish = self._finish
+        self._finish = lambda outcome: (finish(outcome), result())[1]
+        return self
+
+
+def reducible(dtype: torch.dtype) -> bool:
+    """Whether the engine can compute with such elements."""
+    return dtype in _DTYPES
+
 
 def check(tensor: torch.Tensor, moves: bool) -> None:
     """Says what is wrong with a tensor, before anybody else is asked."""
@@ -71,7 +82,7 @@ def check(tensor: torch.Tensor, moves: bool) -> None:
         raise ValueError(
             f"a tensor on {tensor.device} cannot travel\nhint: copy it with cpu() first"
         )
-    if not moves and tensor.dtype not in _DTYPES:
+    if not moves and not reducible(tensor.dtype):
         raise ValueError(f"Tensor type {tensor.type()} is not supported.")
 
 

@@ -1,10 +1,11 @@
-"""Being told when a gradient is complete, in every version of PyTorch."""
+"""Being told when a gradient is complete or an optimizer steps, in every version of PyTorch."""
 
 from __future__ import annotations
 
 from typing import Any, Callable
 
 import torch
+from torch.optim import optimizer as _optimizer
 
 
 def when_accumulated(parameter: torch.Tensor, hook: Callable[[torch.Tensor], None]) -> Any:
@@ -17,6 +18,13 @@ def when_accumulated(parameter: torch.Tensor, hook: Callable[[torch.Tensor], Non
     # Before PyTorch 2.1: a hook behind the node that accumulates, found through a view.
     accumulate = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
     return _Kept(accumulate, accumulate.register_hook(lambda *_: hook(parameter)))
+
+
+def around_steps(before: Callable[[], None], after: Callable[[], None]) -> None:
+    """Calls these around the steps of all optimizers of this process; not before PyTorch 2.0."""
+    if hasattr(_optimizer, "register_optimizer_step_pre_hook"):
+        _optimizer.register_optimizer_step_pre_hook(lambda *_: before())
+        _optimizer.register_optimizer_step_post_hook(lambda *_: after())
 
 
 class _Kept:

@@ -6,16 +6,16 @@ direction are averaged and those in different directions are summed.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
 
 from sirtaki import _progress
-from sirtaki._common import Adasum
+from sirtaki._common import Adasum, Error
 from sirtaki._process_sets import global_process_set
 from sirtaki.torch._hooks import when_accumulated
-from sirtaki.torch.asynchronous import reduce_in_place
+from sirtaki.torch._submit import reduce_in_place
 from sirtaki.torch.optimizer import TOO_EARLY, TOO_OFTEN, taken_over
 
 
@@ -23,7 +23,7 @@ class _AdasumOptimizer:
     """What is added to a user's optimizer."""
 
     def _distribute(self, names: dict[torch.Tensor, str], compression: Any, passes: int) -> None:
-        self._names, self._compression = names, compression
+        self._parameter_names, self._compression = names, compression
         self.backward_passes_per_step = passes
         parameters = [p for group in self.param_groups for p in group["params"] if p.requires_grad]
         self._waiting = dict.fromkeys(parameters, passes)
@@ -55,7 +55,7 @@ class _AdasumOptimizer:
         small, ctx = self._compression.compress(change)
         # Adasum's dot products need the range of single precision.
         work = small.to(torch.float32) if small.dtype in (torch.float16, torch.bfloat16) else small
-        name = self._names[parameter]
+        name = self._parameter_names[parameter]
         handle = reduce_in_place([work], name, Adasum, (1.0, 1.0), global_process_set)
 
         def wait() -> None:
@@ -98,6 +98,15 @@ class _AdasumOptimizer:
         """Changes after how many backward passes a step is made."""
         self.backward_passes_per_step = passes
         self._waiting = dict.fromkeys(self._waiting, passes)
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        """As the optimizer's own; changes on their way are forgotten."""
+        flying, self._flying = self._flying, {}
+        for wait in flying.values():
+            with suppress(Error):
+                wait()
+        self._waiting = dict.fromkeys(self._waiting, self.backward_passes_per_step)
+        super().load_state_dict(*args, **kwargs)
 
 
 def adasum_optimizer(

@@ -10,12 +10,24 @@ from sirtaki import _common
 
 
 def mpi_built() -> bool:
-    """Whether ranks can talk over MPI: always, where it is installed."""
+    """Whether ranks can talk over MPI: always, where it is installed.
+
+    >>> import sirtaki.torch as hvd
+    >>> hvd.init()
+    >>> hvd.mpi_built()
+    True
+    """
     return True
 
 
 def mpi_enabled() -> bool:
-    """Whether they do."""
+    """Whether they do.
+
+    >>> import sirtaki.torch as hvd
+    >>> hvd.init()
+    >>> hvd.mpi_enabled() != hvd.gloo_enabled()
+    True
+    """
     return "mpi" in _common.engine().back_end
 
 
@@ -27,7 +39,13 @@ def mpi_threads_supported() -> bool:
 
 
 def gloo_built() -> bool:
-    """Whether ranks can talk without MPI: always."""
+    """Whether ranks can talk without MPI: always.
+
+    >>> import sirtaki.torch as hvd
+    >>> hvd.init()
+    >>> hvd.gloo_built()
+    True
+    """
     return True
 
 
@@ -37,7 +55,13 @@ def gloo_enabled() -> bool:
 
 
 def nccl_built() -> int:
-    """The version of NCCL, or 0 because it is not used."""
+    """The version of NCCL, or 0 because it is not used.
+
+    >>> import sirtaki.torch as hvd
+    >>> hvd.init()
+    >>> hvd.nccl_built()
+    0
+    """
     return 0
 
 
@@ -67,6 +91,15 @@ def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
     """Has rank 0 keep a timeline of all ranks in a new file, for chrome://tracing or Perfetto.
 
     All ranks may call it. ``mark_cycles`` has no meaning here: there are no cycles.
+
+    >>> import os, tempfile, sirtaki.torch as hvd
+    >>> hvd.init()
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     hvd.start_timeline(os.path.join(folder, "timeline.json"))
+    ...     hvd.barrier()
+    ...     hvd.stop_timeline()
+    ...     os.listdir(folder)
+    ['timeline.json']
     """
     _common.engine().start_timeline(file_path)
 
@@ -74,3 +107,7 @@ def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
 def stop_timeline() -> None:
     """Ends the timeline; nothing happens if there is none."""
     _common.engine().stop_timeline()
+
+
+def check_extension(ext_name: str, ext_env_var: str, pkg_path: str, *args: str) -> None:
+    """Does nothing: Horovod looks for what was compiled for PyTorch, here nothing has to be."""

@@ -4,21 +4,28 @@ Gradients are handed in as backward produces them and averaged; when ``backward(
 are those of the whole batch, so optimizer, clipping and scaling of the loss need no change. One
 small tensor that travels with them says which parameters a rank used: one that some ranks did not
 use counts as zero there, one that nobody used keeps its gradient as it was.
+
+The parts of a step are marked for timelines and profiles: forward is the call of the model,
+backward lasts from the first gradient to the last, the optimizer is seen by PyTorch's hooks, and
+what is between its step and the next forward counts as input.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 
 from sirtaki import _progress
-from sirtaki._common import Average
+from sirtaki._common import Average, enter_phase, leave_phase, world
 from sirtaki._process_sets import ProcessSet, global_process_set, init
-from sirtaki.torch._hooks import when_accumulated
-from sirtaki.torch.asynchronous import broadcast_async_, join, reduce_in_place
+from sirtaki.torch import _carry
+from sirtaki.torch._hooks import around_steps, when_accumulated
+from sirtaki.torch._submit import reduce_in_place
+from sirtaki.torch.asynchronous import broadcast_async_, join
 from sirtaki.torch.compression import Compression, travels_as
 from sirtaki.torch.sparse import sparse_allreduce_async
 
@@ -27,10 +34,15 @@ class DataParallel(torch.nn.Module):
     """The model, trained on all ranks; made by ``data_parallel``."""
 
     def __init__(  # noqa: D107
-        self, module: torch.nn.Module, compression: Any, process_set: ProcessSet
+        self,
+        module: torch.nn.Module,
+        compression: Any,
+        process_set: ProcessSet,
+        broadcast_buffers: bool,
     ) -> None:
         super().__init__()
         self.module = module
+        self.broadcast_buffers = broadcast_buffers
         self._compression, self._process_set = compression, process_set
         self._named = [(n, p) for n, p in module.named_parameters() if p.requires_grad]
         self._names = {parameter: f"gradient.{name}" for name, parameter in self._named}
@@ -52,12 +64,35 @@ class DataParallel(torch.nn.Module):
             self._hooks = [when_accumulated(self._named[0][1], self._count)]
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the model makes of it."""
+        """What the model makes of it; while training, with the buffers of the first rank."""
         if self._called_back:
             # The last backward failed half-way.
             self._called_back = False
             self._flying.clear()
-        return self.module(*args, **kwargs)
+        if not self.training:
+            leave_phase()
+            return self.module(*args, **kwargs)
+        enter_phase("forward")
+        try:
+            if self.broadcast_buffers and self._reduces and torch.is_grad_enabled():
+                self._share_buffers()
+            return self.module(*args, **kwargs)
+        finally:
+            leave_phase()
+
+    def _share_buffers(self) -> None:
+        places: dict[torch.device, list[torch.Tensor]] = {}
+        for buffer in self.module.buffers():
+            places.setdefault(buffer.device, []).append(buffer)
+        if not places or self._process_set.size() == 1:
+            return
+        start = partial(_spread, self._process_set.engine())
+        handles = [
+            _carry.hand_in(partial(start, f"buffers.{number}"), buffers, moves=True)
+            for number, buffers in enumerate(places.values())
+        ]
+        for handle in handles:
+            handle.wait()
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -79,9 +114,14 @@ class DataParallel(torch.nn.Module):
     def join(self) -> Iterator[None]:
         """For ranks with different numbers of batches: who is through helps the others.
 
-        A rank without a batch counts as one with gradients of zero.
+        A rank without a batch counts as one with gradients of zero. Buffers stay those of each
+        rank: the first one may be through.
         """
-        yield
+        before, self.broadcast_buffers = self.broadcast_buffers, False
+        try:
+            yield
+        finally:
+            self.broadcast_buffers = before
         join()
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
@@ -109,6 +149,7 @@ class DataParallel(torch.nn.Module):
             )
         if not self._called_back:
             self._called_back = True
+            enter_phase("backward")
             torch.autograd.Variable._execution_engine.queue_callback(self._finish)
         self._fly(parameter, parameter.grad)
 
@@ -156,6 +197,7 @@ class DataParallel(torch.nn.Module):
                 parameter.grad = results[parameter]
             elif share > 0:
                 parameter.grad.add_(results[parameter])
+        leave_phase()
         self._count()
 
     def _count(self, _: torch.Tensor | None = None) -> None:
@@ -165,15 +207,21 @@ class DataParallel(torch.nn.Module):
             _progress.count(self._steps)
 
 
+def _spread(engine: Any, name: str, described: list) -> Any:
+    return engine.broadcast(name, described, 0)
+
+
 def data_parallel(
     model: torch.nn.Module,
     compression: Any = Compression.none,
     process_set: ProcessSet = global_process_set,
+    broadcast_buffers: bool = True,
 ) -> DataParallel:
     """Trains a model on all ranks: everything else stays as for one process.
 
     Joins the job if nobody has, gives all ranks the model of the first one, and averages gradients
-    while backward goes on.
+    while backward goes on. Before each forward of training all ranks get the buffers of the first
+    one, such as running statistics of batches, unless ``broadcast_buffers`` is false.
 
     >>> import torch, sirtaki
     >>> model = sirtaki.data_parallel(torch.nn.Linear(2, 1))
@@ -182,4 +230,7 @@ def data_parallel(
     >>> optimizer.step()
     """
     init()
-    return DataParallel(model, compression, process_set)
+    if not world.sees_steps:
+        world.sees_steps = True
+        around_steps(partial(enter_phase, "optimizer"), partial(enter_phase, "input"))
+    return DataParallel(model, compression, process_set, broadcast_buffers)

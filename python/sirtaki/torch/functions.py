@@ -90,10 +90,20 @@ def broadcast_optimizer_state(
 
     Ranks may differ in what they have: a state that was loaded from a checkpoint by one of them is
     what all have afterwards.
+
+    >>> import torch, sirtaki.torch as hvd
+    >>> hvd.init()
+    >>> optimizer = torch.optim.Adam(torch.nn.Linear(2, 2).parameters())
+    >>> hvd.broadcast_optimizer_state(optimizer, root_rank=0)
     """
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("the state of torch.optim.LBFGS cannot be broadcast")
     state = optimizer.state_dict()
+    if not state["state"]:
+        # Scripts for Horovod find gradients after this, before the first backward.
+        for parameter in (p for group in optimizer.param_groups for p in group["params"]):
+            if parameter.requires_grad and parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
     tensors: list[torch.Tensor] = []
     mine = _without_tensors(state, tensors)
     skeleton = broadcast_object(mine, root_rank, "optimizer_state")

@@ -9,16 +9,16 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
 
 from sirtaki import _common, _progress
-from sirtaki._common import Adasum, Average
+from sirtaki._common import Adasum, Average, enter_phase, leave_phase
 from sirtaki._process_sets import ProcessSet, global_process_set
 from sirtaki.torch._hooks import when_accumulated
-from sirtaki.torch.asynchronous import check_adasum, reduce_in_place
+from sirtaki.torch._submit import check_adasum, reduce_in_place
 from sirtaki.torch.compression import Compression, travels_as
 from sirtaki.torch.functions import broadcast_object
 from sirtaki.torch.sparse import sparse_allreduce_async
@@ -47,7 +47,7 @@ class _Distributed:
         sparse_as_dense: bool,
         process_set: ProcessSet,
     ) -> None:
-        self._names = _named(self.param_groups, named_parameters)
+        self._parameter_names = _named(self.param_groups, named_parameters)
         self._compression = compression
         self.backward_passes_per_step = passes
         self.op = op
@@ -71,7 +71,7 @@ class _Distributed:
 
     def _register(self, groups: Any) -> None:
         parameters = [p for group in self.param_groups for p in group["params"] if p.requires_grad]
-        for group in _grouped(parameters, groups, self._names, self.process_set):
+        for group in _grouped(parameters, groups, self._parameter_names, self.process_set):
             self._group_of.update(dict.fromkeys(group, group))
         for parameter in parameters:
             self._waiting[parameter] = self.backward_passes_per_step
@@ -93,6 +93,8 @@ class _Distributed:
 
     def _fly(self, parameters: tuple) -> None:
         """Hands in the gradients of parameters that belong together."""
+        if not self._flying:
+            enter_phase("backward")
         for parameter in parameters:
             self._waiting[parameter] = 0
             if parameter.grad is None:
@@ -111,7 +113,7 @@ class _Distributed:
         smaller = [(g, None) if wire else self._compression.compress(g) for g in gradients]
         handle = reduce_in_place(
             [tensor for tensor, _ in smaller],
-            self._names[parameters[0]],
+            self._parameter_names[parameters[0]],
             self.op,
             self._scale,
             self.process_set,
@@ -128,7 +130,7 @@ class _Distributed:
         return wait
 
     def _fly_sparse(self, parameter: torch.Tensor) -> Any:
-        gradient, name = parameter.grad, self._names[parameter]
+        gradient, name = parameter.grad, self._parameter_names[parameter]
         if self.sparse_as_dense or not gradient.is_sparse:
             dense = gradient.to_dense()
             handle = reduce_in_place([dense], name, self.op, self._scale, self.process_set)
@@ -160,6 +162,7 @@ class _Distributed:
         flying, self._flying = self._flying, {}
         for wait in flying.values():
             wait()
+        leave_phase()
         self._waiting = dict.fromkeys(self._waiting, self.backward_passes_per_step)
 
     @contextmanager
@@ -179,16 +182,22 @@ class _Distributed:
         if self._should_synchronize:
             if self._synchronized:
                 warnings.warn(
-                    "step() after synchronize() reduces gradients a second time\n"
+                    "optimizer.step() called without optimizer.skip_synchronize() after "
+                    "optimizer.synchronize(): gradients are reduced a second time\n"
                     "hint: put it into `with optimizer.skip_synchronize():`",
                     stacklevel=2,
                 )
             self.synchronize()
         self._synchronized = False
-        result = super().step(closure)
         self._steps += 1
         _progress.count(self._steps)
-        return result
+        if _common.world.sees_steps:
+            return super().step(closure)
+        enter_phase("optimizer")
+        try:
+            return super().step(closure)
+        finally:
+            leave_phase()
 
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
         """As the optimizer's own, but not while gradients are on their way."""
@@ -203,9 +212,10 @@ class _Distributed:
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
         """As the optimizer's own; gradients on their way are forgotten."""
-        for wait in self._flying.values():
-            wait()
-        self._flying.clear()
+        flying, self._flying = self._flying, {}
+        for wait in flying.values():
+            with suppress(_common.Error):
+                wait()
         self._ready.clear()
         self._synchronized, self._should_synchronize = False, True
         self._waiting = dict.fromkeys(self._waiting, self.backward_passes_per_step)

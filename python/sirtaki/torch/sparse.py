@@ -8,7 +8,8 @@ import torch
 
 from sirtaki._common import Average, Error, Sum
 from sirtaki._process_sets import ProcessSet, global_process_set
-from sirtaki.torch.asynchronous import allgather_async, synchronize
+from sirtaki.torch._carry import Handle
+from sirtaki.torch._submit import gather
 
 
 def sparse_allreduce_async(
@@ -28,14 +29,19 @@ def sparse_allreduce_async(
     size = process_set.size()
     # Rows are gathered, and every element of the tensor has to be one.
     positions = tensor._indices().t().contiguous()
-    gathered_positions = allgather_async(positions, f"{name}.indices", process_set)
-    gathered_values = allgather_async(tensor._values(), f"{name}.values", process_set)
+    positions = _parts(positions, f"{name}.indices", process_set)
+    values = _parts(tensor._values(), f"{name}.values", process_set)
     kind = {"size": tensor.shape, "dtype": tensor.dtype, "device": tensor.device}
 
     def wait() -> torch.Tensor:
-        values, positions = synchronize(gathered_values), synchronize(gathered_positions)
+        [all_values], [all_positions] = values.wait(), positions.wait()
         if op == Average:
-            values = values / size
-        return torch.sparse_coo_tensor(positions.t(), values, **kind)
+            all_values = all_values / size
+        return torch.sparse_coo_tensor(all_positions.t(), all_values, **kind)
 
     return wait
+
+
+def _parts(part: torch.Tensor, name: str, process_set: ProcessSet) -> Handle:
+    """Gathers; a rank that has joined brings nothing, as to any sum."""
+    return gather([part], name, process_set, waits=False, of_all=False)

@@ -14,7 +14,7 @@ import torch
 from sirtaki import _common
 from sirtaki._common import Average, Sum
 from sirtaki._process_sets import ProcessSet, global_process_set
-from sirtaki.torch import asynchronous as later
+from sirtaki.torch import _submit
 from sirtaki.torch.compression import Compression, travels_as
 
 Tensors = Sequence[torch.Tensor]
@@ -43,8 +43,8 @@ class _AllReduce(torch.autograd.Function):
 
 def _all_reduce(how: tuple, tensors: Tensors) -> list[torch.Tensor]:
     name, op, scale, process_set, wire = how
-    copies = [later._copy(tensor) for tensor in tensors]
-    handle = later.reduce_in_place(copies, name, op, scale, process_set, wire, waits=True)
+    copies = [_submit.copied(tensor) for tensor in tensors]
+    handle = _submit.reduce_in_place(copies, name, op, scale, process_set, wire, waits=True)
     return handle.wait()
 
 
@@ -93,7 +93,14 @@ def allreduce_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """Reduces a tensor over all ranks where it is."""
+    """Reduces a tensor over all ranks where it is.
+
+    >>> import torch, sirtaki.torch as hvd
+    >>> hvd.init()
+    >>> gradient = torch.ones(2)
+    >>> hvd.allreduce_(gradient) is gradient
+    True
+    """
     return grouped_allreduce_(
         [tensor], average, name, op, prescale_factor, postscale_factor, process_set
     )[0]
@@ -109,7 +116,13 @@ def grouped_allreduce(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> list[torch.Tensor]:
-    """The reductions of several tensors, done together."""
+    """The reductions of several tensors, done together.
+
+    >>> import torch, sirtaki.torch as hvd
+    >>> hvd.init()
+    >>> hvd.grouped_allreduce([torch.ones(1), torch.zeros(2)])
+    [tensor([1.]), tensor([0., 0.])]
+    """
     op, scale = _common.operation(op, average), (prescale_factor, postscale_factor)
     return _reduced(tensors, compression, (name, op, scale, process_set))
 
@@ -123,9 +136,16 @@ def grouped_allreduce_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> list[torch.Tensor]:
-    """Reduces several tensors together, where they are."""
+    """Reduces several tensors together, where they are.
+
+    >>> import torch, sirtaki.torch as hvd
+    >>> hvd.init()
+    >>> tensors = [torch.ones(1), torch.zeros(2)]
+    >>> hvd.grouped_allreduce_(tensors)[1] is tensors[1]
+    True
+    """
     op, scale = _common.operation(op, average), (prescale_factor, postscale_factor)
-    handle = later.reduce_in_place(
+    handle = _submit.reduce_in_place(
         tensors, name, op, scale, process_set, waits=True, returns=tensors
     )
     return handle.wait()
@@ -154,7 +174,7 @@ class _AllGather(torch.autograd.Function):
 
 
 def _all_gather(how: tuple, tensors: Tensors) -> list[torch.Tensor]:
-    return later.gather(tensors, how[0], how[1], waits=True).wait()
+    return _submit.gather(tensors, how[0], how[1], waits=True).wait()
 
 
 def allgather(
@@ -173,7 +193,13 @@ def allgather(
 def grouped_allgather(
     tensors: Tensors, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> list[torch.Tensor]:
-    """Gathers several tensors together."""
+    """Gathers several tensors together.
+
+    >>> import torch, sirtaki.torch as hvd
+    >>> hvd.init()
+    >>> [len(rows) // hvd.size() for rows in hvd.grouped_allgather([torch.ones(1), torch.ones(2)])]
+    [1, 2]
+    """
     return _apply(_AllGather, _all_gather, (name, process_set), tensors)
 
 
@@ -195,8 +221,8 @@ class _Broadcast(torch.autograd.Function):
 
 def _broadcast(how: tuple, tensors: Tensors) -> list[torch.Tensor]:
     root_rank, name, process_set = how
-    copy = later._copy(tensors[0])
-    return [later.spread(copy, root_rank, name, process_set, waits=True).wait()]
+    copy = _submit.copied(tensors[0])
+    return [_submit.spread(copy, root_rank, name, process_set, waits=True).wait()]
 
 
 def broadcast(
@@ -205,7 +231,13 @@ def broadcast(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """The tensor of ``root_rank``."""
+    """The tensor of ``root_rank``.
+
+    >>> import torch, sirtaki.torch as hvd
+    >>> hvd.init()
+    >>> hvd.broadcast(torch.tensor([3.0]), root_rank=0)
+    tensor([3.])
+    """
     return _apply(_Broadcast, _broadcast, (root_rank, name, process_set), [tensor])[0]
 
 
@@ -215,8 +247,15 @@ def broadcast_(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """Replaces a tensor by that of ``root_rank``, where it is."""
-    later.spread(tensor, root_rank, name, process_set, waits=True).wait()
+    """Replaces a tensor by that of ``root_rank``, where it is.
+
+    >>> import torch, sirtaki.torch as hvd
+    >>> hvd.init()
+    >>> weight = torch.ones(2)
+    >>> hvd.broadcast_(weight, root_rank=0) is weight
+    True
+    """
+    _submit.spread(tensor, root_rank, name, process_set, waits=True).wait()
     return tensor
 
 
@@ -226,18 +265,20 @@ class _AllToAll(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, how: tuple, tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         received, counts = _all_to_all(how, [tensor])
-        ctx.process_set, ctx.counts = how[2], counts
+        ctx.process_set, ctx.counts, ctx.shape = how[2], counts, tensor.shape
         ctx.mark_non_differentiable(counts)
         return received, counts
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor, _: Any) -> tuple:
-        return None, _all_to_all((ctx.counts, None, ctx.process_set), [gradient])[0]
+        sent = _all_to_all((ctx.counts, None, ctx.process_set), [gradient])[0]
+        # Rows that went to nobody have no influence.
+        return None, torch.cat([sent, sent.new_zeros(ctx.shape[0] - len(sent), *ctx.shape[1:])])
 
 
 def _all_to_all(how: tuple, tensors: Tensors) -> list[torch.Tensor]:
     splits, name, process_set = how
-    return list(later.exchange(tensors[0], splits, name, process_set, waits=True).wait())
+    return list(_submit.exchange(tensors[0], splits, name, process_set, waits=True).wait())
 
 
 def alltoall(
@@ -249,6 +290,12 @@ def alltoall(
     """Sends ``splits[i]`` rows to rank ``i``; without splits the same number to everybody.
 
     Returns what came; with splits also how many rows came from each rank.
+
+    >>> import torch, sirtaki.torch as hvd
+    >>> hvd.init()
+    >>> rows, counts = hvd.alltoall(torch.ones(2 * hvd.size()), [2] * hvd.size())
+    >>> counts.tolist() == [2] * hvd.size()
+    True
     """
     received, counts = _apply(_AllToAll, _all_to_all, (splits, name, process_set), [tensor])
     return received if splits is None else (received, counts)
@@ -272,7 +319,7 @@ class _ReduceScatter(torch.autograd.Function):
 
 def _reduce_scatter(how: tuple, tensors: Tensors) -> list[torch.Tensor]:
     name, op, scale, process_set = how
-    return later.scatter(tensors, name, op, scale, process_set, waits=True).wait()
+    return _submit.scatter(tensors, name, op, scale, process_set, waits=True).wait()
 
 
 def reducescatter(
@@ -284,7 +331,13 @@ def reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> torch.Tensor:
-    """Reduces a tensor over all ranks and returns this rank's share of the rows."""
+    """Reduces a tensor over all ranks and returns this rank's share of the rows.
+
+    >>> import torch, sirtaki.torch as hvd
+    >>> hvd.init()
+    >>> hvd.reducescatter(torch.ones(hvd.size(), 2), op=hvd.Average)
+    tensor([[1., 1.]])
+    """
     return grouped_reducescatter(
         [tensor], name, compression, op, process_set, prescale_factor, postscale_factor
     )[0]
@@ -299,7 +352,13 @@ def grouped_reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> list[torch.Tensor]:
-    """Reduces several tensors together and returns this rank's share of the rows of each."""
+    """Reduces several tensors together and returns this rank's share of the rows of each.
+
+    >>> import torch, sirtaki.torch as hvd
+    >>> hvd.init()
+    >>> hvd.grouped_reducescatter([torch.ones(hvd.size()), torch.zeros(hvd.size())])
+    [tensor([1.]), tensor([0.])]
+    """
     how = (name, op, (prescale_factor, postscale_factor), process_set)
     smaller = [compression.compress(tensor) for tensor in tensors]
     parts = _apply(_ReduceScatter, _reduce_scatter, how, [tensor for tensor, _ in smaller])

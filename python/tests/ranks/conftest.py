@@ -6,6 +6,7 @@ leaves the job, and the others learn of it instead of waiting.
 
 import pytest
 import torch
+import torch.distributed as dist
 
 import sirtaki.torch as hvd
 
@@ -24,3 +25,11 @@ def seed():
 def several():
     if hvd.size() == 1:
         pytest.skip("needs several ranks")
+
+
+@pytest.fixture(scope="session")
+def process_group():
+    """Once for all files: older versions of PyTorch may meet in a store that is being closed."""
+    dist.init_process_group("sirtaki")
+    yield
+    dist.destroy_process_group()

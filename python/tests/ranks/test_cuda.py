@@ -83,8 +83,8 @@ def test_training(parallel):
     model, reference = model.to(DEVICE), reference.to(DEVICE)
     data = torch.randn(8 * hvd.size(), 50, generator=torch.Generator().manual_seed(1)).to(DEVICE)
     part = data[8 * hvd.rank() : 8 * (hvd.rank() + 1)]
-    plain = torch.optim.SGD(reference.parameters(), lr=0.1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    plain = torch.optim.SGD(reference.parameters(), lr=0.01)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     if parallel:
         model = sirtaki.data_parallel(model)
     else:

@@ -38,8 +38,14 @@ def test_operations_that_differ(several):
 def test_mistakes_of_one_rank():
     with pytest.raises(hvd.HorovodInternalError, match="root"):
         hvd.broadcast(torch.ones(2), root_rank=hvd.size())
-    with pytest.raises(hvd.HorovodInternalError, match="rows"):
+    with pytest.raises(ValueError, match="rows"):
         hvd.alltoall(torch.ones(hvd.size()), [2] * hvd.size())
+    with pytest.raises(ValueError, match="rows"):
+        hvd.alltoall(torch.ones(hvd.size() + 1), [hvd.size() + 2] + [0] * (hvd.size() - 1))
+    with pytest.raises(ValueError, match="negative"):
+        hvd.alltoall(torch.ones(hvd.size()), [-1] * hvd.size())
+    with pytest.raises(ValueError, match="splits"):
+        hvd.alltoall(torch.ones(hvd.size()), [1] * (hvd.size() + 1))
     with pytest.raises(ValueError, match="integers"):
         hvd.alltoall(torch.ones(hvd.size()), torch.ones(hvd.size()))
     with pytest.raises(ValueError, match="not supported"):
@@ -57,18 +63,65 @@ def test_mistakes_of_one_rank():
     hvd.barrier()
 
 
+COLLECTIVES = {
+    "allreduce": hvd.allreduce,
+    "allreduce_": hvd.allreduce_,
+    "allreduce_async": hvd.allreduce_async,
+    "grouped_allreduce": lambda tensor: hvd.grouped_allreduce([torch.ones(1), tensor]),
+    "allgather": hvd.allgather,
+    "grouped_allgather_async": lambda tensor: hvd.grouped_allgather_async([tensor]),
+    "broadcast": lambda tensor: hvd.broadcast(tensor, 0),
+    "broadcast_async_": lambda tensor: hvd.broadcast_async_(tensor, 0),
+    "alltoall": hvd.alltoall,
+    "reducescatter": hvd.reducescatter,
+    "broadcast_parameters": lambda tensor: hvd.broadcast_parameters({"weight": tensor}, 0),
+}
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_tensors_that_cannot_travel(name):
+    size = hvd.size()
+    for tensor, problem in (
+        (torch.eye(size).to_sparse(), "layout torch.sparse_coo"),
+        (torch.eye(size).to_sparse_csr(), "layout torch.sparse_csr"),
+        (torch.ones(size, device="meta"), "on meta"),
+    ):
+        with pytest.raises(ValueError, match=rf"(?s){problem}.*hint:"):
+            COLLECTIVES[name](tensor)
+    # Nobody was asked, so nobody waits.
+    assert hvd.allreduce(torch.ones(1)).item() == 1.0
+
+
 def test_one_name_twice(several):
-    first = hvd.allreduce_async(torch.ones(2), name="twice")
-    second = hvd.allreduce_async(torch.ones(2), name="twice")
-    failures = 0
-    for handle in (first, second):
-        try:
-            hvd.synchronize(handle)
-        except hvd.HorovodInternalError as error:
-            assert "twice" in str(error)
-            failures += 1
-    assert failures > 0
+    # As long as the others have not come, the first one is on its way.
+    if hvd.rank() == 0:
+        first = hvd.allreduce_async(torch.ones(2), name="twice")
+        with pytest.raises(ValueError, match=r"(?s)twice.*same name.*hint:"):
+            hvd.allreduce_async(torch.ones(2), name="twice")
+        with pytest.raises(ValueError, match="same name"):
+            hvd.allreduce(torch.ones(2), name="twice")
+        other = hvd.broadcast_async(torch.ones(2), 0, name="twice")
     hvd.barrier()
+    if hvd.rank() > 0:
+        first = hvd.allreduce_async(torch.ones(2), name="twice")
+        other = hvd.broadcast_async(torch.ones(2), 0, name="twice")
+    assert hvd.synchronize(first).tolist() == [1.0, 1.0]
+    hvd.synchronize(other)
+    # The name is free again.
+    assert hvd.allreduce(torch.ones(1), name="twice").item() == 1.0
+
+
+def test_what_needs_all_ranks_fails_after_a_join(several):
+    if hvd.rank() > 0:
+        for call in (
+            lambda: hvd.allgather(torch.ones(2), name="gather"),
+            lambda: hvd.broadcast(torch.ones(2), 1, name="spread"),
+            lambda: hvd.reducescatter(torch.ones(hvd.size()), name="scatter"),
+            lambda: hvd.alltoall(torch.ones(hvd.size()), name="exchange"),
+        ):
+            with pytest.raises(hvd.HorovodInternalError, match="rank 0 has joined"):
+                call()
+    assert hvd.join() > 0
 
 
 def test_tensors_that_nobody_holds():
@@ -100,6 +153,46 @@ def test_the_interpreter_is_free_while_waiting(several):
     else:
         hvd.broadcast_object(None, 0, name="free")
         hvd.allreduce(torch.ones(1), name="late")
+
+
+def test_other_threads_go_on_while_this_one_waits(several):
+    if hvd.rank() == 0:
+        counted = []
+
+        def count():
+            # Only when this thread has got on do the others do their part.
+            for number in range(1000):
+                counted.append(number)
+                time.sleep(0)
+            hvd.broadcast_object("counted", 0, name="count")
+
+        thread = threading.Thread(target=count)
+        thread.start()
+        hvd.allreduce(torch.ones(1), name="after counting")
+        assert len(counted) == 1000
+        thread.join()
+    else:
+        hvd.broadcast_object(None, 0, name="count")
+        hvd.allreduce(torch.ones(1), name="after counting")
+
+
+def test_what_is_on_its_way_at_the_end_fails(several):
+    hvd.barrier()
+    handle = None
+    if hvd.rank() == 0:
+        handle = hvd.allreduce_async(torch.ones(1000), name="never")
+        lost = torch.ones(1000)
+        hvd.allreduce_async_(lost, name="never either")
+        del lost
+    hvd.shutdown()
+    gc.collect()
+    if handle is not None:
+        with pytest.raises(hvd.HorovodInternalError):
+            hvd.synchronize(handle)
+    with pytest.raises(ValueError, match="init"):
+        hvd.allreduce(torch.ones(1))
+    hvd.init()
+    assert hvd.allreduce(torch.ones(1), name="never").item() == 1.0
 
 
 def test_an_interrupt_ends_a_wait(several):

@@ -1,10 +1,12 @@
 """Models, optimizers and objects made equal, process sets, leaving and coming back."""
 
 import json
+import time
 
 import pytest
 import torch
 from torch import nn
+from torch.optim import optimizer as step_hooks
 
 import sirtaki
 import sirtaki.torch as hvd
@@ -157,3 +159,45 @@ def test_a_timeline_of_all_ranks(tmp_path):
         with open(path) as file:
             events = json.load(file)["traceEvents"]
         assert any("seen" in event.get("name", "") for event in events)
+
+
+def phases(path):
+    """The phases of training steps that a timeline has of each rank."""
+    with open(path) as file:
+        events = json.load(file)["traceEvents"]
+    names = {"input", "forward", "backward", "optimizer"}
+    return [{e["name"] for e in events if e["pid"] == rank} & names for rank in range(hvd.size())]
+
+
+def assert_marked(path, model, optimizer, expected):
+    """Trains until a timeline has the expected phases of all ranks: they hear of it one by one."""
+    path = hvd.broadcast_object(str(path), root_rank=0)
+    hvd.start_timeline(path)
+    deadline, seen, is_late = time.monotonic() + 60, [set()], False
+    while not (is_late or all(expected <= names for names in seen)):
+        for _ in range(3):
+            optimizer.zero_grad()
+            model(torch.ones(2, 2)).sum().backward()
+            optimizer.step()
+        news = (phases(path), time.monotonic() > deadline) if hvd.rank() == 0 else None
+        seen, is_late = hvd.broadcast_object(news, root_rank=0, name="news")
+        time.sleep(0.05)
+    hvd.stop_timeline()
+    hvd.barrier()
+    assert all(expected <= names for names in seen), seen
+
+
+def test_a_timeline_has_the_phases_of_data_parallel(tmp_path, several):
+    model = hvd.data_parallel(torch.nn.Linear(2, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    expected = {"forward", "backward"}
+    if hasattr(step_hooks, "register_optimizer_step_pre_hook"):
+        expected |= {"optimizer", "input"}
+    assert_marked(tmp_path / "trace.json", model, optimizer, expected)
+
+
+def test_a_timeline_has_the_phases_of_an_optimizer(tmp_path, several):
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
+    assert_marked(tmp_path / "trace.json", model, optimizer, {"backward", "optimizer"})

@@ -239,6 +239,32 @@ def test_parameters_that_some_do_not_use(parallel):
         assert model.layers[2].weight.grad is None
 
 
+@pytest.mark.parametrize("shares", [True, False])
+def test_buffers_are_those_of_the_first_rank(shares):
+    normal = nn.BatchNorm1d(2)
+    model = sirtaki.data_parallel(normal, broadcast_buffers=shares)
+    expected = nn.BatchNorm1d(2)
+    rows = torch.arange(8.0).reshape(4, 2)
+    # The first batch differs between ranks; the second begins with the numbers of one.
+    model(rows + hvd.rank())
+    model(rows)
+    expected(rows + (0 if shares else hvd.rank()))
+    expected(rows)
+    assert_same(normal, expected)
+    # Where nothing is trained, ranks may have different numbers of batches: nothing is shared.
+    model.eval()
+    if hvd.rank() == 0:
+        model(torch.ones(1, 2))
+
+
+def test_buffers_with_uneven_inputs():
+    model = sirtaki.data_parallel(nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 1)))
+    with model.join():
+        for _ in range(hvd.rank() + 1):
+            model(torch.randn(4, 2)).sum().backward()
+    assert model.broadcast_buffers
+
+
 def test_data_parallel():
     torch.manual_seed(hvd.rank())
     model = nn.Sequential(*copy.deepcopy(list(network()))) if hvd.rank() == 0 else nn.Sequential(

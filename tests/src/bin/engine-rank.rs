@@ -17,7 +17,9 @@ use sirtaki_comm::{
     rendezvous::{FileStore, connect},
     secure::Secret,
 };
-use sirtaki_engine::{Engine, EngineError, Operation, Request, Settings, Tensor, Ticket, job::Job, seeing::Progress};
+use sirtaki_engine::{
+    Engine, EngineError, Operation, Profiling, Request, Settings, Tensor, Ticket, job::Job, seeing::Progress,
+};
 
 fn variable(name: &str) -> Result<String, Box<dyn Error>> {
     std::env::var(name).map_err(|_| format!("{name} is not set").into())
@@ -27,9 +29,16 @@ fn say(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 
+/// Elements of a tensor that takes a while over a slow network.
+const LARGE: usize = 1 << 16;
+
+fn reduce(engine: &Engine, name: &str, elements: usize) -> Ticket {
+    let request = Request::new(name, Operation::AllReduce(Reduction::SUM), DType::F32, &[elements]);
+    engine.submit(request, Tensor::from_vec(vec![1.0_f32; elements]))
+}
+
 fn submit(engine: &Engine, name: &str) -> Ticket {
-    let request = Request::new(name, Operation::AllReduce(Reduction::SUM), DType::F32, &[1000]);
-    engine.submit(request, Tensor::from_vec(vec![1.0_f32; 1000]))
+    reduce(engine, name, 1000)
 }
 
 /// The same tensors over and over.
@@ -129,6 +138,8 @@ fn act(engine: &Engine, scenario: &str, odd: usize) -> Result<String, EngineErro
         "exception" | "abort" | "memory" => loop {
             step(engine)?;
         },
+        // Some steps of one large tensor.
+        "some" => (0..22).try_for_each(|_| reduce(engine, "large", LARGE).wait().map(drop))?,
         "idle" => std::thread::sleep(Duration::from_secs(3600)),
         other => return Ok(format!("there is no scenario {other}")),
     }
@@ -162,6 +173,7 @@ fn from_the_test() -> Result<Engine, Box<dyn Error>> {
     let mut settings = settings(Settings::default());
     settings.shutdown_after =
         variable("TEST_SHUTDOWN").ok().and_then(|text| text.parse().ok()).map(Duration::from_secs_f64);
+    settings.profile = variable("SIRTAKI_PROFILE").ok().map(|path| Profiling::File(path.into()));
     settings.timeline = variable("SIRTAKI_TIMELINE").ok().map(Into::into);
     let folder = variable("TEST_STORE")?;
     let store = Arc::new(FileStore::new(&folder, "job")?);

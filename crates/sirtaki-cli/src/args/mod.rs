@@ -1,6 +1,9 @@
 //! What can be typed. Meaning is given to it in [`crate::commands`].
 
+pub mod predict;
+pub mod report;
 pub mod run;
+pub mod scaling;
 #[cfg(feature = "train")]
 pub mod train;
 
@@ -16,6 +19,7 @@ const EXAMPLES: &str = "\
 Examples:
   sirtaki train                                       handwritten digits, on all cores
   sirtaki run -n 4 -- python train.py                 a job of 4 processes
+  sirtaki report runs                                 what all runs in a folder reached
   sirtaki doctor                                      what this machine offers
   sirtaki bench allreduce -n 4                        how fast 4 processes sum up
   sirtaki bench allreduce -n 2 --algorithm all        where the algorithms cross over
@@ -39,11 +43,15 @@ pub enum Command {
     /// Train a network on all cores, or on many machines, and say how well and how fast it went
     #[cfg(feature = "train")]
     Train(Box<train::Train>),
+    /// Make a page of recorded runs, comparing speed, accuracy and scaling
+    Report(report::Report),
     /// Show what this machine offers: cores, memory, network, MPI, NCCL, GPUs, Slurm
     Doctor(Doctor),
-    /// Measure how fast processes talk to each other
+    /// Measure how fast processes talk to each other, and how a job gains from more of them
     #[command(subcommand)]
     Bench(Bench),
+    /// Predict how fast a recorded job, or a described network, would be on more workers
+    Predict(predict::Predict),
     /// Print a script that completes commands and options in a shell
     Completions(Completions),
     /// Print a manual page, or write all of them
@@ -79,6 +87,8 @@ pub struct Doctor {
 pub enum Bench {
     /// All-reduce (sum) among processes of this machine
     Allreduce(Allreduce),
+    /// A job on 1, 2, 4, … workers, strong and weak, several seeds, with a report
+    Scaling(scaling::Scaling),
 }
 
 const ALLREDUCE_EXAMPLES: &str = "\
@@ -229,6 +239,15 @@ pub enum Transport {
 
 fn at_least_one(text: &str) -> Result<NonZeroUsize, String> {
     text.parse().map_err(|_| "must be a number above zero".into())
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    number(text, |number| number > 0.0 && number <= 1.0, "a share above 0 and up to 1, such as 0.985")
+}
+
+fn number(text: &str, good: impl Fn(f64) -> bool, wanted: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|&number: &f64| number.is_finite() && good(number));
+    number.ok_or_else(|| format!("must be {wanted}"))
 }
 
 fn dtype(text: &str) -> Result<DType, String> {

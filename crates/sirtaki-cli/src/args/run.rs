@@ -288,6 +288,17 @@ pub enum Page {
     Port(u16),
 }
 
+impl Page {
+    /// The port, or any, if there is a page.
+    pub fn port(self) -> Option<Option<u16>> {
+        match self {
+            Page::None => None,
+            Page::Anywhere => Some(None),
+            Page::Port(port) => Some(Some(port)),
+        }
+    }
+}
+
 fn dashboard(text: &str) -> Result<Page, String> {
     match (text.parse(), sirtaki_engine::job::parse::switch(text)) {
         (Ok(port), _) if port > 1 => Ok(Page::Port(port)),

@@ -4,7 +4,7 @@ use std::{num::NonZeroUsize, path::PathBuf};
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 
-use super::{at_least_one, run::Run};
+use super::{at_least_one, number, run::Run, share};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -190,19 +190,10 @@ pub enum Precision {
     F16,
 }
 
-fn number(text: &str, good: impl Fn(f64) -> bool, wanted: &str) -> Result<f64, String> {
-    let number = text.parse().ok().filter(|&number: &f64| number.is_finite() && good(number));
-    number.ok_or_else(|| format!("must be {wanted}"))
-}
-
 fn positive(text: &str) -> Result<f64, String> {
     number(text, |number| number > 0.0, "a number above zero")
 }
 
 fn not_negative(text: &str) -> Result<f64, String> {
     number(text, |number| number >= 0.0, "zero or more")
-}
-
-fn share(text: &str) -> Result<f64, String> {
-    number(text, |number| number > 0.0 && number <= 1.0, "a share above 0 and up to 1, such as 0.985")
 }

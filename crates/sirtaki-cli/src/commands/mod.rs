@@ -2,6 +2,8 @@
 
 pub mod bench;
 pub mod doctor;
+pub mod predict;
+pub mod report;
 pub mod run;
 pub mod shell;
 #[cfg(feature = "train")]

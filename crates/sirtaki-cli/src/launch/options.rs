@@ -108,16 +108,10 @@ impl Options {
             return Err(Advice::new("there is no program to run", hint));
         }
         check(&all.env, outside)?;
-        let mut env = all.env;
-        let timeline = all.timeline.map(|path| path.display().to_string());
         let record = all.record.and_then(|wish| runs::choose(&wish, &all.program));
-        let folder = record.as_ref().map(|folder| folder.display().to_string());
-        for (name, value) in [(env::TIMELINE, timeline), (env::PROFILE, all.profile), (env::RUN_FOLDER, folder)] {
-            if let Some(value) = value {
-                env.retain(|wish: &Wish| wish.name != name);
-                env.push(Wish { name: name.into(), value: Some(value) });
-            }
-        }
+        let [timeline, folder] =
+            [&all.timeline, &record].map(|path| path.as_ref().map(|path| path.display().to_string()));
+        let env = with(all.env, [(env::TIMELINE, timeline), (env::PROFILE, all.profile), (env::RUN_FOLDER, folder)]);
         let hosts = match (all.hosts, &all.hostfile) {
             (Some(list), _) => Some(list.0),
             (None, Some(path)) => Some(hosts::parse_file(path, &read(path, outside, "--hostfile")?)?),
@@ -147,11 +141,7 @@ impl Options {
             horovod: all.horovod.unwrap_or_default(),
             record,
             progress: all.progress.unwrap_or_default(),
-            dashboard: match all.dashboard.unwrap_or(Page::None) {
-                Page::None => None,
-                Page::Anywhere => Some(None),
-                Page::Port(port) => Some(Some(port)),
-            },
+            dashboard: all.dashboard.and_then(Page::port),
             output: all.output,
             tag_output: all.tag_output.unwrap_or_default(),
             detail: match (all.quiet, all.verbose) {
@@ -176,6 +166,15 @@ impl Options {
             Progress::Off => false,
         }
     }
+}
+
+/// Variables, and those that options stand for.
+fn with<const N: usize>(mut env: Vec<Wish>, options: [(&str, Option<String>); N]) -> Vec<Wish> {
+    for (name, value) in options.into_iter().filter(|(_, value)| value.is_some()) {
+        env.retain(|wish| wish.name != name);
+        env.push(Wish { name: name.into(), value });
+    }
+    env
 }
 
 impl Run {

@@ -7,6 +7,8 @@
 //! Cost of an all-reduce of `s` bytes with `l` ranks on each of `h` hosts: `s` bytes reduced inside, `2·s/l·(h-1)/h`
 //! bytes sent and received per rank across (`2·s·(h-1)/h` per host, the least possible), `s` bytes copied inside.
 
+use std::time::Duration;
+
 use super::{Arena, Communicator, Solo, call};
 use crate::{
     Buffer, CommError, Group, Plan, Rank, Reduction, Settings, Slice, SliceMut, Stopper,
@@ -148,6 +150,10 @@ impl Communicator for Layered {
 
     fn alternatives(&self) -> Alternatives {
         self.world.alternatives()
+    }
+
+    fn round_trips(&self) -> Vec<(Rank, Duration)> {
+        self.cross.as_ref().map_or_else(Vec::new, |cross| cross.round_trips())
     }
 
     fn algorithm(&self, bytes: usize, plan: &Plan) -> Option<Algorithm> {

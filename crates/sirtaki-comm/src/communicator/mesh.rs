@@ -1,6 +1,6 @@
 //! Collectives over one link between any two ranks.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use crate::{
     CommError, Communicator, Group, Plan, Rank, Reduction, Slice, SliceMut, Stopper,
@@ -124,6 +124,10 @@ impl Communicator for MeshCommunicator {
 
     fn algorithm(&self, bytes: usize, plan: &Plan) -> Option<Algorithm> {
         Some(self.choice(plan, bytes))
+    }
+
+    fn round_trips(&self) -> Vec<(Rank, Duration)> {
+        self.mesh.round_trips()
     }
 
     fn abort(&mut self, error: &CommError) {

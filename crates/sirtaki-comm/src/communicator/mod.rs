@@ -22,6 +22,8 @@ pub use layered::{Layered, settle};
 pub use mesh::{Connector, MeshCommunicator};
 pub use solo::Solo;
 
+use std::time::Duration;
+
 use crate::{
     Buffer, CommError, DType, Group, Plan, Rank, Reduction, Slice, SliceMut, Stopper,
     collective::{Algorithm, Alternatives},
@@ -105,6 +107,12 @@ pub trait Communicator: Send {
     /// How an all-reduce of this many bytes is carried out; `None` where that is not ours to know.
     fn algorithm(&self, _bytes: usize, _plan: &Plan) -> Option<Algorithm> {
         None
+    }
+
+    /// How long packets take to ranks of other hosts and back, with queues on the way, by their rank in the world and
+    /// as far as that is known: over the TCP connections that carry most.
+    fn round_trips(&self) -> Vec<(Rank, Duration)> {
+        Vec::new()
     }
 
     /// Zeroed memory in which collectives are fastest: where ranks share a host, they work on it in place, without

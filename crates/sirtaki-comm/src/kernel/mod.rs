@@ -57,6 +57,24 @@ pub fn fold_both(plan: &Plan, a: &mut [u8], b: &mut [u8]) {
     }
 }
 
+/// `to = before·from`, in one pass where the type has the factor exactly; otherwise `from` is changed, too.
+pub fn put(plan: &Plan, to: &mut [u8], from: &mut [u8]) {
+    same_length(to.len(), from);
+    if plan.before == 1.0 || !native::put(plan, to, from) {
+        scale(plan.dtype, from, plan.before);
+        copy(to, from);
+    }
+}
+
+/// `a = b = a op before·b`: [`fold_both`] with the plan's first factor for `b`.
+pub fn fold_both_scaled(plan: &Plan, a: &mut [u8], b: &mut [u8]) {
+    same_length(a.len(), b);
+    if plan.before == 1.0 || !native::add_both(plan, a, b) {
+        scale(plan.dtype, b, plan.before);
+        fold_both(plan, a, b);
+    }
+}
+
 /// Multiplies every element by `factor` in a precision at least that of the type; nothing happens for 1 and for bool.
 ///
 /// Integers round toward zero and stay at the ends of their range.

@@ -7,7 +7,7 @@ use super::{
     scale::Float,
     versions::versioned,
 };
-use crate::{DType, ReduceOp};
+use crate::{DType, Plan, ReduceOp};
 
 /// Bytes per block. As measured with eight inputs: shorter ones cost a quarter, because streams are left too early.
 const BLOCK: usize = 32 << 10;
@@ -64,6 +64,51 @@ versioned! {
         for (x, &y) in into.iter_mut().zip(from) {
             *x = x.sum(y.times(factor));
         }
+    }
+}
+
+versioned! {
+    /// `to = factor·from`
+    fn put_scaled<F: Float>(to: &mut [F], from: &[F], factor: F) {
+        for (x, &y) in to.iter_mut().zip(from) {
+            *x = y.times(factor);
+        }
+    }
+}
+
+versioned! {
+    /// `a = b = a + factor·b`
+    fn both_scaled<F: Float>(a: &mut [F], b: &mut [F], factor: F) {
+        for (x, y) in a.iter_mut().zip(b) {
+            *x = x.sum(y.times(factor));
+            *y = *x;
+        }
+    }
+}
+
+/// `to = before·from`. Says whether it was done: only where the type has the factor exactly.
+pub(super) fn put(plan: &Plan, to: &mut [u8], from: &[u8]) -> bool {
+    fn by<F: Float + Pod>(factor: f64, to: &mut [u8], from: &[u8]) -> bool {
+        let factor = F::exactly(factor);
+        factor.map(|factor| put_scaled(bytemuck::cast_slice_mut(to), bytemuck::cast_slice(from), factor)).is_some()
+    }
+    match plan.dtype {
+        DType::F32 => by::<f32>(plan.before, to, from),
+        DType::F64 => by::<f64>(plan.before, to, from),
+        _ => false,
+    }
+}
+
+/// `a = b = a + before·b`. Says whether it was done: only for sums, and where the type has the factor exactly.
+pub(super) fn add_both(plan: &Plan, a: &mut [u8], b: &mut [u8]) -> bool {
+    fn by<F: Float + Pod>(factor: f64, a: &mut [u8], b: &mut [u8]) -> bool {
+        let factor = F::exactly(factor);
+        factor.map(|factor| both_scaled(bytemuck::cast_slice_mut(a), bytemuck::cast_slice_mut(b), factor)).is_some()
+    }
+    match plan.dtype {
+        DType::F32 if plan.op == ReduceOp::Sum => by::<f32>(plan.before, a, b),
+        DType::F64 if plan.op == ReduceOp::Sum => by::<f64>(plan.before, a, b),
+        _ => false,
     }
 }
 

@@ -191,6 +191,30 @@ fn check<T: Model>(reduction: Reduction, inputs: usize, length: usize, skip: usi
     agree("scale", &once, &scaled[skip..], rows[0].iter().map(|&x| T::whole(&once, &[x], Shape::Order)));
 }
 
+#[test]
+fn a_factor_on_the_way_gives_the_bits_of_a_factor_before() {
+    fn check<T: Element + PartialEq + std::fmt::Debug>(numbers: &[T], op: ReduceOp, before: f64) {
+        let plan = Plan::new(T::DTYPE, Reduction::new(op).scaled(before, 1.0), 2);
+        let (mut first, mut second) = (numbers.to_vec(), numbers.iter().rev().copied().collect::<Vec<T>>());
+        let (mut put_here, mut sum) = (numbers.to_vec(), second.clone());
+        put(&plan, bytemuck::cast_slice_mut(&mut put_here), bytemuck::cast_slice_mut(&mut sum.clone()));
+        fold_both_scaled(&plan, bytemuck::cast_slice_mut(&mut first), bytemuck::cast_slice_mut(&mut sum));
+        scale(T::DTYPE, bytemuck::cast_slice_mut(&mut second), plan.before);
+        assert_eq!(put_here, second, "{plan:?}");
+        let mut expected = numbers.to_vec();
+        fold_both(&plan, bytemuck::cast_slice_mut(&mut expected), bytemuck::cast_slice_mut(&mut second));
+        assert_eq!((&first, &sum), (&expected, &second), "{plan:?}");
+    }
+    let singles: Vec<f32> = (0..1003).map(|i| (i as f32 - 500.3) / 7.1).collect();
+    let doubles: Vec<f64> = singles.iter().map(|&x| f64::from(x) / 3.0).collect();
+    for op in [ReduceOp::Sum, ReduceOp::Average, ReduceOp::Max] {
+        for before in [1.0, 0.5, 0.3, -2.0] {
+            check(&singles, op, before);
+            check(&doubles, op, before);
+        }
+    }
+}
+
 fn reductions() -> impl Strategy<Value = Reduction> {
     let factor = prop_oneof![4 => Just(1.0), 1 => prop::sample::select(vec![0.5, 3.0, -2.0, 1.0 / 3.0, 0.3])];
     (prop::sample::select(ReduceOp::ALL.to_vec()), factor.clone(), factor.prop_map(|after| after))

@@ -5,6 +5,7 @@
 
 mod connect;
 pub mod flaky;
+pub(crate) mod path;
 pub mod pipe;
 mod shm;
 mod tcp;

@@ -18,7 +18,14 @@ use std::{thread, time::Duration};
 pub use receive::Receive;
 pub use scratch::Scratch;
 
-use crate::{CommError, Group, Rank, Stopper, link::Link, signature::Signature};
+use crate::{
+    CommError, Group, Rank, Stopper,
+    link::{
+        Bell, Link,
+        path::{Path, path},
+    },
+    signature::Signature,
+};
 
 use frame::{Farewell, Marker};
 use peer::Peer;
@@ -96,6 +103,21 @@ impl Mesh {
     /// A handle to end calls from another thread.
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
+    }
+
+    /// How long packets take to ranks of other hosts and back, by their rank in the world, over the connections that
+    /// carry most. On others the kernel sees little but acknowledgements that are held back.
+    pub fn round_trips(&self) -> Vec<(Rank, Duration)> {
+        let members = self.group.members();
+        let far = |rank: &Rank| members[*rank].host_id != members[self.group.rank()].host_id;
+        let way = |rank: Rank| match self.peers[rank].as_ref()?.link.bell() {
+            Bell::Descriptor(socket) => Some((self.group.world_rank(rank), path(socket)?)),
+            _ => None,
+        };
+        let ways: Vec<(Rank, Path)> = (0..self.peers.len()).filter(far).filter_map(way).collect();
+        let most = ways.iter().map(|(_, path)| path.sent).max().unwrap_or(0);
+        let busy = ways.into_iter().filter(|(_, path)| path.sent >= most / 2);
+        busy.map(|(rank, path)| (rank, path.round_trip)).collect()
     }
 
     /// How long a rank may wait without progress.

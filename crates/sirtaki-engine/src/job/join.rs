@@ -17,6 +17,9 @@ use super::{
 };
 use crate::{Engine, Settings, recorder::Recorder};
 
+/// Where ranks that have no secret yet find one.
+const SECRET: &str = "secret";
+
 /// Everything variables say about a job, before it is joined. Whoever reads flags as well changes what they change.
 #[derive(Debug, Clone)]
 pub struct Job {
@@ -104,7 +107,35 @@ impl Job {
 
     /// Meets the other ranks and starts the engine.
     pub fn join(mut self) -> Result<World, JobError> {
-        let Met { communicator, network, store } = self.connect()?;
+        let met = self.connect()?;
+        self.start(met)
+    }
+
+    /// Meets other ranks than those of the place, in a store of the caller's that nobody has used, and starts an engine
+    /// for them. Where the place has no secret, the first of them makes one.
+    pub fn meet(mut self, store: Arc<dyn Store>, me: Position) -> Result<World, JobError> {
+        let settings = &mut self.communication;
+        match (&self.place.meeting, me.rank) {
+            (Meeting::Store { .. }, _) => {}
+            (_, 0) => store.set(SECRET, settings.secret.to_hex().as_bytes())?,
+            _ => {
+                let found = store.wait(SECRET, Instant::now() + settings.start_timeout)?;
+                let digits = found.ok_or_else(|| CommError::Timeout {
+                    rank: 0,
+                    who: "rank 0".into(),
+                    operation: "start-up".into(),
+                    waited: settings.start_timeout,
+                })?;
+                settings.secret = Secret::from_hex(&String::from_utf8_lossy(&digits))?;
+            }
+        }
+        let Connected { communicator, network } = connect_with_report(store, me.rank, me.size, settings.clone())?;
+        (self.place.local, self.place.cross, self.record) = (None, None, None);
+        self.start(Met { communicator, network, store: None })
+    }
+
+    fn start(mut self, met: Met) -> Result<World, JobError> {
+        let Met { communicator, network, store } = met;
         if let Some(store) = store {
             self.engine.ending = ending(store);
         }
@@ -198,5 +229,39 @@ impl World {
     /// Which network is used between hosts and why, in one line; `None` on a single host and over MPI.
     pub fn network(&self) -> Option<&str> {
         self.network.as_deref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use sirtaki_comm::rendezvous::MemoryStore;
+
+    use super::*;
+
+    #[test]
+    fn processes_that_nobody_started_together_meet_in_a_store() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let join = |rank| {
+            let store = store.clone();
+            thread::spawn(move || {
+                let job = Job::discover(&|_| None).unwrap();
+                let world = job.meet(store, Position { rank, size: 3 }).unwrap();
+                world.engine().barrier("all").unwrap();
+                (world.rank(), world.size(), world.local())
+            })
+        };
+        let ranks = [2, 0, 1].map(join);
+        let found = ranks.map(|rank| rank.join().unwrap());
+        assert_eq!(found, [2, 0, 1].map(|rank| (rank, 3, Position { rank, size: 3 })));
+    }
+
+    #[test]
+    fn a_first_rank_that_does_not_come_is_named() {
+        let mut job = Job::discover(&|_| None).unwrap();
+        job.communication.start_timeout = std::time::Duration::from_millis(20);
+        let failed = job.meet(Arc::new(MemoryStore::new()), Position { rank: 1, size: 2 }).unwrap_err();
+        assert!(failed.to_string().contains("rank 0"), "{failed}");
     }
 }

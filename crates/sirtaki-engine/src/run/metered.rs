@@ -1,5 +1,7 @@
 //! A communicator that notes when it is called, so that copies around a collective can be told from the collective.
 
+use std::time::Duration;
+
 use sirtaki_comm::{
     Buffer, CommError, Communicator, Group, Plan, Rank, Reduction, Slice, SliceMut, Stopper,
     collective::{Algorithm, Alternatives},
@@ -137,6 +139,10 @@ impl Communicator for Metered {
 
     fn algorithm(&self, bytes: usize, plan: &Plan) -> Option<Algorithm> {
         self.inner.algorithm(bytes, plan)
+    }
+
+    fn round_trips(&self) -> Vec<(Rank, Duration)> {
+        self.inner.round_trips()
     }
 
     fn buffer(&mut self, bytes: usize) -> Result<Buffer, CommError> {

@@ -83,9 +83,9 @@ impl Runner {
         self.fused(items)
     }
 
-    /// The smallest of two numbers over all ranks, each.
-    pub(crate) fn vote(&mut self, numbers: &mut [i64; 2]) -> Result<(), CommError> {
-        self.comm.all_reduce(SliceMut::from(&mut numbers[..]), Reduction::new(ReduceOp::Min))
+    /// The smallest of numbers over all ranks, each.
+    pub(crate) fn vote(&mut self, numbers: &mut [i64]) -> Result<(), CommError> {
+        self.comm.all_reduce(SliceMut::from(numbers), Reduction::new(ReduceOp::Min))
     }
 }
 

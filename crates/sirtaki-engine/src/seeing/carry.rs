@@ -70,7 +70,7 @@ struct Known {
 pub(crate) struct Seeing {
     pub(crate) stream: Arc<Stream>,
     /// The engine of a process set leaves carrying to the one it came from.
-    carries: bool,
+    pub(crate) carries: bool,
     /// Which timeline records are for.
     timeline: AtomicU32,
     /// On rank 0, while there is a timeline.

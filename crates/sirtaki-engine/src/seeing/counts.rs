@@ -3,10 +3,11 @@
 //! The numbers are words in the memory of the flight record, so others of the host, and the launcher, can read them
 //! however the rank ended. They are added up where something happens and put into words elsewhere.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
+use super::lateness;
 use crate::{recorder::Recorder, request::Operation};
 
 /// What is counted apart.
@@ -117,8 +118,10 @@ const OF_KIND: usize = SINGLE + 3 * SIZES;
 const WHOLE: usize = Kind::ALL.len() * OF_KIND;
 /// Where the phases begin: times and nanoseconds of each.
 const PHASES: usize = WHOLE + Whole::ALL;
+/// Where lateness begins.
+const LATE: usize = PHASES + 2 * Phase::ALL.len();
 /// Where that begins which the program says of itself.
-pub(super) const PROGRESS: usize = PHASES + 2 * Phase::ALL.len();
+pub(super) const PROGRESS: usize = LATE + lateness::WORDS;
 /// Words of the table.
 pub(crate) const WORDS: usize = PROGRESS + super::progress::WORDS;
 
@@ -193,6 +196,15 @@ impl Recorder {
         self.add(WHOLE + what as usize, value);
     }
 
+    pub(crate) fn whole(&self, what: Whole) -> u64 {
+        self.count(WHOLE + what as usize).map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+
+    /// A word of the part about lateness.
+    pub(crate) fn late(&self, index: usize) -> Option<&AtomicU64> {
+        self.count(LATE + index)
+    }
+
     pub(crate) fn set_whole(&self, what: Whole, value: u64) {
         if let Some(word) = self.count(WHOLE + what as usize) {
             word.store(value, Ordering::Relaxed);
@@ -254,6 +266,26 @@ impl Counts {
     pub fn phase(&self, phase: Phase) -> (u64, u64) {
         let at = PHASES + 2 * phase as usize;
         (self.get(at), self.get(at + 1))
+    }
+
+    /// A word of the part about lateness.
+    pub(crate) fn late(&self, index: usize) -> u64 {
+        self.get(LATE + index)
+    }
+
+    /// Nanoseconds since the start, brought up to date every second.
+    pub fn elapsed(&self) -> u64 {
+        self.whole(Whole::Elapsed)
+    }
+
+    /// Nanoseconds in which a caller waited for a result, brought up to date every second.
+    pub fn waited(&self) -> u64 {
+        self.whole(Whole::Waited)
+    }
+
+    /// Bytes of memory at most so far.
+    pub fn memory(&self) -> u64 {
+        self.whole(Whole::Memory)
     }
 
     pub(crate) fn whole(&self, what: Whole) -> u64 {

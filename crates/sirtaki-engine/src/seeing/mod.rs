@@ -1,7 +1,7 @@
 //! What a job shows of itself: one stream of records out of the engine, and those who listen to it.
 //!
 //! ```text
-//! owner, callers → Stream → counts ──────────────────────────→ profile, page
+//! owner, callers → Stream → counts, lateness ───────→ profile, straggler, page
 //!                         ├ ring → carry → (rank 0) scribe → chrome → file
 //! the program ────────────┴ progress ──→ (rank 0) keeper → the folder of a run
 //! ```
@@ -17,29 +17,44 @@ pub(crate) mod clock;
 pub mod counts;
 mod file;
 mod keeper;
+mod late_page;
+pub mod lateness;
 mod page;
 pub mod profile;
 mod progress;
 pub(crate) mod record;
 mod ring;
 mod scribe;
+pub mod straggler;
+#[doc(hidden)]
+pub mod strange;
 mod text;
 
 use std::{
     fs,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread::{self, ThreadId},
+    time::Duration,
 };
 
 use rustix::time::{ClockId, clock_gettime};
+use sirtaki_comm::Rank;
 
 pub(crate) use self::carry::{Carrier, Said, Seeing};
 use self::{
     counts::{Counted, Phase, Whole},
+    lateness::{Common, Spent},
     record::{Batch, Record},
     ring::Ring,
 };
 pub use self::{page::Short, progress::Progress};
 use crate::{recorder::Recorder, shared::now};
+
+/// Nanoseconds between looks at the network.
+const LOOKS: u64 = 500_000_000;
 
 /// Whether a collective runs and how many wait, to know how much of the one hides behind other work.
 #[derive(Debug, Default)]
@@ -47,6 +62,17 @@ struct Overlap {
     since: u64,
     running: bool,
     waiting: u32,
+    /// What callers are at, the latest last.
+    doing: Vec<Doing>,
+}
+
+/// A caller is in a phase.
+#[derive(Debug)]
+struct Doing {
+    phase: Phase,
+    began: u64,
+    thread: ThreadId,
+    waits: bool,
 }
 
 /// Takes what happens in this process, for everybody who listens.
@@ -55,6 +81,8 @@ pub(crate) struct Stream {
     recorder: Arc<Recorder>,
     ring: Ring,
     overlap: Mutex<Overlap>,
+    /// When the network was looked at.
+    looked: AtomicU64,
     /// Time and processor time at the start.
     start: (u64, u64),
 }
@@ -62,7 +90,7 @@ pub(crate) struct Stream {
 impl Stream {
     pub(crate) fn new(recorder: Arc<Recorder>) -> Self {
         let start = (nanos(), processor_time());
-        Self { recorder, ring: Ring::default(), overlap: Mutex::default(), start }
+        Self { recorder, ring: Ring::default(), overlap: Mutex::default(), looked: AtomicU64::new(0), start }
     }
 
     /// Whether whole records are wanted, and not only numbers.
@@ -100,9 +128,30 @@ impl Stream {
 
     /// Somebody begins to wait, or has waited.
     pub(crate) fn waiting(&self, waits: bool) {
+        let thread = thread::current().id();
         self.change(|overlap| {
             overlap.waiting = if waits { overlap.waiting + 1 } else { overlap.waiting.saturating_sub(1) };
+            overlap.doing.iter_mut().filter(|doing| doing.thread == thread).for_each(|doing| doing.waits = waits);
         });
+    }
+
+    /// What callers spent that was not compared with other ranks yet.
+    pub(crate) fn unsettled(&self) -> Spent {
+        self.change(|_| ());
+        self.recorder.unsettled()
+    }
+
+    /// Ranks have compared what they spent, of which this is mine.
+    pub(crate) fn settle(&self, mine: &Spent, common: &Common) {
+        self.recorder.settle(mine, common, nanos().saturating_sub(self.start.0));
+    }
+
+    /// Looks at the network now and then.
+    pub(crate) fn network(&self, time: u64, round_trips: impl FnOnce() -> Vec<(Rank, Duration)>) {
+        if time.saturating_sub(self.looked.load(Ordering::Relaxed)) >= LOOKS {
+            self.looked.store(time, Ordering::Relaxed);
+            self.recorder.round_trips(&round_trips());
+        }
     }
 
     fn change(&self, change: impl FnOnce(&mut Overlap)) {
@@ -116,12 +165,17 @@ impl Stream {
         if overlap.waiting > 0 {
             self.recorder.add_whole(Whole::Waited, span);
         }
+        // Of phases inside each other, and in several threads, the one that began last counts.
+        if let Some(doing) = overlap.doing.iter().rev().find(|doing| !doing.waits) {
+            self.recorder.worked(doing.phase, span);
+        }
         overlap.since = now;
         change(&mut overlap);
     }
 
     /// Brings numbers up to date that the system keeps.
     pub(crate) fn refresh(&self) {
+        self.change(|_| ());
         self.recorder.set_whole(Whole::Elapsed, nanos().saturating_sub(self.start.0));
         self.recorder.set_whole(Whole::Cpu, processor_time().saturating_sub(self.start.1));
         self.recorder.set_whole(Whole::Memory, largest_memory());
@@ -139,13 +193,22 @@ pub struct InPhase {
 
 impl InPhase {
     pub(crate) fn begin(stream: Arc<Stream>, phase: Phase) -> Self {
-        Self { stream, phase, began: nanos() }
+        let began = nanos();
+        let thread = thread::current().id();
+        stream.change(|overlap| overlap.doing.push(Doing { phase, began, thread, waits: false }));
+        Self { stream, phase, began }
     }
 }
 
 impl Drop for InPhase {
     fn drop(&mut self) {
         let (phase, began, ended) = (self.phase, self.began, nanos());
+        self.stream.change(|overlap| {
+            let mine = |doing: &Doing| doing.phase == phase && doing.began == began;
+            if let Some(index) = overlap.doing.iter().rposition(mine) {
+                overlap.doing.remove(index);
+            }
+        });
         self.stream.recorder.phase(phase, ended.saturating_sub(began));
         self.stream.ring.push(|| Record::Phase(phase, began, ended));
     }

@@ -8,14 +8,15 @@ use super::{
 };
 
 /// Ranks that get a line of their own; of more, those that had a maximum are named above.
-const RANKS: usize = 64;
+pub(super) const RANKS: usize = 64;
 
 impl fmt::Display for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.summary(f)?;
         self.sizes_of_all(f)?;
         self.phases(f)?;
-        self.ranks(f)
+        self.ranks(f)?;
+        self.late_ranks(f)
     }
 }
 
@@ -61,6 +62,7 @@ impl Profile {
                 100.0 * hidden / run
             )?;
         }
+        self.straggler_line(f)?;
         self.operations(f)
     }
 

@@ -6,7 +6,11 @@ use std::{hint::black_box, time::Instant};
 use serde_json::{Value, json};
 use sirtaki_comm::{Rank, kernel};
 
-use super::counts::{Counts, Kind, Phase, SIZES, Whole};
+use super::{
+    counts::{Counts, Kind, Phase, SIZES, Whole},
+    lateness::{Lateness, class_from},
+    straggler::{Cause, Straggler},
+};
 
 /// Bytes that are copied to measure that.
 const COPIED: usize = 32 << 20;
@@ -136,12 +140,23 @@ impl Profile {
 
     /// The whole profile as JSON.
     pub fn to_json(&self) -> String {
-        let ranks: Vec<Value> = (0..self.counts.len()).map(|rank| self.rank_as_json(rank)).collect();
+        let lateness = self.lateness();
+        let straggler = self.find_straggler(&lateness);
+        let rank = |rank: Rank| {
+            let mut one = self.rank_as_json(rank);
+            if let Some(lateness) = &lateness[rank] {
+                let network = straggler.as_ref().filter(|one| one.rank == rank && one.cause == Cause::Network);
+                one["lateness"] = lateness_as_json(lateness, network.map_or(0.0, |one| one.seconds));
+            }
+            one
+        };
+        let ranks: Vec<Value> = (0..self.counts.len()).map(rank).collect();
         let operations: Vec<Value> = self.lines().iter().map(|line| self.line_as_json(line)).collect();
         let value = json!({
             "format": "sirtaki profile, version 1",
             "ranks": ranks,
             "operations": operations,
+            "straggler": straggler.as_ref().map(straggler_as_json),
             "copied_bytes_per_second": self.copies,
         });
         format!("{value:#}\n")
@@ -200,6 +215,41 @@ impl Profile {
             "sizes": self.sizes(line.kind).into_iter().map(size).collect::<Vec<_>>(),
         })
     }
+}
+
+fn lateness_as_json(lateness: &Lateness, network: f64) -> Value {
+    let classes = lateness.classes.iter().enumerate().filter(|(_, events)| **events > 0);
+    let distribution: Vec<Value> =
+        classes.map(|(class, events)| json!({ "from_seconds": class_from(class), "events": events })).collect();
+    let mut by_phase = json!({ "network": network, "unknown": seconds(lateness.unknown) });
+    for phase in Phase::ALL {
+        by_phase[phase.name()] = json!(seconds(lateness.by[phase as usize]));
+    }
+    json!({
+        "events": lateness.events,
+        "late_events": lateness.late,
+        "seconds": seconds(lateness.total),
+        "mean_seconds": seconds(lateness.total) / lateness.events.max(1) as f64,
+        "most_seconds": seconds(lateness.most),
+        "distribution": distribution,
+        "by_phase": by_phase,
+        "round_trip": lateness.packets.map(|packets| json!({
+            "least_seconds": seconds(packets.least),
+            "most_seconds": seconds(packets.most),
+            "to_rank": packets.to,
+        })),
+    })
+}
+
+fn straggler_as_json(straggler: &Straggler) -> Value {
+    json!({
+        "rank": straggler.rank,
+        "host": straggler.host,
+        "phase": straggler.cause.name(),
+        "seconds": straggler.seconds,
+        "share": straggler.share,
+        "sentence": straggler.to_string(),
+    })
 }
 
 /// The smallest number of bytes in a size class.

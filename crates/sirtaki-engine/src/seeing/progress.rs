@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    counts::{Counts, PROGRESS, Whole},
+    counts::{Counts, PROGRESS},
     nanos,
 };
 use crate::recorder::Recorder;
@@ -118,16 +118,6 @@ impl Counts {
     pub fn progress(&self) -> Option<(u64, Progress)> {
         let word = |index: usize| self.get(PROGRESS + index);
         (word(0) > 0).then(|| (word(1), Progress::from_words(std::array::from_fn(|index| word(2 + index)))))
-    }
-
-    /// Nanoseconds in which somebody waited for a result. The rank that waits least is the one the others wait for.
-    pub fn waited(&self) -> u64 {
-        self.whole(Whole::Waited)
-    }
-
-    /// Bytes of memory that the process had at most.
-    pub fn largest_memory(&self) -> u64 {
-        self.whole(Whole::Memory)
     }
 }
 

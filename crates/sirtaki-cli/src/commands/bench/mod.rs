@@ -6,6 +6,7 @@
 mod data;
 mod plot;
 mod row;
+pub mod scaling;
 pub mod sizes;
 mod table;
 mod watch;
@@ -21,6 +22,7 @@ use anyhow::Result;
 use sirtaki_comm::{rendezvous::TcpStore, secure::Secret};
 use sirtaki_engine::job::settings::communication;
 
+pub(crate) use self::table::time;
 pub use self::worker::work;
 use crate::{
     args::{Allreduce, Transport},

@@ -49,7 +49,7 @@ fn lines(rows: &[Row], several: bool, printer: &Printer) -> Vec<String> {
 }
 
 /// A time for people, three digits.
-pub(super) fn time(microseconds: f64) -> String {
+pub(crate) fn time(microseconds: f64) -> String {
     let (value, unit) = match microseconds {
         us if us < 1000.0 => (us, "µs"),
         us if us < 1e6 => (us / 1e3, "ms"),

@@ -23,7 +23,7 @@ impl Pulse {
     /// What a rank's numbers tell; nothing before it has an engine.
     pub fn of(rank: usize, time: u64, counts: &Counts) -> Option<Pulse> {
         let said = counts.progress().map(|(time, progress)| (time, progress.to_words()));
-        let (waited, memory) = (counts.waited(), counts.largest_memory());
+        let (waited, memory) = (counts.waited(), counts.memory());
         (said.is_some() || memory > 0).then_some(Pulse { rank, time, said, waited, memory })
     }
 

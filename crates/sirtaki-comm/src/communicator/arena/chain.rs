@@ -110,14 +110,15 @@ fn add(
     // (see `all_reduce`), later the rank before me has announced that it is done.
     let place = unsafe { place(visit, cut, window, block) };
     let place = &mut place[..mine.len()];
-    kernel::scale(plan.dtype, mine, plan.before);
     if stage == 0 {
-        kernel::copy(place, mine);
+        kernel::put(plan, place, mine);
     } else if stage < ranks - 1 {
+        kernel::scale(plan.dtype, mine, plan.before);
         kernel::fold(plan, place, mine);
     } else if plan.after == 1.0 {
-        kernel::fold_both(plan, place, mine);
+        kernel::fold_both_scaled(plan, place, mine);
     } else {
+        kernel::scale(plan.dtype, mine, plan.before);
         kernel::fold(plan, mine, place);
         kernel::scale(plan.dtype, mine, plan.after);
         kernel::copy(place, mine);

@@ -1,0 +1,58 @@
+//! `sirtaki predict`: from one recorded run, or a described network, to what more workers would make of it.
+//!
+//! `record` (with `trace`) or `model` say what a step is, as `work`. `scale` draws the steps of many workers, `replay`
+//! lets one of them happen, `cost` knows what its collectives take, `show` is what people see. All but the readers are pure.
+
+mod cost;
+mod model;
+mod record;
+mod replay;
+mod scale;
+mod show;
+mod trace;
+mod work;
+
+use anyhow::Result;
+use sirtaki_engine::fuse::Limits;
+
+use self::{
+    cost::{Line, Network},
+    scale::{Scaling, predict},
+    show::Forecast,
+    work::Work,
+};
+use crate::{args::predict::Predict, printer::Printer};
+
+/// An all-reduce inside a host where none was recorded: what two processes of a usual machine need.
+const LOCAL: Line = Line { fixed: 10e-6, per_byte: 0.2e-9 };
+
+/// Predicts and prints.
+pub fn run(arguments: &Predict, printer: &mut Printer) -> Result<()> {
+    let mut work = match (&arguments.model, &arguments.run) {
+        (Some(model), _) => model::read(model)?,
+        (None, Some(run)) => record::read(run)?,
+        (None, None) => return Ok(()),
+    };
+    work.batch = arguments.batch.map(Into::into).or(work.batch);
+    let forecast = forecast(work, arguments);
+    if arguments.json {
+        printer.data(&serde_json::to_string(&forecast.json())?)?;
+        return Ok(());
+    }
+    forecast.print(printer)?;
+    Ok(())
+}
+
+fn forecast(work: Work, arguments: &Predict) -> Forecast {
+    let network = Network {
+        latency: arguments.latency,
+        bandwidth: arguments.bandwidth,
+        per_host: arguments.per_host.get(),
+        local: work.local.unwrap_or(LOCAL),
+        forced: arguments.algorithm,
+    };
+    let limits = Limits { fused: arguments.fusion, large: arguments.fusion_large };
+    let scaling = if arguments.strong { Scaling::Strong } else { Scaling::Weak };
+    let rows = predict(&work, &network, limits, scaling, &arguments.workers.0);
+    Forecast { work, network, scaling, rows }
+}

@@ -1,0 +1,226 @@
+//! The events of a timeline that a prediction needs, read one by one: a timeline of a long job has millions.
+
+use std::{borrow::Cow, collections::HashMap, fmt};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{IgnoredAny, SeqAccess, Visitor},
+};
+
+/// What the format says in the file; another program's trace has something else or nothing there.
+pub(super) const FORMAT: &str = "sirtaki timeline, version 1";
+
+/// A timeline.
+#[derive(Debug, Deserialize)]
+pub(super) struct Trace {
+    #[serde(rename = "otherData")]
+    pub about: About,
+    #[serde(rename = "traceEvents", deserialize_with = "events")]
+    pub ranks: Vec<Rank>,
+}
+
+/// What a timeline says about itself.
+#[derive(Debug, Deserialize)]
+pub(super) struct About {
+    pub format: String,
+    pub ranks: usize,
+    pub dropped: u64,
+}
+
+/// What one rank did; times in seconds.
+#[derive(Debug, Default)]
+pub(super) struct Rank {
+    /// Tensors that were reduced, in the order of the file.
+    pub tensors: Vec<Handed>,
+    /// All-reduces by their number.
+    pub reduced: HashMap<u64, Reduced>,
+    /// Training phases by their beginning: which, from when, until when.
+    pub phases: Vec<(&'static str, f64, f64)>,
+    /// Tensors that went through something else than an all-reduce.
+    pub others: usize,
+    /// The collective whose tensors come next, if it is an all-reduce.
+    current: Option<u64>,
+}
+
+/// A tensor on its way.
+#[derive(Debug, Clone)]
+pub(super) struct Handed {
+    pub name: String,
+    pub bytes: usize,
+    pub submitted: f64,
+    pub ended: f64,
+}
+
+/// An all-reduce.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Reduced {
+    pub bytes: usize,
+    pub tensors: usize,
+    pub algorithm: String,
+    /// In the communicator.
+    pub inside: f64,
+    /// Copying before and after it.
+    pub copying: f64,
+}
+
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(borrow)]
+    ph: Cow<'a, str>,
+    #[serde(default)]
+    pid: usize,
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(default)]
+    ts: f64,
+    #[serde(default)]
+    dur: f64,
+    #[serde(default, borrow)]
+    args: Arguments<'a>,
+}
+
+#[derive(Deserialize, Default)]
+struct Arguments<'a> {
+    bytes: Option<usize>,
+    number: Option<u64>,
+    collective: Option<u64>,
+    tensors: Option<usize>,
+    #[serde(borrow)]
+    algorithm: Option<Cow<'a, str>>,
+}
+
+/// Ranks of a job, at most; the field of an event is not to be trusted with memory.
+const RANKS: usize = 1 << 16;
+
+fn events<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Rank>, D::Error> {
+    struct Events;
+
+    impl<'de> Visitor<'de> for Events {
+        type Value = Vec<Rank>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an array of events")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<Rank>, A::Error> {
+            let mut ranks = Vec::new();
+            while let Some(event) = list.next_element::<Event<'de>>()? {
+                if event.ph != "X" || event.pid >= RANKS {
+                    continue;
+                }
+                if ranks.len() <= event.pid {
+                    ranks.resize_with(event.pid + 1, Rank::default);
+                }
+                ranks[event.pid].add(&event);
+            }
+            Ok(ranks)
+        }
+    }
+    deserializer.deserialize_seq(Events)
+}
+
+impl Rank {
+    fn add(&mut self, event: &Event<'_>) {
+        let (begin, seconds) = (event.ts / 1e6, event.dur / 1e6);
+        match (&event.args, &*event.name) {
+            // In the lane of the collectives; its tensors follow.
+            (Arguments { number: Some(number), bytes: Some(bytes), tensors, algorithm, .. }, name) => {
+                self.current = (name == "all_reduce").then_some(*number);
+                if self.current.is_some() {
+                    let algorithm = algorithm.as_deref().unwrap_or_default().to_owned();
+                    let tensors = tensors.unwrap_or(1);
+                    let whole = Reduced { bytes: *bytes, tensors, algorithm, inside: 0.0, copying: seconds };
+                    self.reduced.insert(*number, whole);
+                }
+            }
+            (Arguments { collective: Some(_), bytes: Some(bytes), .. }, name) => match self.current {
+                Some(_) => {
+                    let (name, ended) = (name.to_owned(), begin + seconds);
+                    self.tensors.push(Handed { name, bytes: *bytes, submitted: begin, ended });
+                }
+                None => self.others += 1,
+            },
+            // In a tensor's lane: the part of the collective that is communication.
+            (Arguments { bytes: Some(_), .. }, "all_reduce") => {
+                let current = self.current.and_then(|number| self.reduced.get_mut(&number));
+                if let Some(reduced) = current.filter(|reduced| reduced.inside == 0.0) {
+                    reduced.inside = seconds;
+                    reduced.copying = (reduced.copying - seconds).max(0.0);
+                }
+            }
+            (Arguments { bytes: None, .. }, name) => {
+                let known = ["input", "forward", "backward", "optimizer"].into_iter().find(|phase| *phase == name);
+                self.phases.extend(known.map(|phase| (phase, begin, begin + seconds)));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Trace {
+    /// The timeline in these bytes.
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let mut trace: Trace = serde_json::from_slice(bytes).map_err(|error| match foreign(bytes) {
+            true => "it has no `otherData` and `traceEvents` of ours".to_owned(),
+            false => error.to_string(),
+        })?;
+        if trace.about.format != FORMAT {
+            return Err(format!("its format is `{}`, not `{FORMAT}`", trace.about.format));
+        }
+        trace.ranks.iter_mut().for_each(|rank| rank.phases.sort_by(|a, b| a.1.total_cmp(&b.1)));
+        Ok(trace)
+    }
+}
+
+/// Whether this is JSON, but not a timeline of ours.
+fn foreign(bytes: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Outer {
+        #[serde(rename = "otherData")]
+        about: Option<IgnoredAny>,
+        #[serde(rename = "traceEvents")]
+        events: Option<IgnoredAny>,
+    }
+    match serde_json::from_slice::<Outer>(bytes) {
+        Ok(outer) => outer.about.is_none() || outer.events.is_none(),
+        Err(_) => serde_json::from_slice::<IgnoredAny>(bytes).is_ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tensors_collectives_and_phases_are_found() {
+        let text = r#"{"otherData": {"format": "sirtaki timeline, version 1", "ranks": 2, "dropped": 0}, "traceEvents": [
+            {"ph":"M","pid":0,"tid":0,"name":"sirtaki","args":{"format":"x"}},
+            {"ph":"X","pid":1,"tid":1,"ts":100.0,"dur":50.0,"name":"backward"},
+            {"ph":"X","pid":1,"tid":2,"ts":200.0,"dur":10.0,"name":"all_reduce","args":{"number":7,"tensors":1,"bytes":64,"algorithm":"ring"}},
+            {"ph":"X","pid":1,"tid":3,"ts":150.0,"dur":60.0,"name":"grad\"1","args":{"bytes":60,"collective":7}},
+            {"ph":"X","pid":1,"tid":3,"ts":150.0,"dur":40.0,"name":"agreement"},
+            {"ph":"X","pid":1,"tid":3,"ts":202.0,"dur":6.0,"name":"all_reduce","args":{"bytes":64,"algorithm":"ring"}},
+            {"ph":"X","pid":1,"tid":2,"ts":300.0,"dur":10.0,"name":"broadcast","args":{"number":8,"tensors":1,"bytes":4}},
+            {"ph":"X","pid":1,"tid":4,"ts":290.0,"dur":20.0,"name":"state","args":{"bytes":4,"collective":8}}]}"#;
+        let trace = Trace::parse(text.as_bytes()).unwrap();
+        assert_eq!((trace.about.ranks, trace.ranks.len()), (2, 2));
+        let rank = &trace.ranks[1];
+        assert_eq!((rank.tensors.len(), rank.others), (1, 1));
+        assert_eq!((rank.tensors[0].name.as_str(), rank.tensors[0].bytes), ("grad\"1", 60));
+        assert!((rank.tensors[0].ended - 210e-6).abs() < 1e-12);
+        let reduced = &rank.reduced[&7];
+        assert_eq!((reduced.bytes, reduced.algorithm.as_str()), (64, "ring"));
+        assert!((reduced.inside - 6e-6).abs() < 1e-12 && (reduced.copying - 4e-6).abs() < 1e-12);
+        assert_eq!(rank.phases.len(), 1);
+    }
+
+    #[test]
+    fn other_files_are_told_apart() {
+        let error = |text: &str| Trace::parse(text.as_bytes()).unwrap_err();
+        assert!(error("[]").contains("otherData"));
+        assert!(error(r#"{"traceEvents": []}"#).contains("otherData"));
+        assert!(error("{").contains("EOF"));
+        let other = r#"{"otherData": {"format": "else", "ranks": 1, "dropped": 0}, "traceEvents": []}"#;
+        assert!(error(other).contains("`else`"));
+    }
+}

@@ -1,0 +1,222 @@
+//! Runs beside each other: which are the same but for their seed, and which are steps of one scaling.
+//!
+//! The same work shared by more workers is strong scaling: their batches together stay equal. More workers, each with as
+//! much as before, is weak scaling: the batch of each stays equal. Runs of one worker may belong to both.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    read::Run,
+    spread::{Reached, Spread},
+};
+
+/// The setting that makes no difference.
+const SEED: &str = "seed";
+/// What one worker computes per step.
+const EACH: &str = "batch_per_worker";
+/// What all workers together compute per step.
+const ALL: &str = "global_batch";
+/// Settings that change with the number of workers without making it another job. The rate belongs to the batch.
+const FOLLOWING: [&str; 5] = [EACH, ALL, "scaling", "lr", "workers"];
+/// Variables that say what a run shows of itself, not what it computes.
+const SHOWING: [&str; 4] = ["RUN_FOLDER", "TIMELINE", "PROFILE", "COMMAND"];
+
+/// Runs that differ in nothing but their seed.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Group {
+    /// A short name in plots: `A`, `B`, and so on.
+    pub(crate) letter: String,
+    /// Workers of each.
+    pub(crate) ranks: usize,
+    /// Which runs.
+    pub(crate) members: Vec<usize>,
+    /// Settings and variables that they have in common.
+    pub(crate) settings: BTreeMap<String, String>,
+    /// Samples per second of those that count.
+    pub(crate) throughput: Option<Spread>,
+    /// Of those that count.
+    pub(crate) accuracy: Option<Spread>,
+    /// The accuracy to reach, and how long that took all but those that failed or still run.
+    pub(crate) reached: Option<(f64, Reached)>,
+}
+
+/// How work grows with workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// The same work, shared.
+    Strong,
+    /// As much for each.
+    Weak,
+}
+
+impl Kind {
+    /// One word.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::Strong => "strong",
+            Kind::Weak => "weak",
+        }
+    }
+
+    fn setting(self) -> &'static str {
+        match self {
+            Kind::Strong => ALL,
+            Kind::Weak => EACH,
+        }
+    }
+}
+
+/// One number of workers in a scaling.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Point {
+    /// Which group.
+    pub(crate) group: usize,
+    /// How many.
+    pub(crate) workers: usize,
+    /// Samples per second.
+    pub(crate) throughput: Spread,
+    /// Times the baseline's mean throughput, on the scale where the baseline has its own number of workers.
+    pub(crate) speedup: Spread,
+    /// Speed-up per worker; the baseline's is 1.
+    pub(crate) efficiency: Spread,
+    /// Test accuracy.
+    pub(crate) accuracy: Option<Spread>,
+}
+
+/// The same job on several numbers of workers. The first point is the baseline.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Scaling {
+    /// How work grows.
+    pub(crate) kind: Kind,
+    /// The batch that stays equal.
+    pub(crate) batch: String,
+    /// By number of workers.
+    pub(crate) points: Vec<Point>,
+}
+
+impl Scaling {
+    /// What stays equal, for people.
+    pub(crate) fn title(&self) -> String {
+        match self.kind {
+            Kind::Strong => format!("Strong: {} samples per step for all workers together", self.batch),
+            Kind::Weak => format!("Weak: {} samples per step for each worker", self.batch),
+        }
+    }
+
+    /// What everything is compared with, for people.
+    pub(crate) fn baseline(&self, groups: &[Group]) -> String {
+        let Some(base) = self.points.first() else { return String::new() };
+        let rate = super::words::grouped(base.throughput.mean);
+        let workers = super::words::count(base.workers, "worker");
+        format!("{workers} ({}), {rate} samples/s", groups[base.group].letter)
+    }
+}
+
+/// Settings with the variables that change what is computed, but not the seed.
+fn essence(run: &Run) -> BTreeMap<String, String> {
+    let shows = |name: &str| SHOWING.contains(&name.trim_start_matches("SIRTAKI_").trim_start_matches("HOROVOD_"));
+    let variables = run.environment.iter().filter(|(name, _)| !shows(name));
+    let settings = run.settings.iter().filter(|(name, _)| *name != SEED);
+    let mut essence: BTreeMap<String, String> =
+        settings.chain(variables).map(|(name, value)| (name.clone(), value.clone())).collect();
+    if run.settings.is_empty() {
+        essence.insert("command".into(), run.command.join(" "));
+    }
+    essence
+}
+
+/// Groups by workers, then settings.
+pub(crate) fn groups(runs: &[Run], target: Option<f64>) -> Vec<Group> {
+    let mut found: BTreeMap<(usize, BTreeMap<String, String>), Vec<usize>> = BTreeMap::new();
+    for (index, run) in runs.iter().enumerate() {
+        found.entry((run.ranks, essence(run))).or_default().push(index);
+    }
+    let group = |(index, ((ranks, settings), members)): (usize, ((usize, _), Vec<usize>))| {
+        let counting = || members.iter().map(|&member| &runs[member]).filter(|run| run.counts());
+        let target = counting().find_map(|run| run.target(target));
+        Group {
+            letter: letter(index),
+            ranks,
+            settings,
+            throughput: Spread::of(counting().filter_map(Run::throughput)),
+            accuracy: Spread::of(counting().filter_map(Run::test_accuracy)),
+            reached: target.map(|target| (target, Reached::of(counting().map(|run| run.time_to(target))))),
+            members: members.clone(),
+        }
+    };
+    found.into_iter().enumerate().map(group).collect()
+}
+
+/// `A` to `Z`, `AA`, and so on.
+fn letter(mut index: usize) -> String {
+    let mut letters = Vec::new();
+    loop {
+        letters.push((b'A' + (index % 26) as u8) as char);
+        if index < 26 {
+            return letters.iter().rev().collect();
+        }
+        index = index / 26 - 1;
+    }
+}
+
+/// The scalings that these groups are points of.
+pub(crate) fn scalings(groups: &[Group]) -> Vec<Scaling> {
+    let mut found = BTreeMap::<_, Vec<usize>>::new();
+    for (index, group) in groups.iter().enumerate() {
+        if group.throughput.is_none() || group.ranks == 0 {
+            continue;
+        }
+        let following = |name: &str| FOLLOWING.contains(&name) || name.starts_with("OMP_");
+        let same: Vec<(&str, &str)> = group
+            .settings
+            .iter()
+            .filter(|(name, _)| !following(name))
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
+        for kind in [Kind::Strong, Kind::Weak] {
+            if let Some(batch) = group.settings.get(kind.setting()) {
+                found.entry((kind, batch.clone(), same.clone())).or_default().push(index);
+            }
+        }
+    }
+    let scaling = |((kind, batch, _), members): ((Kind, String, _), Vec<usize>)| {
+        let workers: BTreeSet<usize> = members.iter().map(|&member| groups[member].ranks).collect();
+        (workers.len() > 1).then(|| Scaling { kind, batch, points: points(groups, &members) })
+    };
+    found.into_iter().filter_map(scaling).collect()
+}
+
+/// Points against the first one: groups come by workers. Where a number of workers has several groups, such as several
+/// rates, each is a point.
+fn points(groups: &[Group], members: &[usize]) -> Vec<Point> {
+    let base =
+        members.first().and_then(|&member| Some((groups[member].throughput.as_ref()?.mean, groups[member].ranks)));
+    let Some((rate, workers)) = base else { return Vec::new() };
+    let point = |&member: &usize| {
+        let group = &groups[member];
+        let throughput = group.throughput.clone()?;
+        let speedup = throughput.scaled(workers as f64 / rate);
+        let efficiency = speedup.scaled(1.0 / group.ranks as f64);
+        Some(Point {
+            group: member,
+            workers: group.ranks,
+            throughput,
+            speedup,
+            efficiency,
+            accuracy: group.accuracy.clone(),
+        })
+    };
+    members.iter().filter_map(point).collect()
+}
+
+/// Names of settings in which groups differ, or all of them, with each group's value.
+pub(crate) fn table(groups: &[Group]) -> Vec<(&str, Vec<&str>, bool)> {
+    let names: BTreeSet<&str> = groups.iter().flat_map(|group| group.settings.keys().map(String::as_str)).collect();
+    let row = |name| {
+        let value = |group: &'_ Group| group.settings.get(name).map_or("", String::as_str).to_owned();
+        let differ = groups.iter().any(|group| value(group) != value(&groups[0]));
+        let values = groups.iter().map(|group| group.settings.get(name).map_or("–", String::as_str)).collect();
+        (name, values, differ)
+    };
+    names.into_iter().map(row).collect()
+}

@@ -1,0 +1,122 @@
+//! What to keep in mind when reading the figures: everything that makes a comparison weaker than it looks is said, so
+//! that nobody has to ask.
+
+use std::collections::BTreeSet;
+
+use crate::commands::report::{
+    compare::{Group, Scaling},
+    findings::Findings,
+    read::Run,
+    spread::ENOUGH,
+    words::{count, percent, rounded_percent},
+};
+
+/// Test accuracy that may be lost, before it is said.
+const LOST: f64 = 0.005;
+/// How far the throughput of runs of a group may lie apart, before it is said.
+const APART: f64 = 0.15;
+
+pub(super) fn notes(findings: &Findings) -> Vec<String> {
+    let mut notes = Vec::new();
+    notes.extend(failures(findings));
+    notes.extend(seeds(findings));
+    notes.extend(apart(findings));
+    notes.extend(machines(findings));
+    notes.extend(findings.scalings.iter().flat_map(|scaling| about(findings, scaling)));
+    if findings.runs.len() > 1 && findings.scalings.is_empty() {
+        notes.push(
+            "These runs are no scaling: none differ only in the number of workers while a batch stays equal.".into(),
+        );
+    }
+    if findings.runs.iter().any(|run| run.counts() && run.test_accuracy().is_none()) {
+        notes.push("Some runs recorded no test accuracy; their speed says nothing of what they learned.".into());
+    }
+    notes
+}
+
+fn failures(findings: &Findings) -> Option<String> {
+    let rest = findings.runs.iter().filter(|run| !run.counts()).count() + findings.unreadable.len();
+    let given = findings.runs.len() + findings.unreadable.len();
+    let counted = "They are listed below and drawn as far as they went, but are in no mean.";
+    (rest > 0).then(|| format!("{rest} of {} did not finish or cannot be read. {counted}", count(given, "run")))
+}
+
+fn seeds(findings: &Findings) -> Option<String> {
+    let few: Vec<&str> = findings
+        .groups
+        .iter()
+        .filter(|group| group.throughput.as_ref().is_some_and(|rate| rate.values.len() < 2))
+        .map(|group| group.letter.as_str())
+        .collect();
+    let several = findings.groups.len() > 1;
+    match few.as_slice() {
+        [] => findings.groups.iter().any(|group| group.members.len() >= ENOUGH).then(|| {
+            format!("Means of groups with {ENOUGH} or more runs leave out the best and the worst run; ranges show all.")
+        }),
+        _ if !several => Some("One run: nothing is known of how much another one would differ.".into()),
+        letters => {
+            Some(format!("Groups with a single finished run ({}) say nothing of their spread.", letters.join(", ")))
+        }
+    }
+}
+
+fn apart(findings: &Findings) -> Option<String> {
+    let wide =
+        |group: &&Group| group.throughput.as_ref().is_some_and(|rate| rate.high() - rate.low() > APART * rate.mean);
+    let letters: Vec<&str> = findings.groups.iter().filter(wide).map(|group| group.letter.as_str()).collect();
+    (!letters.is_empty()).then(|| {
+        let share = rounded_percent(APART);
+        format!(
+            "The speed of equal runs differs by more than {share} in groups {}: was the machine busy?",
+            letters.join(", ")
+        )
+    })
+}
+
+fn machines(findings: &Findings) -> Vec<String> {
+    let differ = |what: &str, of: &dyn Fn(&Run) -> String| {
+        let values: BTreeSet<String> = findings.runs.iter().map(of).filter(|value| !value.is_empty()).collect();
+        let list: Vec<String> = values.iter().cloned().collect();
+        (values.len() > 1).then(|| format!("Runs were made {what}: {}.", list.join("; ")))
+    };
+    let machine = |run: &Run| run.machine.processor.clone().unwrap_or_default();
+    let mut notes: Vec<String> = Vec::new();
+    notes.extend(differ("on different processors", &machine));
+    notes.extend(differ("with different versions of Sirtaki", &|run| run.version.clone()));
+    let crowded = findings.runs.iter().filter(|run| {
+        let one_host = run.hosts.iter().all(|host| Some(host) == run.hosts.first());
+        one_host && run.machine.cores.is_some_and(|cores| run.ranks as u64 > cores)
+    });
+    let crowded = crowded.count();
+    if crowded > 0 {
+        notes.push(format!("{} had more workers than the machine has cores.", count(crowded, "run")));
+    }
+    notes
+}
+
+fn about(findings: &Findings, scaling: &Scaling) -> Vec<String> {
+    let mut notes = Vec::new();
+    let kind = scaling.kind.name();
+    let (Some(first), Some(last)) = (scaling.points.first(), scaling.points.last()) else { return notes };
+    if let (Some(before), Some(after)) = (&first.accuracy, &last.accuracy)
+        && before.mean - after.mean > LOST
+    {
+        notes.push(format!(
+            "In {kind} scaling accuracy falls from {} to {}: the speed-up does not buy the same result.",
+            percent(before.mean),
+            percent(after.mean)
+        ));
+    }
+    let rate = |group: usize| findings.groups[group].settings.get("lr");
+    if scaling.points.iter().any(|point| rate(point.group) != rate(first.group)) {
+        notes.push(format!("In {kind} scaling the learning rate changes with the number of workers."));
+    }
+    if first.workers > 1 {
+        let workers = count(first.workers, "worker");
+        notes.push(format!("The baseline of {kind} scaling has {workers}: what one worker does is not known."));
+    }
+    if scaling.points.iter().any(|point| point.efficiency.mean > 1.05) {
+        notes.push(format!("Efficiency above 100 % in {kind} scaling means that the baseline was slow for its size."));
+    }
+    notes
+}

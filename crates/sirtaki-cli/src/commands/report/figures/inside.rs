@@ -1,0 +1,241 @@
+//! What happened inside: time split, messages, lateness, memory. From each run's profile.
+
+use super::Figure;
+use crate::commands::report::{
+    compare::Group,
+    findings::Findings,
+    plot::{Bars, Chart, Row, Scale, Series},
+    read::{Profile, RankProfile},
+    words::{bytes, count, duration, grouped},
+};
+
+/// Ranks that have a row each.
+const ROWS: usize = 16;
+/// Parts of a step, then what is left of the time.
+const PARTS: [&str; 7] =
+    ["input", "forward", "backward", "optimizer", "other", "communication, waited for", "communication, hidden"];
+/// What a rank did while others waited.
+const LATE: [&str; 6] = ["input", "forward", "backward", "optimizer", "other", "network"];
+
+/// All of them that there is something to say about.
+pub(super) fn figures(findings: &Findings) -> Vec<Figure> {
+    [split(findings), memory(findings), messages(findings), late_by_phase(findings), late(findings)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// A name and the ranks that it stands for.
+type Together<'a> = (String, Vec<&'a RankProfile>);
+
+/// Ranks, if there are few, or else groups, or else the runs of the only group.
+fn rows(findings: &Findings) -> (Vec<Together<'_>>, &'static str) {
+    let of = |run: usize| findings.runs[run].profile.iter().flat_map(|profile| &profile.ranks);
+    let ordered = || findings.groups.iter().flat_map(|group| group.members.iter().copied());
+    let name = |run: usize| match (findings.groups.len(), findings.runs.len()) {
+        (_, 1) => String::new(),
+        (1, _) => findings.label_of(run),
+        _ => {
+            let group = &findings.groups[findings.group_of(run)];
+            let seed = findings.runs[run].setting("seed").filter(|_| group.members.len() > 1);
+            format!("{}{}", group.letter, seed.map_or(String::new(), |seed| format!(" seed {seed}")))
+        }
+    };
+    if ordered().map(|run| of(run).count()).sum::<usize>() <= ROWS {
+        let each =
+            |run| of(run).map(move |rank| (format!("{} rank {}", name(run), rank.rank).trim().to_owned(), vec![rank]));
+        return (ordered().flat_map(each).collect(), "One row per rank.");
+    }
+    let (rows, which): (Vec<Together<'_>>, _) = if findings.groups.len() > 1 {
+        let together = |(index, group): (usize, &Group)| {
+            (findings.name_of(index), group.members.iter().flat_map(|&run| of(run)).collect())
+        };
+        (findings.groups.iter().enumerate().map(together).collect(), "All ranks of all runs of a group, averaged.")
+    } else {
+        let named = |run| if findings.runs.len() == 1 { "all ranks".into() } else { name(run) };
+        (ordered().map(|run| (named(run), of(run).collect())).collect(), "All ranks of a run, averaged.")
+    };
+    (rows.into_iter().filter(|row| !row.1.is_empty()).take(2 * ROWS).collect(), which)
+}
+
+fn mean(ranks: &[&RankProfile], value: impl Fn(&RankProfile) -> f64) -> f64 {
+    ranks.iter().map(|rank| value(rank)).sum::<f64>() / ranks.len().max(1) as f64
+}
+
+fn phase(rank: &RankProfile, name: &str) -> f64 {
+    rank.phases.iter().filter(|phase| phase.phase == name).map(|phase| phase.seconds).sum()
+}
+
+fn split(findings: &Findings) -> Option<Figure> {
+    let (rows, which) = rows(findings);
+    let row = |(name, ranks): Together<'_>| {
+        let mut bar: Vec<(usize, f64)> =
+            (0..4).map(|part| (part, mean(&ranks, |rank| phase(rank, PARTS[part])))).collect();
+        let known: f64 = bar.iter().map(|part| part.1).sum();
+        let elapsed = mean(&ranks, |rank| rank.elapsed_seconds);
+        bar.push((4, (elapsed - known).max(0.0)));
+        let exposed = mean(&ranks, |rank| rank.exposed_seconds);
+        let communication = vec![(5, exposed), (6, mean(&ranks, |rank| rank.hidden_seconds))];
+        Row { name, bars: vec![bar, communication], note: duration(elapsed) }
+    };
+    let rows: Vec<Row> = rows.into_iter().map(row).collect();
+    let total: f64 = rows.iter().flat_map(|row| row.bars.iter().flatten()).map(|part| part.1).sum();
+    let title = "Where the time went".to_owned();
+    let bars =
+        Bars { title: title.clone(), x: ("time per rank", Scale::Time), parts: PARTS.to_vec(), rows, show: duration };
+    let note = format!(
+        "{which} Upper bar: parts of training, and all other time. Lower bar: communication meanwhile, waited for or hidden behind computation."
+    );
+    (total > 0.0).then(|| Figure { title, note, svg: bars.draw() })
+}
+
+fn memory(findings: &Findings) -> Option<Figure> {
+    let (rows, which) = rows(findings);
+    let largest = rows.iter().flat_map(|row| &row.1).map(|rank| rank.largest_memory_bytes).fold(0.0, f64::max);
+    let (unit, label) =
+        if largest < 2.0 * 1024_f64.powi(3) { (1024_f64.powi(2), "MiB") } else { (1024_f64.powi(3), "GiB") };
+    let row = |(name, ranks): Together<'_>| {
+        let value = ranks.iter().map(|rank| rank.largest_memory_bytes).fold(0.0, f64::max);
+        Row { name, bars: vec![vec![(0, value / unit)]], note: bytes(value) }
+    };
+    let rows: Vec<Row> = rows.into_iter().map(row).collect();
+    let title = "Memory".to_owned();
+    let x = (
+        if label == "MiB" { "largest memory of a rank (MiB)" } else { "largest memory of a rank (GiB)" },
+        Scale::Plain,
+    );
+    let bars = Bars { title: title.clone(), x, parts: Vec::new(), rows, show: |value| grouped(value) };
+    let note = format!("{} The most that any process had at any time.", which.replace(", averaged", ""));
+    (largest > 0.0).then(|| Figure { title, note, svg: bars.draw() })
+}
+
+/// Runs that speak for their group: the first of each that has a profile.
+fn speakers(findings: &Findings) -> Vec<(usize, &Profile)> {
+    let first = |(index, group): (usize, &Group)| {
+        let profile = group.members.iter().find_map(|&member| findings.runs[member].profile.as_ref());
+        profile.map(|profile| (index, profile))
+    };
+    findings.groups.iter().enumerate().filter_map(first).collect()
+}
+
+/// By the smallest bytes of a class, per rank.
+fn sizes(profile: &Profile, of: impl Fn(&(f64, f64, f64)) -> f64) -> Vec<(f64, f64)> {
+    let ranks = profile.ranks.len().max(1) as f64;
+    let mut classes: Vec<(f64, f64, f64)> = Vec::new();
+    for size in profile.operations.iter().flat_map(|operation| &operation.sizes) {
+        match classes.iter_mut().find(|class| class.0 == size.from_bytes) {
+            Some(class) => (class.1, class.2) = (class.1 + size.tensors, class.2 + size.collectives),
+            None => classes.push((size.from_bytes, size.tensors, size.collectives)),
+        }
+    }
+    classes.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let point = |class: &(f64, f64, f64)| (class.0.max(1.0), of(class) / ranks);
+    classes.iter().map(point).filter(|point| point.1 > 0.0).collect()
+}
+
+fn messages(findings: &Findings) -> Option<Figure> {
+    let line = |name: String, style, points: Vec<(f64, f64)>| {
+        let tip = |point: &(f64, f64)| format!("from {}: {} times", bytes(point.0), grouped(point.1));
+        Series { name, style, marks: Some(points.iter().map(tip).collect()), points, ..Series::default() }
+    };
+    let speakers = speakers(findings);
+    let series: Vec<Series> = match speakers.as_slice() {
+        [(_, profile)] => vec![
+            line("collectives".into(), 0, sizes(profile, |class| class.2)),
+            line("tensors".into(), 1, sizes(profile, |class| class.1)),
+        ],
+        several => several
+            .iter()
+            .map(|&(group, profile)| {
+                line(findings.groups[group].letter.clone(), group, sizes(profile, |class| class.2))
+            })
+            .collect(),
+    };
+    let title = "Message sizes".to_owned();
+    let (x, y) = (("bytes of a message, by powers of four", Scale::Bytes), ("messages per rank", Scale::Wide));
+    let chart = Chart { title: title.clone(), x, y, from_zero: (false, true), series, guides: Vec::new() };
+    let note = match speakers.len() {
+        1 => "Tensors as the program handed them in, and the collectives that carried them, several together.",
+        _ => "Collectives of the first run of each group.",
+    };
+    (!chart.is_empty()).then(|| Figure { title, note: note.into(), svg: chart.draw() })
+}
+
+fn late_by_phase(findings: &Findings) -> Option<Figure> {
+    let (rows, which) = rows(findings);
+    let seconds = |rank: &RankProfile, part: &str| {
+        let by_phase = rank.lateness.as_ref().map(|late| &late.by_phase);
+        let known = |name: &str| LATE.contains(&name) && name != "other";
+        by_phase.map_or(0.0, |phases| match part {
+            "other" => phases.iter().filter(|(name, _)| !known(name)).map(|(_, seconds)| seconds).sum(),
+            part => phases.get(part).copied().unwrap_or(0.0),
+        })
+    };
+    let row = |(name, ranks): Together<'_>| {
+        let bar: Vec<(usize, f64)> =
+            (0..LATE.len()).map(|part| (part, mean(&ranks, |rank| seconds(rank, LATE[part])))).collect();
+        let events = mean(&ranks, |rank| {
+            rank.lateness.as_ref().map_or(0.0, |late| late.late_events.unwrap_or(late.events) as f64)
+        });
+        Row { name, bars: vec![bar], note: format!("{} times", grouped(events)) }
+    };
+    let rows: Vec<Row> = rows.into_iter().map(row).collect();
+    let total: f64 = rows.iter().flat_map(|row| row.bars.iter().flatten()).map(|part| part.1).sum();
+    let title = "Who kept the others waiting".to_owned();
+    let bars = Bars {
+        title: title.clone(),
+        x: ("lateness of a rank", Scale::Time),
+        parts: LATE.to_vec(),
+        rows,
+        show: duration,
+    };
+    let sentences: Vec<&str> = findings
+        .runs
+        .iter()
+        .filter_map(|run| Some(run.profile.as_ref()?.straggler.as_ref()?.sentence.as_str()))
+        .filter(|sentence| !sentence.is_empty())
+        .collect();
+    let said = match sentences.as_slice() {
+        [] => String::new(),
+        [one] => format!(" {one}"),
+        several => format!(" {} had a straggler.", count(several.len(), "run")),
+    };
+    let note = format!("{which} Time behind the first rank, by what the late one did meanwhile.{said}");
+    (total > 0.0).then(|| Figure { title, note, svg: bars.draw() })
+}
+
+fn late(findings: &Findings) -> Option<Figure> {
+    let line = |name: String, style, ranks: &[&RankProfile]| {
+        let mut classes: Vec<(f64, f64)> = Vec::new();
+        for class in ranks.iter().flat_map(|rank| &rank.lateness).flat_map(|late| &late.distribution) {
+            match classes.iter_mut().find(|known| known.0 == class.from_seconds.max(1e-6)) {
+                Some(known) => known.1 += class.events,
+                None => classes.push((class.from_seconds.max(1e-6), class.events)),
+            }
+        }
+        classes.retain(|class| class.1 > 0.0);
+        classes.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let tip = |point: &(f64, f64)| format!("from {}: {} times", duration(point.0), grouped(point.1));
+        Series { name, style, marks: Some(classes.iter().map(tip).collect()), points: classes, ..Series::default() }
+    };
+    let speakers = speakers(findings);
+    let series: Vec<Series> = match speakers.as_slice() {
+        [(_, profile)] if profile.ranks.len() <= 8 => {
+            profile.ranks.iter().map(|rank| line(format!("rank {}", rank.rank), rank.rank, &[rank])).collect()
+        }
+        several => several
+            .iter()
+            .map(|&(group, profile)| {
+                line(findings.groups[group].letter.clone(), group, &profile.ranks.iter().collect::<Vec<_>>())
+            })
+            .collect(),
+    };
+    let title = "How late ranks were".to_owned();
+    let (x, y) = (("lateness, by powers of four", Scale::Moments), ("arrivals", Scale::Wide));
+    let chart = Chart { title: title.clone(), x, y, from_zero: (false, true), series, guides: Vec::new() };
+    let note = match speakers.len() {
+        1 => "How often a rank came so much later than the first one.",
+        _ => "How often a rank came so much later than the first one; first run of each group, all ranks.",
+    };
+    (!chart.is_empty()).then(|| Figure { title, note: note.into(), svg: chart.draw() })
+}

@@ -1,0 +1,110 @@
+//! More workers: speed-up and efficiency beside the ideal, and time to accuracy.
+
+use super::Figure;
+use crate::commands::report::{
+    compare::{Group, Point, Scaling},
+    findings::Findings,
+    plot::{Chart, Dots, Guide, Line, Scale, Series},
+    spread::{ENOUGH, Spread},
+    words::{count, duration, percent, rounded_percent, tidy_percent},
+};
+
+/// All of them that there is something to say about.
+pub(super) fn figures(findings: &Findings) -> Vec<Figure> {
+    [speedup(findings), efficiency(findings), time_to_accuracy(findings)].into_iter().flatten().collect()
+}
+
+/// One line per scaling, with the range of every point.
+fn series(findings: &Findings, of: fn(&Point) -> &Spread, show: fn(f64) -> String) -> Vec<Series> {
+    let tip = |point: &Point| {
+        let accuracy = point.accuracy.as_ref().map_or("not recorded".into(), |accuracy| percent(accuracy.mean));
+        format!("{}: {}, test accuracy {accuracy}", count(point.workers, "worker"), of(point).show(show))
+    };
+    let line = |(style, scaling): (usize, &Scaling)| Series {
+        name: scaling
+            .points
+            .last()
+            .map_or(String::new(), |point| format!("{} {}", scaling.kind.name(), show(of(point).mean))),
+        style,
+        points: scaling.points.iter().map(|point| (point.workers as f64, of(point).mean)).collect(),
+        ranges: scaling.points.iter().map(|point| (of(point).low(), of(point).high())).collect(),
+        marks: Some(scaling.points.iter().map(tip).collect()),
+        ..Series::default()
+    };
+    findings.scalings.iter().enumerate().map(line).collect()
+}
+
+/// What each scaling keeps equal and is compared with, and the accuracy at both ends.
+fn note(findings: &Findings) -> String {
+    let accuracy = |point: &Point| point.accuracy.as_ref().map(|accuracy| percent(accuracy.mean));
+    let about = |scaling: &Scaling| {
+        let ends = scaling.points.first().zip(scaling.points.last());
+        let ends = ends.and_then(|(first, last)| Some(format!("{} to {}", accuracy(first)?, accuracy(last)?)));
+        let ends = ends.map_or("not recorded".into(), |ends| ends);
+        let baseline = scaling.baseline(&findings.groups);
+        format!("{}; baseline {baseline}; test accuracy {ends}.", scaling.title())
+    };
+    let about: Vec<String> = findings.scalings.iter().map(about).collect();
+    format!("{} Bars: range over runs.", about.join(" "))
+}
+
+fn speedup(findings: &Findings) -> Option<Figure> {
+    let title = "Speed-up".to_owned();
+    let chart = Chart {
+        title: title.clone(),
+        x: ("workers", Scale::Workers),
+        y: ("samples/s, times the baseline's", Scale::Plain),
+        from_zero: (true, true),
+        series: series(findings, |point| &point.speedup, |value| format!("{value:.2}×")),
+        guides: vec![Guide { name: "ideal".into(), at: (0.0, 1.0) }],
+    };
+    (!chart.is_empty()).then(|| Figure { title, note: note(findings), svg: chart.draw() })
+}
+
+fn efficiency(findings: &Findings) -> Option<Figure> {
+    let title = "Efficiency".to_owned();
+    let chart = Chart {
+        title: title.clone(),
+        x: ("workers", Scale::Workers),
+        y: ("samples/s per worker, of the baseline's", Scale::Share),
+        from_zero: (true, true),
+        series: series(findings, |point| &point.efficiency, rounded_percent),
+        guides: vec![Guide { name: "ideal".into(), at: (1.0, 0.0) }],
+    };
+    (!chart.is_empty()).then(|| Figure { title, note: note(findings), svg: chart.draw() })
+}
+
+/// Where several runs have a goal.
+fn time_to_accuracy(findings: &Findings) -> Option<Figure> {
+    let with_goal = findings.groups.iter().filter(|group| group.reached.is_some()).count();
+    if findings.runs.len() < 2 || with_goal == 0 {
+        return None;
+    }
+    let line = |(index, group): (usize, &Group)| {
+        let (target, reached) = group.reached.as_ref()?;
+        let (got, of) = (reached.times.len(), reached.runs);
+        let note = match got {
+            _ if of == 0 => "no finished run".into(),
+            0 => "not reached".into(),
+            _ if got < of => format!("{got} of {of} runs"),
+            _ => reached.mean.map_or(String::new(), duration),
+        };
+        let line = Line {
+            name: findings.name_of(index),
+            style: index,
+            values: reached.times.clone(),
+            mean: reached.mean,
+            note,
+        };
+        Some((*target, line))
+    };
+    let (targets, lines): (Vec<f64>, Vec<Line>) = findings.groups.iter().enumerate().filter_map(line).unzip();
+    let mut goals: Vec<String> = targets.into_iter().map(tidy_percent).collect();
+    goals.dedup();
+    let title = format!("Time to {} test accuracy", goals.join(" or "));
+    let dots = Dots { title: title.clone(), x: ("time since the start", Scale::Time), lines, show: duration };
+    let note = format!(
+        "Marks: finished runs, one per seed. Stroke: mean; from {ENOUGH} runs on without the best and the worst. A run that never got there counts as the worst."
+    );
+    Some(Figure { title, note, svg: dots.draw() })
+}

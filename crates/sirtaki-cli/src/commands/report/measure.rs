@@ -1,0 +1,87 @@
+//! What follows from one run: the figures that a report compares.
+
+use super::read::{Run, State};
+
+impl Run {
+    /// Whether its figures count in a mean. Others are drawn and listed.
+    pub(crate) fn counts(&self) -> bool {
+        self.state == State::Finished
+    }
+
+    /// Samples per second of all workers from the first row to the last, with everything in between: testing and
+    /// checkpoints too. What came before the first row, such as starting, does not count if there is another row.
+    pub(crate) fn throughput(&self) -> Option<f64> {
+        let mut rows = self.steps.iter().filter_map(|step| Some((step.seconds?, step.samples?)));
+        let first = rows.next()?;
+        let last = rows.next_back().filter(|last| last.0 > first.0 && last.1 > first.1);
+        let (seconds, samples) = last.map_or(first, |last| (last.0 - first.0, last.1 - first.1));
+        (seconds > 0.0 && samples > 0.0).then(|| samples / seconds)
+    }
+
+    /// Of the last test.
+    pub(crate) fn test_accuracy(&self) -> Option<f64> {
+        self.steps.iter().rev().find_map(|step| step.test_accuracy)
+    }
+
+    /// The accuracy to reach: what was asked for, or what the run set itself.
+    pub(crate) fn target(&self, asked: Option<f64>) -> Option<f64> {
+        asked.or_else(|| self.settings.get("target_accuracy")?.parse().ok()).filter(|target| *target > 0.0)
+    }
+
+    /// Seconds from the start to the first test that reached this accuracy.
+    pub(crate) fn time_to(&self, accuracy: f64) -> Option<f64> {
+        let reached = |test: Option<f64>| test.is_some_and(|test| test >= accuracy);
+        self.steps.iter().find(|step| reached(step.test_accuracy)).and_then(|step| step.seconds)
+    }
+
+    /// The largest of all ranks, in bytes.
+    pub(crate) fn memory(&self) -> Option<f64> {
+        let ranks = &self.profile.as_ref()?.ranks;
+        ranks.iter().map(|rank| rank.largest_memory_bytes).max_by(f64::total_cmp).filter(|bytes| *bytes > 0.0)
+    }
+
+    /// Seconds from start to end, or as far as is known.
+    pub(crate) fn lasted(&self) -> Option<f64> {
+        self.seconds.or_else(|| self.steps.last()?.seconds)
+    }
+
+    /// What it calls a sample's worth of speed: `128 images per step` and the like are told by its settings.
+    pub(crate) fn setting(&self, name: &str) -> Option<&str> {
+        self.settings.get(name).map(String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::report::read::Step;
+
+    fn run(rows: &[(f64, Option<f64>, Option<f64>)]) -> Run {
+        let row = |&(seconds, samples, test_accuracy)| Step {
+            seconds: Some(seconds),
+            samples,
+            test_accuracy,
+            ..Step::default()
+        };
+        Run { steps: rows.iter().map(row).collect(), ..Run::default() }
+    }
+
+    #[test]
+    fn throughput_leaves_out_the_start_but_no_test() {
+        assert_eq!(run(&[]).throughput(), None);
+        assert_eq!(run(&[(2.0, Some(100.0), None)]).throughput(), Some(50.0));
+        let rows =
+            [(5.0, Some(100.0), None), (6.0, None, Some(0.9)), (7.0, Some(300.0), None), (9.0, Some(300.0), Some(0.9))];
+        assert_eq!(run(&rows).throughput(), Some(50.0));
+        assert_eq!(run(&[(1.0, Some(100.0), None), (1.0, Some(200.0), None)]).throughput(), Some(100.0));
+    }
+
+    #[test]
+    fn a_target_counts_from_the_first_test_that_reaches_it() {
+        let mut run = run(&[(1.0, None, Some(0.5)), (2.0, None, Some(0.9)), (3.0, None, Some(0.8))]);
+        assert_eq!((run.time_to(0.85), run.time_to(0.95), run.test_accuracy()), (Some(2.0), None, Some(0.8)));
+        assert_eq!(run.target(None), None);
+        run.settings.insert("target_accuracy".into(), "0.9".into());
+        assert_eq!((run.target(None), run.target(Some(0.5))), (Some(0.9), Some(0.5)));
+    }
+}

@@ -1,0 +1,137 @@
+//! Grouping, scaling, and what the page makes of names that want to be more than names.
+
+use super::{
+    compare::{self, Kind},
+    document, figures,
+    findings::Findings,
+    json, markdown, page,
+    read::{Run, State, Step, Unreadable},
+};
+
+fn run(ranks: usize, batch: usize, seed: usize, rate: f64) -> Run {
+    let row = |seconds: f64, test_accuracy| Step {
+        seconds: Some(seconds),
+        samples: Some(seconds * rate),
+        loss: Some(1.0 / (1.0 + seconds)),
+        test_accuracy,
+        ..Step::default()
+    };
+    let settings = [
+        ("model", "lenet".to_owned()),
+        ("global_batch", batch.to_string()),
+        ("batch_per_worker", (batch / ranks).to_string()),
+        ("seed", seed.to_string()),
+        ("target_accuracy", "0.9".to_owned()),
+    ];
+    Run {
+        name: format!("{ranks}-{batch}-{seed}"),
+        state: State::Finished,
+        ranks,
+        settings: settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+        steps: vec![row(1.0, None), row(2.0, Some(0.8)), row(3.0, Some(0.95))],
+        ..Run::default()
+    }
+}
+
+fn scaling_runs() -> Vec<Run> {
+    let mut runs = Vec::new();
+    for seed in [1, 2] {
+        let more = 10.0 * seed as f64;
+        runs.extend([run(1, 128, seed, 90.0 + more), run(2, 128, seed, 150.0 + more), run(2, 256, seed, 180.0 + more)]);
+    }
+    runs
+}
+
+#[test]
+fn runs_that_differ_in_their_seed_alone_are_one_group() {
+    let groups = compare::groups(&scaling_runs(), None);
+    let shape: Vec<(&str, usize, usize)> =
+        groups.iter().map(|group| (group.letter.as_str(), group.ranks, group.members.len())).collect();
+    assert_eq!(shape, [("A", 1, 2), ("B", 2, 2), ("C", 2, 2)]);
+    let mut other = run(1, 128, 3, 100.0);
+    other.environment.insert("SIRTAKI_ALGORITHM".into(), "ring".into());
+    other.environment.insert("SIRTAKI_TIMELINE".into(), "trace.json".into());
+    let mut shown = run(1, 128, 4, 100.0);
+    shown.environment.insert("SIRTAKI_TIMELINE".into(), "other.json".into());
+    let groups = compare::groups(&[run(1, 128, 1, 100.0), other, shown], None);
+    assert_eq!(groups.iter().map(|group| group.members.clone()).collect::<Vec<_>>(), [vec![1], vec![0, 2]]);
+}
+
+#[test]
+fn strong_and_weak_scaling_are_told_apart_and_share_their_baseline() {
+    let groups = compare::groups(&scaling_runs(), None);
+    let scalings = compare::scalings(&groups);
+    assert_eq!(scalings.iter().map(|scaling| scaling.kind).collect::<Vec<_>>(), [Kind::Strong, Kind::Weak]);
+    for (scaling, expected) in scalings.iter().zip([165.0 / 105.0, 195.0 / 105.0]) {
+        let [base, point] = scaling.points.as_slice() else { panic!("{scaling:?}") };
+        assert_eq!((base.workers, base.speedup.mean, base.efficiency.mean), (1, 1.0, 1.0));
+        assert!((point.speedup.mean - expected).abs() < 1e-9 && (point.efficiency.mean - expected / 2.0).abs() < 1e-9);
+        assert!(scaling.baseline(&groups).starts_with("1 worker (A)"));
+    }
+    let mut other = scaling_runs();
+    other
+        .iter_mut()
+        .filter(|run| run.ranks == 2)
+        .for_each(|run| drop(run.settings.insert("model".into(), "cnn".into())));
+    assert!(compare::scalings(&compare::groups(&other, None)).is_empty(), "another model is another job");
+}
+
+#[test]
+fn a_baseline_of_two_workers_has_a_speed_up_of_two() {
+    let runs = [run(2, 128, 1, 100.0), run(4, 128, 1, 150.0)];
+    let scalings = compare::scalings(&compare::groups(&runs, None));
+    let points = &scalings[0].points;
+    assert_eq!((points[0].speedup.mean, points[1].speedup.mean, points[1].efficiency.mean), (2.0, 3.0, 0.75));
+    let notes = document::write(&Findings::new(runs.to_vec(), Vec::new(), None), None).notes;
+    assert!(notes.iter().any(|note| note.contains("what one worker does is not known")), "{notes:?}");
+}
+
+#[test]
+fn what_did_not_finish_is_counted_and_in_no_mean() {
+    let mut runs = scaling_runs();
+    runs[0].state = State::Failed("out of memory".into());
+    runs[3].state = State::Unfinished;
+    let lost = Unreadable { name: "lost".into(), why: "run.json is damaged".into() };
+    let findings = Findings::new(runs, vec![lost], None);
+    assert_eq!(findings.census(), "7 runs: 4 finished, 1 failed, 1 unfinished, 1 unreadable");
+    assert!(findings.groups[0].throughput.is_none() && findings.scalings.is_empty());
+    let text = markdown::write(&document::write(&findings, None));
+    for part in
+        ["failed: out of memory", "| unfinished |", "unreadable: run.json is damaged", "3 of 7 runs did not finish"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn names_from_files_stay_names() {
+    let mut evil = run(1, 128, 1, 100.0);
+    let bad = "<script>alert(1)</script>\"'><img src=http://a.example/x>";
+    evil.name = bad.into();
+    evil.settings.insert(bad.into(), bad.into());
+    evil.settings.insert("model".into(), bad.into());
+    evil.command = vec![bad.into()];
+    evil.hosts = vec![bad.into()];
+    evil.version = bad.into();
+    evil.state = State::Failed(bad.into());
+    let other = run(2, 128, 1, 150.0);
+    for runs in [vec![evil.clone()], vec![evil, other]] {
+        let findings = Findings::new(runs, vec![Unreadable { name: bad.into(), why: bad.into() }], None);
+        let document = document::write(&findings, Some(bad));
+        let page = page::write(&findings, &document, &figures::draw(&findings));
+        assert!(page.contains("&lt;script&gt;") && !page.contains("<script") && !page.contains("<img"));
+        assert!(!markdown::write(&document).contains('<'));
+        let data: serde_json::Value = serde_json::from_str(&json::write(&findings, &document)).unwrap();
+        assert_eq!(data["unreadable"][0]["name"], bad);
+    }
+}
+
+#[test]
+fn a_run_that_says_next_to_nothing_has_a_page_too() {
+    let empty = Run { name: "empty".into(), ..Run::default() };
+    let findings = Findings::new(vec![empty], Vec::new(), None);
+    let document = document::write(&findings, None);
+    let page = page::write(&findings, &document, &figures::draw(&findings));
+    assert!(document.sentence.contains("recorded neither speed nor accuracy"), "{}", document.sentence);
+    assert!(!page.contains("NaN") && !page.contains("inf"), "{page}");
+}

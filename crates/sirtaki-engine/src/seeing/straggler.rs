@@ -1,0 +1,215 @@
+//! Who holds the job up, if anybody does, and with what. Pure.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+use sirtaki_comm::Rank;
+
+use super::{
+    counts::Phase,
+    lateness::{Common, Lateness, Packets, Spent, blame},
+    profile::{Profile, seconds},
+};
+
+/// What is less than this part of the time is not worth a word.
+const WORTH: f64 = 0.02;
+/// A straggler keeps others waiting this many times as long as a usual rank does.
+const ABOVE: f64 = 2.0;
+/// Packets over a slow connection take this many times as long as over a usual one.
+const SLOWER: f64 = 5.0;
+/// Seconds by which they take longer at least; less than this is noise.
+const NOISE: f64 = 2e-3;
+/// The slow connections of a host with a slow network sum up to this many times those of any other.
+const CLEARLY: f64 = 1.5;
+/// Numbers of ranks that differ by more than this part of the time are of different moments.
+const APART: f64 = 0.02;
+
+/// Why a rank holds the others up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// This phase takes longer than others'.
+    Phase(Phase),
+    /// Its packets take longer than others'.
+    Network,
+    /// It does something between the phases that it reports, if it reports any.
+    Unknown,
+}
+
+impl Cause {
+    /// Its name in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Cause::Phase(phase) => phase.name(),
+            Cause::Network => "network",
+            Cause::Unknown => "unknown",
+        }
+    }
+}
+
+/// The rank that holds the job up.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Straggler {
+    /// Which one.
+    pub rank: Rank,
+    /// Its host.
+    pub host: String,
+    /// Why, for the most part.
+    pub cause: Cause,
+    /// For how long the rank that waited longest waited for it; with a slow network, how long all did.
+    pub seconds: f64,
+    /// The same as a part of the elapsed time.
+    pub share: f64,
+    /// Steps in which it came late, and all of them.
+    pub steps: (u64, u64),
+    /// Seconds that packets take to another host and back, its own and usual ones, where that is the cause.
+    pub packets: Option<(f64, f64)>,
+}
+
+impl fmt::Display for Straggler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rank, host, seconds, share, steps: (late, steps), .. } = self;
+        let percent = 100.0 * share;
+        if let Some((its, usual)) = self.packets {
+            return write!(
+                f,
+                "rank {rank} (host {host}) has a slow network: packets take {:.1} ms to another host and back, {:.1} ms are \
+                 usual; all ranks waited {seconds:.2} s ({percent:.0} % of the time) for collectives",
+                1e3 * its,
+                1e3 * usual
+            );
+        }
+        write!(f, "rank {rank} (host {host}) kept others waiting for {seconds:.2} s ({percent:.0} % of the time)")?;
+        if *steps >= 10 {
+            let (part, mean) = (100.0 * *late as f64 / *steps as f64, 1e3 * seconds / *steps as f64);
+            write!(f, ": late in {part:.0} % of the steps, by {mean:.1} ms on average")?;
+        }
+        match self.cause {
+            Cause::Phase(phase) => write!(f, "; its {} took longer than others'", phase.name()),
+            _ => write!(f, "; what it does longer than others is in no phase that it reports"),
+        }
+    }
+}
+
+impl Profile {
+    /// How late every rank was, where that is known. What ranks have not compared themselves is compared here, as one
+    /// more step, unless their numbers are of different moments.
+    pub fn lateness(&self) -> Vec<Option<Lateness>> {
+        let mut all: Vec<Option<Lateness>> =
+            self.counts.iter().map(|counts| Some(counts.as_ref()?.lateness())).collect();
+        let rests: Vec<(Rank, Spent, [u64; 4])> = self
+            .known()
+            .map(|(rank, counts)| {
+                let (spent, unpaid) = counts.unsettled();
+                (rank, spent, unpaid)
+            })
+            .collect();
+        let Some(common) = Common::of(rests.iter().map(|(_, spent, _)| spent)).filter(|_| self.is_of_one_moment())
+        else {
+            return all;
+        };
+        for (rank, spent, unpaid) in rests {
+            let interval = self.counts[rank].as_ref().map_or(0, |counts| counts.unsettled_time());
+            if let Some(lateness) = &mut all[rank] {
+                lateness.add(&blame(&spent, &unpaid, &common), common.shortest(), interval);
+            }
+        }
+        all
+    }
+
+    fn is_of_one_moment(&self) -> bool {
+        let elapsed = || self.known().map(|(_, counts)| counts.elapsed() as f64);
+        let (least, most) = (elapsed().fold(f64::INFINITY, f64::min), elapsed().fold(0.0, f64::max));
+        let events = |counts: &super::counts::Counts| counts.lateness().events;
+        let mut steps = self.known().map(|(_, counts)| events(counts));
+        let first = steps.next();
+        first.is_some() && steps.all(|events| Some(events) == first) && most - least <= APART * most
+    }
+
+    /// The rank that holds the job up most, if one does so clearly.
+    pub fn straggler(&self) -> Option<Straggler> {
+        self.find_straggler(&self.lateness())
+    }
+
+    pub(super) fn find_straggler(&self, all: &[Option<Lateness>]) -> Option<Straggler> {
+        let elapsed = self.compare(|counts| seconds(counts.elapsed())).most;
+        let late = self.latest(all, elapsed);
+        let network = self.slowest(all, elapsed);
+        [late, network].into_iter().flatten().max_by(|a, b| a.seconds.total_cmp(&b.seconds))
+    }
+
+    fn latest(&self, all: &[Option<Lateness>], elapsed: f64) -> Option<Straggler> {
+        let totals: Vec<(Rank, f64)> = known(all).map(|(rank, lateness)| (rank, seconds(lateness.total))).collect();
+        let (rank, total, usual) = outlier(&totals)?;
+        if total < ABOVE * usual || total - usual < WORTH * elapsed {
+            return None;
+        }
+        let lateness = all[rank].as_ref()?;
+        let causes = Phase::ALL.map(|phase| (Cause::Phase(phase), lateness.by[phase as usize]));
+        let causes = causes.into_iter().chain([(Cause::Unknown, lateness.unknown)]);
+        let (cause, _) = causes.max_by_key(|(_, nanos)| *nanos)?;
+        let steps = (lateness.late, lateness.events);
+        Some(self.named(rank, cause, total, elapsed, steps, None))
+    }
+
+    /// Of the slow connections between hosts, most lead to the host whose network is slow. One of two hosts cannot be
+    /// told from the other.
+    fn slowest(&self, all: &[Option<Lateness>], elapsed: f64) -> Option<Straggler> {
+        let trips: Vec<(Rank, Packets)> =
+            known(all).filter_map(|(rank, lateness)| Some((rank, lateness.packets?))).collect();
+        let mut least: Vec<u64> = trips.iter().map(|(_, packets)| packets.least).collect();
+        least.sort_unstable();
+        let usual = seconds(*least.get(least.len() / 4)?);
+        let mut between: BTreeMap<BTreeSet<&str>, f64> = BTreeMap::new();
+        let slow = |packets: &Packets| seconds(packets.most) >= (SLOWER * usual).max(usual + NOISE);
+        for (rank, packets) in trips.iter().filter(|(_, packets)| slow(packets)) {
+            let hosts = [*rank, packets.to].iter().filter_map(|&rank| Some(self.hosts.get(rank)?.as_str())).collect();
+            let longest = between.entry(hosts).or_default();
+            *longest = longest.max(seconds(packets.most));
+        }
+        let at = |host: &str| between.iter().filter(|(hosts, _)| hosts.contains(host)).map(|(_, trip)| trip).sum();
+        let hosts: BTreeSet<&str> = self.hosts.iter().map(String::as_str).collect();
+        let mut sums: Vec<(&str, f64)> = hosts.into_iter().map(|host| (host, at(host))).collect();
+        sums.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let [(host, sum), (_, second), _, ..] = sums[..] else { return None };
+        let here = trips.iter().filter(|(rank, _)| self.hosts[*rank] == host);
+        let (rank, packets) = here.max_by_key(|(_, packets)| packets.most)?;
+        let lateness = all[*rank].as_ref()?;
+        let (trip, waited) = (seconds(packets.most), seconds(lateness.together));
+        // A collective takes at least one way, so a step in which everybody waited less was not held up by packets.
+        let plausible = (trip - usual) / 2.0 <= waited / lateness.events.max(1) as f64;
+        let clear = sum > 0.0 && sum >= CLEARLY * second && waited >= WORTH * elapsed;
+        let steps = (0, lateness.events);
+        (clear && plausible).then(|| self.named(*rank, Cause::Network, waited, elapsed, steps, Some((trip, usual))))
+    }
+
+    fn named(
+        &self,
+        rank: Rank,
+        cause: Cause,
+        seconds: f64,
+        elapsed: f64,
+        steps: (u64, u64),
+        packets: Option<(f64, f64)>,
+    ) -> Straggler {
+        let share = if elapsed > 0.0 { seconds / elapsed } else { 0.0 };
+        Straggler { rank, host: self.hosts[rank].clone(), cause, seconds, share, steps, packets }
+    }
+}
+
+fn known(all: &[Option<Lateness>]) -> impl Iterator<Item = (Rank, &Lateness)> {
+    all.iter().enumerate().filter_map(|(rank, lateness)| Some((rank, lateness.as_ref()?)))
+}
+
+/// The rank with the largest number, that number, and the median of the others, the upper one of two.
+fn outlier(numbers: &[(Rank, f64)]) -> Option<(Rank, f64, f64)> {
+    let mut sorted = numbers.to_vec();
+    sorted.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let (rank, most) = sorted.pop()?;
+    let (_, usual) = sorted.get(sorted.len() / 2)?;
+    Some((rank, most, *usual))
+}
+
+#[cfg(test)]
+mod tests;

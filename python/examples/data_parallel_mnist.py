@@ -1,0 +1,54 @@
+"""Digits with one line for Sirtaki: sirtaki run -n 2 -- python data_parallel_mnist.py"""
+
+import argparse
+
+import torch
+from mnist import Network, load, share_recognised
+from torch.nn import functional
+from torch.utils.data import DataLoader
+from torch.utils.data.distributed import DistributedSampler
+
+import sirtaki
+import sirtaki.torch as together
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch-size", type=int, default=64, help="images per step of a worker")
+parser.add_argument("--lr", type=float, default=0.005, help="learning rate of one worker")
+parser.add_argument("--epochs", type=int, default=1)
+parser.add_argument("--steps", type=int, default=0, help="end after so many steps")
+parser.add_argument("--dropout", type=float, default=0.25)
+parser.add_argument("--seed", type=int, default=42)
+arguments = parser.parse_args()
+
+torch.manual_seed(arguments.seed)
+model = sirtaki.data_parallel(Network(arguments.dropout))
+rank, size = together.rank(), together.size()
+
+train = load("train")
+sampler = DistributedSampler(train, num_replicas=size, rank=rank, seed=arguments.seed)
+batches = DataLoader(train, arguments.batch_size, sampler=sampler, drop_last=True)
+optimizer = torch.optim.SGD(model.parameters(), lr=arguments.lr * size, momentum=0.9)
+
+step = 0
+for epoch in range(arguments.epochs):
+    sampler.set_epoch(epoch)
+    model.train()
+    for images, labels in batches:
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(model(images), labels)
+        loss.backward()
+        optimizer.step()
+        step += 1
+        if step % 10 == 0:
+            mean = together.allreduce(loss.detach(), name="loss").item()
+            if rank == 0:
+                print(f"step {step} loss {mean:.6f}", flush=True)
+        if step == arguments.steps:
+            break
+
+test = load("t10k")
+part = DistributedSampler(test, num_replicas=size, rank=rank, shuffle=False)
+share = share_recognised(model, DataLoader(test, 500, sampler=part))
+accuracy = together.allreduce(share, name="test").item()
+if rank == 0:
+    print(f"test accuracy {accuracy:.4f}")

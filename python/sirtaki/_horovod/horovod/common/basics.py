@@ -1,0 +1,23 @@
+"""A process's place in its job, as the object that Horovod has for it."""
+
+from __future__ import annotations
+
+from sirtaki import _common, _process_sets
+from sirtaki.torch import capabilities
+
+__all__ = ["HorovodBasics"]
+
+
+class HorovodBasics:
+    """All of these are functions of ``horovod.torch``, too."""
+
+    Average, Sum, Adasum, Min, Max, Product = range(6)
+
+    def __init__(self, pkg_path: str = "", *args: str) -> None:
+        """The arguments say where Horovod's library is, and have no meaning here."""
+
+    def __getattr__(self, name: str) -> object:  # noqa: D105
+        for place in (_common, _process_sets, capabilities):
+            if hasattr(place, name) and not name.startswith("_"):
+                return getattr(place, name)
+        raise AttributeError(f"HorovodBasics has no attribute {name!r}")

@@ -1,0 +1,6 @@
+"""State that survives failures, where Horovod has it."""
+
+from sirtaki._elastic import HostsUpdatedInterrupt, ObjectState, State, run_fn
+from sirtaki._errors import Error as HorovodInternalError
+
+__all__ = ["HorovodInternalError", "HostsUpdatedInterrupt", "ObjectState", "State", "run_fn"]

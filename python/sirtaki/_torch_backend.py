@@ -1,0 +1,28 @@
+"""Makes ``"sirtaki"`` known to ``torch.distributed``.
+
+PyTorch calls ``register`` when it is imported, from version 2.5 on, and ``sirtaki.torch`` does it
+for the others. So it must cost nothing: everything else is imported when the first group is made.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def register() -> None:
+    """Makes the back end known, where this PyTorch has any."""
+    import torch.distributed as dist
+
+    if not dist.is_available() or hasattr(dist.Backend, "SIRTAKI"):
+        return
+    try:
+        dist.Backend.register_backend("sirtaki", _create, devices=["cpu", "cuda"])
+    except TypeError:
+        # Before PyTorch 2.0 a back end was for all devices.
+        dist.Backend.register_backend("sirtaki", _create)
+
+
+def _create(store: Any, rank: int, size: int, timeout: Any) -> Any:
+    from sirtaki.torch.distributed import meeting
+
+    return meeting.create(store, rank, size, timeout)

@@ -1,0 +1,133 @@
+"""Which ranks there are, and the engine that connects those of a group.
+
+The group of all ranks is the job that a launcher started, with everything that belongs to it:
+timeline, reports, words about a rank's end. Where nobody started a job of several, as when a
+script starts its processes itself, and for groups of some ranks, whom PyTorch does not introduce
+to the others, ranks meet in the store that PyTorch has for them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import socket
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from functools import partial
+from typing import Any
+from urllib.parse import parse_qsl, urlparse
+
+import torch.distributed as dist
+
+from sirtaki import _common
+from sirtaki._errors import Error
+from sirtaki._native import Engine
+from sirtaki._process_sets import init
+from sirtaki.torch.distributed.group import Group
+from sirtaki.torch.distributed.lane import Lane
+from sirtaki.torch.distributed.pairs import Pairs
+from sirtaki.torch.functions import broadcast_object
+
+LONGEST_PAUSE = 0.02
+"""Seconds between two looks at a store."""
+
+
+class Meeting:
+    """A store of PyTorch's as the engine wants it.
+
+    Keys of an earlier meeting in the same store may still be there, so everybody counts: how often
+    there was a group of all ranks, within which PyTorch's names of groups mean the same ranks, and
+    how often this rank has come.
+    """
+
+    worlds = 0
+
+    def __init__(self, store: Any, name: str, rank: int) -> None:  # noqa: D107
+        self._store = store
+        self._prefix = f"sirtaki/{self.worlds}/{name}/"
+        self._prefix += f"{self.add(f'came/{rank}', 1)}/"
+
+    def set(self, key: str, value: bytes) -> None:
+        """Sets a key."""
+        self._store.set(self._prefix + key, value)
+        self.add(f"{key}/there", 1)
+
+    def wait(self, key: str, seconds: float) -> bytes | None:
+        """The value of a key once it has one; Ctrl-C ends the wait."""
+        deadline, pause = time.monotonic() + seconds, 1e-4
+        # A counter, because that is what stores of all versions can look at without waiting.
+        while not self.add(f"{key}/there", 0):
+            if time.monotonic() > deadline:
+                return None
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+        return self._store.get(self._prefix + key)
+
+    def add(self, key: str, amount: int) -> int:
+        """Adds to a counter."""
+        return self._store.add(self._prefix + key, amount)
+
+
+def create(store: Any, rank: int, size: int, timeout: timedelta) -> Group:
+    """The process group of ``size`` ranks that share a store."""
+    whole = not dist.is_initialized()
+    if whole:
+        Meeting.worlds += 1
+        init()
+        if (_common.rank(), _common.size()) == (rank, size):
+            return _group(store, rank, size, Lane(_common.engine(), owned=False))
+        if _common.size() > 1:
+            raise Error(
+                f"init_process_group says rank {rank} of {size}, but the launcher says rank "
+                f"{_common.rank()} of {_common.size()}\n"
+                "hint: leave rank and world_size away, or start one process per rank"
+            )
+    engine = Engine.meet(Meeting(store, "group", rank), rank, size, whole)
+    return _group(store, rank, size, Lane(engine, owned=True))
+
+
+def _group(store: Any, rank: int, size: int, lane: Lane) -> Group:
+    return Group(rank, size, lane, Pairs(rank, partial(Meeting, store)))
+
+
+def serve_env() -> None:
+    """Has ``env://``, the default, work where no launcher has set PyTorch's variables."""
+    # By its path: the package has a function of the same name.
+    handlers = importlib.import_module("torch.distributed.rendezvous")._rendezvous_handlers
+    usual = handlers["env"]
+
+    def handler(url: str, timeout: timedelta = dist.default_pg_timeout, **kwargs: Any) -> Iterator:
+        given = {name.upper(): value for name, value in parse_qsl(urlparse(url).query)}
+        given = {name: value for name, value in given.items() if value != "-1"}
+        needed = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+        if all(name in given or os.environ.get(name) for name in needed):
+            return usual(url, timeout=timeout, **kwargs)
+        return _meet_by_job(given, timeout)
+
+    handlers["env"] = handler
+
+
+def _meet_by_job(given: dict[str, str], timeout: timedelta) -> Iterator:
+    """Rank, size and a store from the job that this process was started for."""
+    init()
+    place = {"RANK": _common.rank(), "WORLD_SIZE": _common.size()}
+    for name, value in place.items():
+        said = given.get(name) or os.environ.get(name)
+        if said and said != str(value):
+            raise Error(
+                f"{name} is {said}, but the launcher says {value}, and MASTER_ADDR and "
+                "MASTER_PORT, by which ranks could meet otherwise, are not set\n"
+                "hint: leave rank and world_size away, or set all of PyTorch's variables"
+            )
+    rank, size = _common.rank(), _common.size()
+    store, address = None, None
+    if rank == 0:
+        host = "127.0.0.1" if _common.cross_size() == 1 else socket.gethostname()
+        store = dist.TCPStore(host, 0, size, True, timeout, wait_for_workers=False)
+        address = (host, store.port)
+    host, port = broadcast_object(address, 0, name="distributed.store")
+    if store is None:
+        store = dist.TCPStore(host, port, size, False, timeout)
+    yield store, rank, size
+    raise RuntimeError("a job that has started cannot be joined again")

@@ -1,0 +1,158 @@
+"""Collectives that move tensors: broadcast, gathers, scatter and all-to-all.
+
+Everything but a broadcast travels flat, so that shapes do not matter. Gather and scatter are
+all-to-alls in which most ranks send or get nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Callable
+
+import torch
+
+from sirtaki.torch import _carry
+from sirtaki.torch.distributed.tensors import (
+    Tensors,
+    deal_out,
+    elements_per_rank,
+    flat,
+    joined,
+    require_movable,
+    require_one_per_rank,
+    require_shares,
+)
+from sirtaki.torch.distributed.work import Work
+
+
+class Moving:
+    """The part of a group that moves tensors. ``_submit`` comes from the group."""
+
+    def broadcast(self, tensors: Tensors, opts: Any) -> Work:
+        """Replaces tensors by those of the root."""
+        require_movable(tensors)
+
+        def start(engine: Any, name: str) -> Any:
+            hand_in = partial(_broadcast, engine, name, opts.rootRank)
+            return _carry.hand_in(hand_in, tensors, moves=True).then(lambda: list(tensors))
+
+        return self._submit("broadcast", tensors, start)
+
+    def allgather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Work:
+        """Everybody gets everybody's tensor, in a list."""
+        for parts in outputs:
+            require_one_per_rank(parts, self._size)
+
+        def build(made: list) -> list[torch.Tensor]:
+            for parts, (whole, _) in zip(outputs, made):
+                deal_out(whole, parts)
+            return [part for parts in outputs for part in parts]
+
+        total = sum(part.numel() for parts in outputs for part in parts)
+        return self._gather(inputs, build, total)
+
+    def allgather_coalesced(
+        self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None
+    ) -> Work:
+        """Everybody gets everybody's tensors: of each rank a list."""
+        return self.allgather([list(parts) for parts in zip(*outputs)], inputs, opts)
+
+    def _allgather_base(
+        self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None
+    ) -> Work:
+        """Everybody gets everybody's tensor, in one."""
+        return self.allgather_into_tensor_coalesced([output], [tensor], opts)
+
+    def allgather_into_tensor_coalesced(
+        self, outputs: Tensors, inputs: Tensors, opts: Any = None
+    ) -> Work:
+        """Everybody gets everybody's tensors, of each in one."""
+        for output, tensor in zip(outputs, inputs):
+            require_shares(tensor, output, self._size)
+
+        def build(made: list) -> list[torch.Tensor]:
+            for output, (whole, _) in zip(outputs, made):
+                deal_out(whole, [output])
+            return list(outputs)
+
+        return self._gather(inputs, build, sum(output.numel() for output in outputs))
+
+    def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> Work:
+        """The root gets everybody's tensor, in a list."""
+        [tensor], parts = inputs, []
+        if self._rank == opts.rootRank:
+            [parts] = outputs
+            require_one_per_rank(parts, self._size)
+        splits = [tensor.numel() * (rank == opts.rootRank) for rank in range(self._size)]
+        return self._exchange("gather", flat(tensor), splits, parts)
+
+    def gather_single(self, output: torch.Tensor | None, tensor: torch.Tensor, opts: Any) -> Work:
+        """The root gets everybody's tensor, in one."""
+        if self._rank != opts.rootRank:
+            return self.gather([], [tensor], opts)
+        require_shares(tensor, output, self._size)
+        return self.gather([list(flat(output).chunk(self._size))], [tensor], opts)
+
+    def scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> Work:
+        """Everybody gets its tensor of the root's list."""
+        [output] = outputs
+        if self._rank != opts.rootRank:
+            return self._exchange("scatter", output.new_empty(0), [0] * self._size, [output])
+        [parts] = inputs
+        require_one_per_rank(parts, self._size)
+        return self._exchange("scatter", joined(parts), [part.numel() for part in parts], [output])
+
+    def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Work:
+        """Sends a tensor to each rank and gets one from each."""
+        require_one_per_rank(inputs, self._size)
+        splits = [tensor.numel() for tensor in inputs]
+        return self._exchange("alltoall", joined(inputs), splits, outputs)
+
+    def alltoall_base(
+        self,
+        output: torch.Tensor,
+        tensor: torch.Tensor,
+        output_rows: Sequence[int],
+        input_rows: Sequence[int],
+        opts: Any = None,
+    ) -> Work:
+        """Sends rows to each rank and gets rows from each."""
+        elements_per_rank(output, output_rows, self._size)
+        splits = elements_per_rank(tensor, input_rows, self._size)
+        return self._exchange("alltoall", flat(tensor), splits, [output])
+
+    # Names from PyTorch 2.14 on.
+    all_gather_single = _allgather_base
+    all_gather_single_coalesced = allgather_into_tensor_coalesced
+    all_to_all_single = alltoall_base
+
+    def _gather(self, tensors: Tensors, build: Callable, elements: int | None = None) -> Work:
+        require_movable(tensors)
+        rows = [flat(tensor) for tensor in tensors]
+
+        def start(engine: Any, name: str) -> Any:
+            return _carry.hand_in_for_new(partial(engine.all_gather, name), rows, build)
+
+        return self._submit("allgather", rows, start, elements)
+
+    def _exchange(
+        self, kind: str, elements: torch.Tensor, splits: list[int], outputs: Tensors
+    ) -> Work:
+        require_movable([elements])
+
+        def start(engine: Any, name: str) -> Any:
+            hand_in = partial(_all_to_all, engine, name, splits)
+            return _carry.hand_in_for_new(
+                hand_in, [elements], lambda made: deal_out(made[0][0], outputs)
+            )
+
+        return self._submit(kind, [elements], start, elements=0)
+
+
+def _broadcast(engine: Any, name: str, root: int, described: list) -> Any:
+    return engine.broadcast(name, described, root)
+
+
+def _all_to_all(engine: Any, name: str, splits: list[int], described: list) -> Any:
+    return engine.all_to_all(name, described[0], splits)

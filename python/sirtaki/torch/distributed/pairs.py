@@ -1,0 +1,104 @@
+"""Sending and receiving: two ranks are a small group of their own, from the first message on.
+
+Meeting takes both of them, so it happens in a thread: nobody waits who only said that it will
+send. A message is a broadcast in that group.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, Callable
+
+import torch
+
+from sirtaki._native import Engine
+from sirtaki.torch import _carry
+from sirtaki.torch.distributed.lane import Lane
+from sirtaki.torch.distributed.work import Work
+
+AT_ONCE = 4096
+"""Messages of one size that are on their way to or from a rank: senders must not wait."""
+
+
+class _WhenMet:
+    """The engine of two ranks that may still be meeting; requests wait for it in order."""
+
+    def __init__(self, meet: Callable[[], Engine]) -> None:
+        self._met: Future = Future()
+        threading.Thread(target=self._meet, args=(meet,), name="sirtaki-pair", daemon=True).start()
+
+    def _meet(self, meet: Callable[[], Engine]) -> None:
+        try:
+            engine = meet()
+        except BaseException as error:
+            self._met.set_exception(error)
+            return
+        self._met.set_result(engine)
+
+    def broadcast(self, name: str, described: list, root: int) -> Any:
+        """As the engine's; what is handed in before they have met follows then."""
+        ticket: Future = Future()
+
+        def hand_in(met: Future) -> None:
+            try:
+                ticket.set_result(met.result().broadcast(name, described, root))
+            except BaseException as error:
+                ticket.set_exception(error)
+
+        if self._met.done():
+            return self._met.result().broadcast(name, described, root)
+        self._met.add_done_callback(hand_in)
+        return _carry._Later(ticket)
+
+    def close(self) -> None:
+        """Closes it as soon as there is one."""
+        self._met.add_done_callback(lambda met: None if met.exception() else met.result().close())
+
+
+class Pairs:
+    """The pairs that a rank is in."""
+
+    def __init__(self, rank: int, meeting: Callable[[str, int], Any]) -> None:  # noqa: D107
+        self._rank, self._meeting = rank, meeting
+        self._lanes: dict[int, Lane] = {}
+
+    def send(self, tensor: torch.Tensor, other: int, tag: int) -> Work:
+        """Sends a tensor."""
+        return self._message(tensor, other, tag, sender=self._rank)
+
+    def receive(self, tensor: torch.Tensor, other: int, tag: int) -> Work:
+        """Replaces a tensor by one that was sent."""
+        return self._message(tensor, other, tag, sender=other)
+
+    def _message(self, tensor: torch.Tensor, other: int, tag: int, sender: int) -> Work:
+        _carry.check(tensor, moves=True)
+        if other == self._rank:
+            raise ValueError(f"rank {other} cannot send to itself\nhint: use copy_")
+        root = int(sender > min(other, self._rank))
+
+        def start(engine: Any, name: str) -> Any:
+            hand_in = partial(_broadcast, engine, name, root)
+            return _carry.hand_in(hand_in, [tensor], moves=True)
+
+        kind = f"message.{root}.{tag}"
+        return self._lane(other).submit(kind, tensor.numel(), tensor.device, start)
+
+    def _lane(self, other: int) -> Lane:
+        if other not in self._lanes:
+            first, second = sorted((other, self._rank))
+            place = int(self._rank == second)
+            meeting = self._meeting(f"pair/{first}/{second}", place)
+            meet = partial(Engine.meet, meeting, place, 2, False)
+            self._lanes[other] = Lane(_WhenMet(meet), owned=True, at_once=AT_ONCE)
+        return self._lanes[other]
+
+    def close(self) -> None:
+        """Ends all of them."""
+        for lane in self._lanes.values():
+            lane.close()
+
+
+def _broadcast(engine: Any, name: str, root: int, described: list) -> Any:
+    return engine.broadcast(name, described, root)

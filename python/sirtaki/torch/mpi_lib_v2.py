@@ -1,0 +1,12 @@
+"""The name of Horovod's compiled module, whose functions for every type do not exist here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    raise AttributeError(
+        f"there is no compiled function {name!r}\n"
+        "hint: use the functions of sirtaki.torch; one compiled file serves every PyTorch"
+    )

@@ -1,0 +1,118 @@
+"""Scripts for ``torch.distributed`` as users start them, by every launcher and by none."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+
+from sirtaki._launcher import find_command
+
+HERE = Path(__file__).parent
+DDP = (HERE / "programs" / "ddp.py").read_text().replace('"gloo"', '"sirtaki"')
+PAGE = HERE.parents[1] / "docs" / "from-ddp.md"
+FINDS_BACK_ENDS = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 5)
+EXTRA = "" if FINDS_BACK_ENDS else "import sirtaki.torch\n"
+SIRTAKI = [find_command(), "run", "-n", "2", "--", sys.executable]
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+
+
+def run(tmp_path, starter, script):
+    file = tmp_path / "script.py"
+    file.write_text(EXTRA + textwrap.dedent(script))
+    mpi = ("ALLOW_RUN_AS_ROOT", "ALLOW_RUN_AS_ROOT_CONFIRM", "MCA_rmaps_base_oversubscribe")
+    variables = {**os.environ, "OMP_NUM_THREADS": "1", **{f"OMPI_{name}": "1" for name in mpi}}
+    process = subprocess.Popen(
+        [*starter, str(file)],
+        env=variables,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        text, _ = process.communicate(timeout=120)
+    except subprocess.TimeoutExpired:
+        # Every launcher ends its ranks when it is asked to end.
+        process.terminate()
+        text, _ = process.communicate(timeout=60)
+        pytest.fail(f"{starter} did not end:\n{text}")
+    return process.returncode, text
+
+
+def test_a_ddp_script_with_one_word_changed(tmp_path):
+    seen = set()
+    for starter in (SIRTAKI, TORCHRUN):
+        code, text = run(tmp_path, starter, DDP)
+        assert code == 0, text
+        # Ranks may write into each other's lines, between a text and its end.
+        found = re.findall(r"gradient \[[^]]*\] weights \[[^]]*\]", text)
+        assert len(found) == 2 and text.count("size 2 loss") == 2, text
+        seen.update(found)
+    assert len(seen) == 1, seen
+
+
+SHORT = """
+    import torch, torch.distributed as dist, sirtaki.torch
+    def main(*arguments):
+        dist.init_process_group("sirtaki", **arguments[-1] if arguments else {})
+        tensor = torch.full((3,), dist.get_rank() + 1.0)
+        dist.all_reduce(tensor)
+        print(f"sum {tensor.tolist()} of {dist.get_world_size()}")
+        dist.destroy_process_group()
+"""
+
+
+@pytest.mark.skipif(shutil.which("mpirun") is None, reason="needs MPI")
+def test_mpirun_sets_no_variables_for_pytorch(tmp_path):
+    starter = ["mpirun", "-n", "2", sys.executable]
+    code, text = run(tmp_path, starter, textwrap.dedent(SHORT) + "main()")
+    assert code == 0 and text.count("sum [3.0, 3.0, 3.0] of 2") == 2, text
+
+
+def test_nobody_starts_ranks_but_the_script(tmp_path):
+    end = """
+    def spawned(rank, store):
+        main({"init_method": store, "rank": rank, "world_size": 2})
+    if __name__ == "__main__":
+        torch.multiprocessing.spawn(spawned, ("file://" + __file__ + ".store",), nprocs=2)
+        main()
+    """
+    code, text = run(tmp_path, [sys.executable], textwrap.dedent(SHORT) + textwrap.dedent(end))
+    assert code == 0 and text.count("sum [3.0, 3.0, 3.0] of 2") == 2, text
+    assert "sum [1.0, 1.0, 1.0] of 1" in text
+
+
+def test_a_rank_that_dies_in_the_middle_of_training(tmp_path):
+    dying = DDP.replace(
+        "    for _ in range(5):",
+        "    for step in range(5):\n        if (rank, step) == (1, 3): os.kill(os.getpid(), 9)",
+    )
+    dying = dying.replace("import torch\n", "import os, torch\n", 1)
+    code, text = run(tmp_path, SIRTAKI, dying)
+    assert code != 0, text
+    assert "rank 1" in text and "SIGKILL" in text and "RuntimeError" in text, text
+    assert "Segmentation" not in text and "terminate called" not in text, text
+
+
+def test_ranks_that_disagree_with_the_launcher(tmp_path):
+    script = """
+    import os, torch.distributed as dist
+    dist.init_process_group("sirtaki", rank=1 - int(os.environ["RANK"]), world_size=2)
+    """
+    code, text = run(tmp_path, SIRTAKI, script)
+    assert code != 0 and "the launcher says rank" in text and "hint:" in text, text
+
+
+@pytest.mark.skipif(not FINDS_BACK_ENDS, reason="the page is about newer versions")
+@pytest.mark.parametrize("number", range(3))
+def test_the_page_for_ddp(tmp_path, number):
+    scripts = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert len(scripts) == 3
+    code, text = run(tmp_path, SIRTAKI, scripts[number])
+    assert code == 0, text
