@@ -39,10 +39,10 @@ fn on_a_terminal(options: &str) -> Finished {
 fn a_terminal_shows_the_whole_job_below_what_ranks_write() {
     let screen = on_a_terminal("").out.join("\n");
     let plain = without_looks(&screen);
-    for text in ["/200  ", "steps/s", "samples/s", "loss 0.0", "accuracy 50.0 %", "test accuracy 75.00 %", "waited "] {
+    for text in ["/200  ", "steps/s", "samples/s", "loss 0.0", "accuracy 50.0 %", "test accuracy 75.00 %", "late "] {
         assert!(plain.contains(text), "{text}: {plain}");
     }
-    assert!(plain.contains("least rank 1: the others wait for it"), "{plain}");
+    assert!(plain.contains("rank 1 keeps others waiting "), "{plain}");
     let (last, half) = (screen.rfind("steps/s").unwrap(), plain.find("half").unwrap());
     assert!(plain[half..].contains("steps/s"), "the view goes on below what is written");
     let rest = &screen[last..];
@@ -66,7 +66,7 @@ fn without_looks(screen: &str) -> String {
 #[test]
 fn who_wants_none_gets_none() {
     let screen = on_a_terminal("--progress off").out.join("\n");
-    assert!(!screen.contains("steps/s") && !screen.contains("waited"), "{screen}");
+    assert!(!screen.contains("steps/s") && !screen.contains("late "), "{screen}");
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn a_browser_shows_the_job_while_it_runs() {
     let has = |text: &str| assert!(page.contains(text), "{text}: {page}");
     has("<h1 id=\"name\">engine-rank</h1>");
     has("running for ");
-    for figure in ["loss", "accuracy", "throughput", "steps", "waiting", "waited", "memory"] {
+    for figure in ["loss", "accuracy", "throughput", "steps", "lateness", "late", "memory"] {
         has(&format!("<figure id=\"{figure}\">"));
     }
     let drawn = page.matches("<path d=\"M").count();
