@@ -39,10 +39,10 @@ fn on_a_terminal(options: &str) -> Finished {
 fn a_terminal_shows_the_whole_job_below_what_ranks_write() {
     let screen = on_a_terminal("").out.join("\n");
     let plain = without_looks(&screen);
-    for text in ["/200  ", "steps/s", "samples/s", "loss 0.0", "accuracy 50.0 %", "test accuracy 75.00 %", "waited "] {
+    for text in ["/200  ", "steps/s", "samples/s", "loss 0.0", "accuracy 50.0 %", "test accuracy 75.00 %", "late "] {
         assert!(plain.contains(text), "{text}: {plain}");
     }
-    assert!(plain.contains("least rank 1: the others wait for it"), "{plain}");
+    assert!(plain.contains("rank 1 keeps others waiting "), "{plain}");
     let (last, half) = (screen.rfind("steps/s").unwrap(), plain.find("half").unwrap());
     assert!(plain[half..].contains("steps/s"), "the view goes on below what is written");
     let rest = &screen[last..];
@@ -65,19 +65,20 @@ fn without_looks(screen: &str) -> String {
 
 #[test]
 fn who_wants_none_gets_none() {
-    for options in ["--progress off", "--quiet"] {
-        let screen = on_a_terminal(options).out.join("\n");
-        assert!(!screen.contains("steps/s") && !screen.contains("waited"), "{options}: {screen}");
-    }
+    let screen = on_a_terminal("--progress off").out.join("\n");
+    assert!(!screen.contains("steps/s") && !screen.contains("late "), "{screen}");
 }
 
 #[test]
-fn a_log_has_no_control_characters_and_nothing_of_a_short_job() {
+fn a_log_has_a_line_now_and_then_without_control_characters() {
     let mut command = Command::new(SIRTAKI);
-    command.args(["run", "-n", "2", "--", RANK]);
-    let done = course(command).ends();
-    assert_eq!((done.code, done.err.len()), (0, 0), "{}", done.message());
-    assert!(!done.out.iter().any(|line| line.contains('\u{1b}') || line.contains('\r')), "{:?}", done.out);
+    command.env("TEST_ENDLESS", "1").args(["run", "-n", "2", "--", RANK]);
+    let job = course(command);
+    let line = job.says("steps/s");
+    assert!(line.starts_with("step ") && line.contains("/200  "), "{line}");
+    job.signal(Signal::INT);
+    let done = job.ends();
+    assert!(!done.out.iter().chain(&done.err).any(|line| line.contains(['\u{1b}', '\r'])), "{done:?}");
 }
 
 fn get(address: &str, path: &str) -> String {
@@ -126,7 +127,7 @@ fn a_browser_shows_the_job_while_it_runs() {
     let has = |text: &str| assert!(page.contains(text), "{text}: {page}");
     has("<h1 id=\"name\">engine-rank</h1>");
     has("running for ");
-    for figure in ["loss", "accuracy", "throughput", "steps", "waiting", "waited", "memory"] {
+    for figure in ["loss", "accuracy", "throughput", "steps", "lateness", "late", "memory"] {
         has(&format!("<figure id=\"{figure}\">"));
     }
     let drawn = page.matches("<path d=\"M").count();

@@ -1,7 +1,9 @@
 //! The whole job from what agents tell of its ranks. Pure; the time comes in as seconds since the ranks were started.
 
+use std::array;
+
 use serde::Serialize;
-use sirtaki_engine::seeing::Progress;
+use sirtaki_engine::seeing::{Progress, counts::Phase};
 
 use super::{pulse::Pulse, trail::Trail};
 
@@ -31,8 +33,10 @@ pub struct RankMoment {
     pub rank: usize,
     /// Where it runs.
     pub host: String,
-    /// The share of the last seconds in which it waited for the others.
-    pub waited: Option<f64>,
+    /// The share of the last seconds in which others waited for it, where ranks were compared.
+    pub late: Option<f64>,
+    /// The phase of a step that explains most of it.
+    pub phase: Option<&'static str>,
     /// Bytes of memory it had at most.
     pub memory: u64,
     /// Its last step, where it says so itself.
@@ -40,12 +44,11 @@ pub struct RankMoment {
 }
 
 impl Moment {
-    /// The ranks that waited least and most, with their shares, where several are known.
-    pub fn extremes(&self) -> Option<[(&RankMoment, f64); 2]> {
-        let known = || self.ranks.iter().filter_map(|rank| Some((rank, rank.waited?)));
-        let least = known().min_by(|one, other| one.1.total_cmp(&other.1))?;
-        let most = known().max_by(|one, other| one.1.total_cmp(&other.1))?;
-        (known().count() > 1).then_some([least, most])
+    /// The rank that others waited for most, and for which share of the time, where several are known.
+    pub fn latest(&self) -> Option<(&RankMoment, f64)> {
+        let known = || self.ranks.iter().filter_map(|rank| Some((rank, rank.late?)));
+        let latest = known().max_by(|one, other| one.1.total_cmp(&other.1))?;
+        (known().count() > 1).then_some(latest)
     }
 
     /// The share of the job that is done.
@@ -59,7 +62,8 @@ impl Moment {
 
 #[derive(Debug, Clone, Default)]
 struct Rank {
-    waiting: Trail<1>,
+    /// How long others waited for it, altogether and by phase.
+    late: Trail<{ 1 + Phase::ALL.len() }>,
     last: Option<Pulse>,
 }
 
@@ -86,7 +90,10 @@ impl Going {
     pub(super) fn heard(&mut self, pulses: &[Pulse], seconds: f64) {
         for pulse in pulses {
             if let Some(rank) = self.ranks.get_mut(pulse.rank) {
-                rank.waiting.add(pulse.time as f64 / 1e9, [pulse.waited as f64 / 1e9]);
+                if let Some(late) = pulse.late {
+                    let nanos = array::from_fn(|index| if index == 0 { late.total } else { late.by[index - 1] });
+                    rank.late.add(pulse.time as f64 / 1e9, nanos.map(|nanos| nanos as f64 / 1e9));
+                }
                 rank.last = Some(*pulse);
             }
         }
@@ -94,7 +101,7 @@ impl Going {
         let Some((time, now)) = self.ranks.iter().find_map(|rank| rank.last?.said()) else { return };
         if self.said.is_none() {
             // Who waited for whom before the first step was no part of the work.
-            self.ranks.iter_mut().for_each(|rank| rank.waiting = Trail::default());
+            self.ranks.iter_mut().for_each(|rank| rank.late = Trail::default());
         }
         if self.said.is_none() || time != self.when.0 {
             self.when = (time, seconds);
@@ -139,10 +146,18 @@ fn known((number, (rank, host)): (usize, (&Rank, &String))) -> Option<RankMoment
     Some(RankMoment {
         rank: number,
         host: host.clone(),
-        waited: rank.waiting.rate(0).map(|share| share.clamp(0.0, 1.0)),
+        late: rank.late.rate(0).map(|share| share.clamp(0.0, 1.0)),
+        phase: phase(&rank.late),
         memory: last.memory,
         step: last.said().map(|(_, said)| said.step),
     })
+}
+
+/// The phase that explains at least half of a rank's lateness.
+fn phase(late: &Trail<{ 1 + Phase::ALL.len() }>) -> Option<&'static str> {
+    let all = late.rate(0).filter(|&all| all > 0.0)?;
+    let explains = |phase: &&Phase| late.rate(1 + **phase as usize).is_some_and(|rate| rate >= all / 2.0);
+    Phase::ALL.iter().find(explains).map(|phase| phase.name())
 }
 
 /// What is said now, and what was said before of the rest.
@@ -164,12 +179,14 @@ fn together(now: Progress, before: Option<Progress>) -> Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::launch::progress::pulse::Late;
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn pulse(rank: usize, second: u64, step: u64, waited: u64) -> Pulse {
+    fn pulse(rank: usize, second: u64, step: u64, late: u64) -> Pulse {
         let said = Progress { step, steps: Some(100), samples: Some(64 * step), ..Progress::default() };
-        Pulse::new(rank, second * SECOND, Some((second * SECOND, said)), waited, 1 << 20)
+        let late = Late { total: late, by: [late, 0, 0, 0] };
+        Pulse::new(rank, second * SECOND, Some((second * SECOND, said)), Some(late), 1 << 20)
     }
 
     #[test]
@@ -184,8 +201,9 @@ mod tests {
         assert_eq!((moment.said.step, moment.silent), (40, 1.0));
         assert_eq!((moment.steps_per_second, moment.samples_per_second), (Some(10.0), Some(640.0)));
         assert_eq!((moment.left, moment.done()), (Some(5.0), Some(0.4)));
-        let [least, most] = moment.extremes().unwrap();
-        assert_eq!((least.0.rank, least.1, most.0.rank, most.1), (1, 0.0, 0, 0.5));
+        let (latest, share) = moment.latest().unwrap();
+        assert_eq!((latest.rank, share, latest.phase), (0, 0.5, Some("input")));
+        assert_eq!((moment.ranks[1].late, moment.ranks[1].phase), (Some(0.0), None));
         assert_eq!((moment.ranks[1].host.as_str(), moment.ranks[1].memory), ("b", 1 << 20));
     }
 
@@ -193,12 +211,12 @@ mod tests {
     fn what_is_left_out_stays_known_and_strangers_are_ignored() {
         let mut going = Going::new(vec!["a".into()]);
         let said = Progress { step: 1, loss: Some(0.5), ..Progress::default() };
-        going.heard(&[Pulse::new(0, 1, Some((1, said)), 0, 0), pulse(7, 1, 99, 0)], 0.0);
+        going.heard(&[Pulse::new(0, 1, Some((1, said)), None, 0), pulse(7, 1, 99, 0)], 0.0);
         let test = Progress { step: 2, test_accuracy: Some(0.9), epoch: Some(0.5), epochs: Some(2), ..said };
-        going.heard(&[Pulse::new(0, 2, Some((2, Progress { loss: None, ..test })), 0, 0)], 1.0);
+        going.heard(&[Pulse::new(0, 2, Some((2, Progress { loss: None, ..test })), None, 0)], 1.0);
         let moment = going.moment(1.0).unwrap();
         assert_eq!(moment.said, test);
-        assert_eq!((moment.extremes(), moment.ranks.len()), (None, 1));
+        assert_eq!((moment.latest(), moment.ranks.len()), (None, 1));
         assert_eq!(moment.done(), Some(0.25));
         assert!(moment.samples_per_second.is_none());
     }

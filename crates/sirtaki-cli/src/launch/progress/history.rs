@@ -27,9 +27,9 @@ pub(super) struct Row {
     steps_per_second: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     samples_per_second: Option<f64>,
-    /// The rank that waited least, and the one that waited most.
+    /// The share of the time in which others waited for the rank that was latest.
     #[serde(skip_serializing_if = "Option::is_none")]
-    waited: Option<(f64, f64)>,
+    late: Option<f64>,
     /// Of the largest rank.
     memory: u64,
 }
@@ -70,7 +70,7 @@ impl History {
             test_accuracy: said.test_accuracy.filter(|_| news),
             steps_per_second: moment.steps_per_second,
             samples_per_second: moment.samples_per_second,
-            waited: moment.extremes().map(|[(_, least), (_, most)]| (least, most)),
+            late: moment.latest().map(|(_, share)| share),
             memory: moment.ranks.iter().map(|rank| rank.memory).max().unwrap_or(0),
         });
         if self.rows.len() > ROWS {

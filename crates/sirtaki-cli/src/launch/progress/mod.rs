@@ -23,7 +23,7 @@ use serde_json::json;
 pub use self::{
     dashboard::Dashboard,
     going::{Moment, RankMoment},
-    pulse::Pulse,
+    pulse::{Late, Pulse},
 };
 use self::{going::Going, history::History};
 use super::output::Output;
@@ -181,7 +181,7 @@ mod tests {
             let step = if second < 30 { second } else { 30 };
             let said = Progress { step, steps: Some(30), ..Progress::default() };
             let now = start + Duration::from_secs(second);
-            live.heard(&[Pulse::new(0, second * 1_000_000_000, Some((step * 1_000_000_000, said)), 0, 1)], now);
+            live.heard(&[Pulse::new(0, second * 1_000_000_000, Some((step * 1_000_000_000, said)), None, 1)], now);
             live.refresh(now, &mut output);
         }
         live.ended(true, "ended", &mut output);

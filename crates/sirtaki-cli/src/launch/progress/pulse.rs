@@ -2,7 +2,10 @@
 //! does nothing for it.
 
 use serde::{Deserialize, Serialize};
-use sirtaki_engine::seeing::{Progress, counts::Counts};
+use sirtaki_engine::seeing::{
+    Progress,
+    counts::{Counts, Phase},
+};
 
 /// A rank at some moment. Times are nanoseconds of its host's monotonic clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,23 +16,33 @@ pub struct Pulse {
     pub time: u64,
     /// When the program said how far it is, and that, as words: fields that are left out would not survive a message.
     said: Option<(u64, [u64; 9])>,
-    /// For how long it has waited for results since its start, in nanoseconds.
-    pub waited: u64,
+    /// For how long others have waited for it since its start, where ranks have been compared.
+    pub late: Option<Late>,
     /// Bytes of memory it had at most.
     pub memory: u64,
+}
+
+/// For how long others have waited for a rank, in nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Late {
+    /// Altogether.
+    pub total: u64,
+    /// Because of each of its phases.
+    pub by: [u64; Phase::ALL.len()],
 }
 
 impl Pulse {
     /// What a rank's numbers tell; nothing before it has an engine.
     pub fn of(rank: usize, time: u64, counts: &Counts) -> Option<Pulse> {
         let said = counts.progress().map(|(time, progress)| (time, progress.to_words()));
-        let (waited, memory) = (counts.waited(), counts.memory());
-        (said.is_some() || memory > 0).then_some(Pulse { rank, time, said, waited, memory })
+        let (lateness, memory) = (counts.lateness(), counts.memory());
+        let late = (lateness.events > 0).then_some(Late { total: lateness.total, by: lateness.by });
+        (said.is_some() || memory > 0).then_some(Pulse { rank, time, said, late, memory })
     }
 
     /// A rank of which this is known.
-    pub fn new(rank: usize, time: u64, said: Option<(u64, Progress)>, waited: u64, memory: u64) -> Pulse {
-        Pulse { rank, time, said: said.map(|(time, progress)| (time, progress.to_words())), waited, memory }
+    pub fn new(rank: usize, time: u64, said: Option<(u64, Progress)>, late: Option<Late>, memory: u64) -> Pulse {
+        Pulse { rank, time, said: said.map(|(time, progress)| (time, progress.to_words())), late, memory }
     }
 
     /// When the program said how far it is, and that.
@@ -50,12 +63,11 @@ mod tests {
     #[test]
     fn what_is_not_known_survives_a_message() {
         let said = Progress { step: 7, loss: Some(0.5), ..Progress::default() };
-        let pulse = Pulse::new(3, 9, Some((5, said)), 1, 2);
+        let pulse = Pulse::new(3, 9, Some((5, said)), Some(Late { total: 1, by: [0, 1, 0, 0] }), 2);
         let bytes = postcard::to_stdvec(&pulse).unwrap();
         let back: Pulse = postcard::from_bytes(&bytes).unwrap();
         assert_eq!((back, back.said()), (pulse, Some((5, said))));
-        assert!(
-            pulse.says_the_same(&Pulse { time: 10, ..pulse }) && !pulse.says_the_same(&Pulse { waited: 2, ..pulse })
-        );
+        assert!(pulse.says_the_same(&Pulse { time: 10, ..pulse }));
+        assert!(!pulse.says_the_same(&Pulse { late: None, ..pulse }));
     }
 }

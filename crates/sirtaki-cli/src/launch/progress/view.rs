@@ -1,7 +1,7 @@
 //! A job in a few rows of a terminal, or in one line of a log.
 //!
 //! Rows are the same at any time, whatever is known, so that nothing jumps: how far it is, what it has learned, and,
-//! with several ranks, who waits for whom. What does not fit is left out from the right.
+//! with several ranks, who is late. What does not fit is left out from the right.
 
 use unicode_width::UnicodeWidthStr;
 
@@ -19,8 +19,8 @@ const STRIP: usize = 32;
 const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// From how much silence on it is mentioned, in seconds.
 const SILENCE: f64 = 10.0;
-/// How far apart the ranks that wait least and most are before one is named.
-const APART: f64 = 0.1;
+/// The share of the time that others have to wait for a rank before it is named.
+const LATE: f64 = 0.05;
 
 /// Words that stand together: what it is, the value, its unit.
 #[derive(Debug, PartialEq)]
@@ -45,7 +45,7 @@ pub(super) fn rows(moment: &Moment, columns: usize, paint: &dyn Fn(Style, &str) 
     if !learned.is_empty() {
         rows.push(row((String::new(), 0), learned, columns, paint));
     }
-    rows.extend(waiting(moment, columns, paint));
+    rows.extend(lateness(moment, columns, paint));
     rows
 }
 
@@ -53,9 +53,7 @@ pub(super) fn rows(moment: &Moment, columns: usize, paint: &dyn Fn(Style, &str) 
 pub(super) fn line(moment: &Moment) -> String {
     let figures = position(moment).into_iter().chain(learned(moment));
     let mut parts: Vec<String> = figures.map(|figure| figure.text()).collect();
-    if let Some(words) = extremes(moment) {
-        parts.push(format!("waited {words}"));
-    }
+    parts.extend(latest(moment));
     parts.join("  ")
 }
 
@@ -138,29 +136,30 @@ fn number(value: f64) -> String {
     }
 }
 
-/// A cell for each rank, or for some neighbours of whom the one that waits least is shown; and the ends of the scale.
-fn waiting(moment: &Moment, columns: usize, paint: &dyn Fn(Style, &str) -> String) -> Option<String> {
-    let words = extremes(moment)?;
-    let shares: Vec<f64> = moment.ranks.iter().filter_map(|rank| rank.waited).collect();
+/// A cell for each rank, or for some neighbours of whom the latest is shown; and who that is.
+fn lateness(moment: &Moment, columns: usize, paint: &dyn Fn(Style, &str) -> String) -> Option<String> {
+    let words = latest(moment)?;
+    let shares: Vec<f64> = moment.ranks.iter().filter_map(|rank| rank.late).collect();
     let together = shares.len().div_ceil(STRIP.min(columns / 3).max(1));
-    let least = |shares: &[f64]| shares.iter().copied().fold(1.0, f64::min);
+    let most = |shares: &[f64]| shares.iter().copied().fold(0.0, f64::max);
     let cell = |share: f64| LEVELS[((share * 8.0) as usize).min(7)];
-    let strip: String = shares.chunks(together).map(|shares| cell(least(shares))).collect();
-    let width = "waited ".len() + strip.width();
-    let begin = format!("{} {}", paint(Style::Faint, "waited"), paint(Style::Good, &strip));
+    let strip: String = shares.chunks(together).map(|shares| cell(most(shares))).collect();
+    let width = "late ".len() + strip.width();
+    let style = if most(&shares) < LATE { Style::Good } else { Style::Warning };
+    let begin = format!("{} {}", paint(Style::Faint, "late"), paint(style, &strip));
     Some(row((begin, width), vec![Figure("", words, "")], columns, paint))
 }
 
-/// Who waits least and most, in words.
-fn extremes(moment: &Moment) -> Option<String> {
-    let [(slowest, least), (_, most)] = moment.extremes()?;
-    let range = format!("{} to {}", (100.0 * least).round(), percent(most, 0));
-    if most - least < APART {
-        return Some(range);
+/// The rank that others wait for most, in words.
+fn latest(moment: &Moment) -> Option<String> {
+    let (rank, share) = moment.latest()?;
+    if share < LATE {
+        return Some("no rank is late".into());
     }
-    let several_hosts = moment.ranks.iter().any(|rank| rank.host != slowest.host);
-    let host = if several_hosts { format!(" on {}", slowest.host) } else { String::new() };
-    Some(format!("{range}, least rank {}{host}: the others wait for it", slowest.rank))
+    let several_hosts = moment.ranks.iter().any(|other| other.host != rank.host);
+    let host = if several_hosts { format!(" on {}", rank.host) } else { String::new() };
+    let phase = rank.phase.map_or(String::new(), |phase| format!(", {phase}"));
+    Some(format!("rank {}{host} keeps others waiting {} of the time{phase}", rank.rank, percent(share, 0)))
 }
 
 #[cfg(test)]

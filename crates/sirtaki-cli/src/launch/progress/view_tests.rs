@@ -7,8 +7,9 @@ fn plain(_: Style, text: &str) -> String {
     text.into()
 }
 
-fn rank(rank: usize, waited: f64) -> RankMoment {
-    RankMoment { rank, host: "a".into(), waited: Some(waited), memory: 1 << 20, step: Some(703) }
+fn rank(rank: usize, late: f64) -> RankMoment {
+    let phase = (late > 0.0).then_some("input");
+    RankMoment { rank, host: "a".into(), late: Some(late), phase, memory: 1 << 20, step: Some(703) }
 }
 
 fn moment() -> Moment {
@@ -30,7 +31,7 @@ fn moment() -> Moment {
         steps_per_second: Some(143.4),
         samples_per_second: Some(18_204.3),
         left: Some(4.2),
-        ranks: vec![rank(0, 0.61), rank(1, 0.03)],
+        ranks: vec![rank(0, 0.0), rank(1, 0.58)],
     }
 }
 
@@ -40,13 +41,13 @@ fn everything_is_shown_where_there_is_room() {
     let expected = [
         format!("{bar}  epoch 2/3  step 703/1407  5 s left  143 steps/s"),
         "loss 0.0912  accuracy 97.1 %  test accuracy 98.21 %  18,204 samples/s".into(),
-        "waited ▅▁  3 to 61 %, least rank 1: the others wait for it".into(),
+        "late ▁▅  rank 1 keeps others waiting 58 % of the time, input".into(),
     ];
     assert_eq!(rows(&moment(), 100, &plain), expected);
     assert_eq!(
         line(&moment()),
         "epoch 2/3  step 703/1407  5 s left  143 steps/s  loss 0.0912  accuracy 97.1 %  test accuracy 98.21 %  \
-         18,204 samples/s  waited 3 to 61 %, least rank 1: the others wait for it"
+         18,204 samples/s  rank 1 keeps others waiting 58 % of the time, input"
     );
 }
 
@@ -80,15 +81,15 @@ fn epochs_are_counted_from_one_and_end_with_the_last() {
 }
 
 #[test]
-fn ranks_that_wait_alike_are_not_blamed_and_many_share_cells() {
-    let alike = Moment { ranks: vec![rank(0, 0.5), rank(1, 0.55)], ..moment() };
-    assert_eq!(rows(&alike, 80, &plain)[2], "waited ▅▅  50 to 55 %");
-    let mut ranks: Vec<RankMoment> = (0..100).map(|number| rank(number, 0.9)).collect();
-    ranks[42] = RankMoment { host: "b".into(), ..rank(42, 0.0) };
+fn nobody_is_blamed_for_little_and_many_ranks_share_cells() {
+    let alike = Moment { ranks: vec![rank(0, 0.01), rank(1, 0.04)], ..moment() };
+    assert_eq!(rows(&alike, 80, &plain)[2], "late ▁▁  no rank is late");
+    let mut ranks: Vec<RankMoment> = (0..100).map(|number| rank(number, 0.0)).collect();
+    ranks[42] = RankMoment { host: "b".into(), phase: None, ..rank(42, 0.9) };
     let row = &rows(&Moment { ranks, ..moment() }, 120, &plain)[2];
     let strip = row.split(' ').nth(1).unwrap();
-    assert_eq!((strip.chars().count(), strip.chars().position(|cell| cell == '▁')), (25, Some(10)), "{row}");
-    assert!(row.ends_with("0 to 90 %, least rank 42 on b: the others wait for it"), "{row}");
+    assert_eq!((strip.chars().count(), strip.chars().position(|cell| cell == '█')), (25, Some(10)), "{row}");
+    assert!(row.ends_with("rank 42 on b keeps others waiting 90 % of the time"), "{row}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 const SVG = 'http://www.w3.org/2000/svg';
 const WIDTH = 420, HEIGHT = 240, LEFT = 46, TOP = 14, BOTTOM = 32;
-const MOST_BARS = 32, WIDE = 20;
+const MOST_BARS = 32, WIDE = 20, LATE = 0.05;
 
 function make(space, name, attributes, ...children) {
   const element = space ? document.createElementNS(space, name) : document.createElement(name);
@@ -188,21 +188,19 @@ function plots(data) {
   chart('throughput', 'Throughput', `${shown.name} of all ranks together, mean of ten seconds`, [{ ...shown, name: '' }], { zero: true, show: rate });
   chart('steps', 'Steps', known(now.said.steps) ? `over time; the dotted line is the last, ${now.said.steps}` : time,
     [{ ...course('', 0, 'step') }], { zero: true, guide: now.said.steps, show: grouped });
-  const waited = now.ranks.filter((rank) => known(rank.waited));
-  const several = waited.length > 1;
-  if (several) {
-    const edge = (name, style, at) => ({
-      name, style, points: history.filter((row) => row.waited).map((row) => [row.seconds, row.waited[at]]),
-    });
-    chart('waiting', 'Waiting (%)', 'of the ranks that wait least and most', [edge('least', 0, 0), edge('most', 1, 1)],
-      { share: true, zero: true, show: (value) => percent(value, 0) });
-    const sorted = [...waited].sort((one, other) => one.waited - other.waited);
-    const least = sorted[0], apart = sorted.at(-1).waited - least.waited >= 0.1;
-    const chosen = waited.length > MOST_BARS ? sorted.slice(0, MOST_BARS) : waited;
-    const rows = chosen.map((rank) => ({ name: `rank ${rank.rank}`, value: rank.waited, marked: apart && rank === least }));
-    const few = waited.length > MOST_BARS ? ` The ${MOST_BARS} that wait least of ${waited.length}.` : '';
-    const blame = apart ? `The others wait for rank ${least.rank} on ${least.host}.` : 'All ranks wait about as long.';
-    bars('waited', 'Waited, by rank', blame + few, rows, 1, (value) => percent(value, 0));
+  const compared = now.ranks.filter((rank) => known(rank.late));
+  if (compared.length > 1) {
+    const share = (value) => percent(value, 0);
+    chart('lateness', 'Lateness (%)', 'time that others wait for the latest rank', [course('', 0, 'late')],
+      { share: true, zero: true, show: share });
+    const sorted = [...compared].sort((one, other) => other.late - one.late), latest = sorted[0];
+    const chosen = sorted.slice(0, MOST_BARS).sort((one, other) => one.rank - other.rank);
+    const blamed = latest.late >= LATE;
+    const rows = chosen.map((rank) => ({ name: `rank ${rank.rank}`, value: rank.late, marked: blamed && rank === latest }));
+    const few = compared.length > MOST_BARS ? ` The ${MOST_BARS} latest of ${compared.length}.` : '';
+    const phase = latest.phase ? `, because of ${latest.phase}` : '';
+    const blame = blamed ? `The others wait for rank ${latest.rank} on ${latest.host}${phase}.` : 'No rank is late.';
+    bars('late', 'Late, by rank', blame + few, rows, 1, share);
   }
   const heaviest = [...now.ranks].filter((rank) => rank.memory > 0).sort((one, other) => other.memory - one.memory);
   const first = heaviest.slice(0, MOST_BARS).sort((one, other) => one.rank - other.rank);
@@ -215,7 +213,7 @@ function table(ranks) {
   document.getElementById('table').hidden = false;
   document.getElementById('ranks').replaceChildren(...ranks.map((rank) => html('tr', {},
     cell(`${rank.rank}`), cell(rank.host), cell(known(rank.step) ? `${rank.step}` : '–', 'number'),
-    cell(known(rank.waited) ? percent(rank.waited, 0) : '–', 'number'), cell(bytes(rank.memory), 'number'))));
+    cell(known(rank.late) ? percent(rank.late, 0) : '–', 'number'), cell(rank.phase || ''), cell(bytes(rank.memory), 'number'))));
 }
 
 function draw(data) {
