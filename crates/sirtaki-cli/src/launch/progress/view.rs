@@ -19,8 +19,10 @@ const STRIP: usize = 32;
 const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// From how much silence on it is mentioned, in seconds.
 const SILENCE: f64 = 10.0;
-/// The share of the time that others have to wait for a rank before it is named.
+/// The share of the time that others have to wait for a rank before it is mentioned.
 const LATE: f64 = 0.05;
+/// How many times the mean of all ranks its lateness has to be before it is named: ranks are late in turn on any machine.
+const ODD: f64 = 1.5;
 
 /// Words that stand together: what it is, the value, its unit.
 #[derive(Debug, PartialEq)]
@@ -155,6 +157,10 @@ fn latest(moment: &Moment) -> Option<String> {
     let (rank, share) = moment.latest()?;
     if share < LATE {
         return Some("no rank is late".into());
+    }
+    let shares: Vec<f64> = moment.ranks.iter().filter_map(|rank| rank.late).collect();
+    if share < ODD * shares.iter().sum::<f64>() / shares.len() as f64 {
+        return Some(format!("ranks take turns, {} of the time at most", percent(share, 0)));
     }
     let several_hosts = moment.ranks.iter().any(|other| other.host != rank.host);
     let host = if several_hosts { format!(" on {}", rank.host) } else { String::new() };

@@ -84,6 +84,8 @@ fn epochs_are_counted_from_one_and_end_with_the_last() {
 fn nobody_is_blamed_for_little_and_many_ranks_share_cells() {
     let alike = Moment { ranks: vec![rank(0, 0.01), rank(1, 0.04)], ..moment() };
     assert_eq!(rows(&alike, 80, &plain)[2], "late ▁▁  no rank is late");
+    let in_turn = Moment { ranks: vec![rank(0, 0.09), rank(1, 0.08)], ..moment() };
+    assert_eq!(rows(&in_turn, 80, &plain)[2], "late ▁▁  ranks take turns, 9 % of the time at most");
     let mut ranks: Vec<RankMoment> = (0..100).map(|number| rank(number, 0.0)).collect();
     ranks[42] = RankMoment { host: "b".into(), phase: None, ..rank(42, 0.9) };
     let row = &rows(&Moment { ranks, ..moment() }, 120, &plain)[2];

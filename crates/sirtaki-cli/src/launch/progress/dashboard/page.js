@@ -3,7 +3,7 @@
 
 const SVG = 'http://www.w3.org/2000/svg';
 const WIDTH = 420, HEIGHT = 240, LEFT = 46, TOP = 14, BOTTOM = 32;
-const MOST_BARS = 32, WIDE = 20, LATE = 0.05;
+const MOST_BARS = 32, WIDE = 20, LATE = 0.05, ODD = 1.5;
 
 function make(space, name, attributes, ...children) {
   const element = space ? document.createElementNS(space, name) : document.createElement(name);
@@ -195,11 +195,12 @@ function plots(data) {
       { share: true, zero: true, show: share });
     const sorted = [...compared].sort((one, other) => other.late - one.late), latest = sorted[0];
     const chosen = sorted.slice(0, MOST_BARS).sort((one, other) => one.rank - other.rank);
-    const blamed = latest.late >= LATE;
+    const mean = compared.reduce((sum, rank) => sum + rank.late, 0) / compared.length;
+    const late = latest.late >= LATE, blamed = late && latest.late >= ODD * mean;
     const rows = chosen.map((rank) => ({ name: `rank ${rank.rank}`, value: rank.late, marked: blamed && rank === latest }));
     const few = compared.length > MOST_BARS ? ` The ${MOST_BARS} latest of ${compared.length}.` : '';
     const phase = latest.phase ? `, because of ${latest.phase}` : '';
-    const blame = blamed ? `The others wait for rank ${latest.rank} on ${latest.host}${phase}.` : 'No rank is late.';
+    const blame = blamed ? `The others wait for rank ${latest.rank} on ${latest.host}${phase}.` : late ? 'Ranks are late in turn.' : 'No rank is late.';
     bars('late', 'Late, by rank', blame + few, rows, 1, share);
   }
   const heaviest = [...now.ranks].filter((rank) => rank.memory > 0).sort((one, other) => other.memory - one.memory);
