@@ -75,7 +75,7 @@ impl Svg {
         let place = format!("x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{height:.1}\"", width.max(0.3));
         let tip = if tip.is_empty() { String::new() } else { format!("<title>{}</title>", escape(tip)) };
         let _ = write!(self.body, "<rect class=\"bar c{}\" {place}>{tip}</rect>", part % COLOURS);
-        if part % HATCHES > 0 {
+        if !part.is_multiple_of(HATCHES) {
             let _ = write!(self.body, "<rect class=\"hatched\" fill=\"url(#h{})\" {place}/>", part % HATCHES);
         }
     }

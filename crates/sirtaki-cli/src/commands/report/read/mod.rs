@@ -28,13 +28,14 @@ pub(crate) const STEPS: &str = "steps.jsonl";
 pub(crate) const PROFILE: &str = "profile.json";
 
 /// How a run ended.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) enum State {
     /// Well.
     Finished,
     /// With an error.
     Failed(String),
     /// It still runs, or was killed.
+    #[default]
     Unfinished,
 }
 
@@ -176,12 +177,6 @@ pub(crate) struct Run {
     pub(crate) profile: Option<Profile>,
     /// Parts that could not be read.
     pub(crate) problems: Vec<String>,
-}
-
-impl Default for State {
-    fn default() -> Self {
-        State::Unfinished
-    }
 }
 
 /// A folder that cannot be read, and why.

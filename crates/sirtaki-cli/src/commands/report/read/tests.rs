@@ -73,7 +73,7 @@ fn what_is_damaged_says_what_and_where() {
 fn folders_are_found_where_they_were_meant_and_once() {
     let (place, path) = folder(&[(RUN, GOOD)]);
     let inside = find(&[place.path().to_owned(), path.clone()]).unwrap();
-    assert_eq!(inside, [path.clone()]);
+    assert_eq!(inside, std::slice::from_ref(&path));
     let message = |path: PathBuf| find(&[path]).unwrap_err().to_string();
     assert!(message(place.path().join("absent")).contains("there is no "));
     assert!(message(path.join(RUN)).contains("is not a folder"));
