@@ -87,7 +87,7 @@ pub struct Doctor {
 pub enum Bench {
     /// All-reduce (sum) among processes of this machine
     Allreduce(Allreduce),
-    /// A job on several numbers of workers, strong and weak, with several seeds, and its report
+    /// A job on several numbers of workers, strong and weak, with a report
     Scaling(scaling::Scaling),
 }
 

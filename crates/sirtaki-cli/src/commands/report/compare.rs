@@ -159,9 +159,12 @@ fn letter(mut index: usize) -> String {
     }
 }
 
+/// What the points of a scaling have in common: its kind, the batch that stays equal, and all settings that do.
+type Family<'a> = (Kind, String, Vec<(&'a str, &'a str)>);
+
 /// The scalings that these groups are points of.
 pub(crate) fn scalings(groups: &[Group]) -> Vec<Scaling> {
-    let mut found = BTreeMap::<_, Vec<usize>>::new();
+    let mut found: BTreeMap<Family<'_>, Vec<usize>> = BTreeMap::new();
     for (index, group) in groups.iter().enumerate() {
         if group.throughput.is_none() || group.ranks == 0 {
             continue;

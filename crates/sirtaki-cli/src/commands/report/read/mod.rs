@@ -28,7 +28,7 @@ pub(crate) const STEPS: &str = "steps.jsonl";
 pub(crate) const PROFILE: &str = "profile.json";
 
 /// How a run ended.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) enum State {
     /// Well.
     Finished,
