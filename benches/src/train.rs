@@ -13,6 +13,7 @@ use tempfile::TempDir;
 use crate::{
     BenchError, command,
     peer::median,
+    report::Verdict,
     start::{Starter, peer_script},
 };
 
@@ -20,6 +21,10 @@ use crate::{
 const LIMIT: Duration = Duration::from_secs(1200);
 /// Where the images are.
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../data/mnist");
+
+/// Steps of a training in which everything is seen, and how much longer they may take.
+const SEEN_STEPS: &str = "900";
+const SEEN: f64 = 1.02;
 
 /// What to measure.
 #[derive(Debug, Clone)]
@@ -208,6 +213,34 @@ pub fn speeds(plan: &Plan, starter: &Starter, say: &dyn Fn(&str)) -> Result<Vec<
         speeds.extend(systems.iter().zip(&runs).map(|(&system, runs)| speed(model, system, runs)));
     }
     Ok(speeds)
+}
+
+/// What it costs to see everything of a training: two workers with timeline, profile and folder, and without, in turns.
+pub fn seen(rounds: usize, starter: &Starter, say: &dyn Fn(&str)) -> Result<Verdict, BenchError> {
+    let folder = TempDir::new().map_err(BenchError::io("cannot make a folder for timelines"))?;
+    let timeline = folder.path().join("timeline.json").display().to_string();
+    let without = ["--max-steps", SEEN_STEPS, "--record=no", "--progress=off"];
+    let with = ["--max-steps", SEEN_STEPS, "--profile", "--progress=lines", "--timeline", &timeline];
+    let (mut pairs, mut ratios) = ([Vec::new(), Vec::new()], Vec::new());
+    for round in 1..=rounds {
+        say(&format!("training with everything seen and with nothing, round {round}"));
+        let mut speeds = [0.0; 2];
+        // The machine may get faster or slower meanwhile, so the order changes.
+        let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
+        for at in order {
+            let options = if at == 0 { &with[..] } else { &without[..] };
+            let (reports, _) = train(starter, System::Sirtaki, Crew::Two, options)?;
+            speeds[at] = reports[0].images_per_second;
+            pairs[at].push(speeds[at]);
+        }
+        ratios.push(speeds[1] / speeds[0]);
+    }
+    let (with, without, ratio) = (median(&pairs[0]), median(&pairs[1]), median(&ratios));
+    let text = format!(
+        "2 workers, lenet: {with:.0} images/s with timeline, profile and folder, {without:.0} without: {ratio:.3}, to be at \
+         most {SEEN:.3} (middle of {rounds} pairs)"
+    );
+    Ok(Verdict { reached: ratio <= SEEN, text })
 }
 
 fn speed(model: &'static str, system: System, runs: &[[Vec<Report>; 3]]) -> Speed {

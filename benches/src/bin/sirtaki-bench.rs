@@ -331,6 +331,7 @@ fn run(arguments: Arguments) -> Result<(), BenchError> {
                 verdicts.push(engine::records(rounds.max(1), ranks, &mut starter)?);
                 verdicts.push(engine::seeing(rounds.max(1), ranks, &mut starter)?);
             }
+            verdicts.push(train::seen(rounds.div_ceil(3), &starter, &say)?);
             print_goals(&verdicts, false);
             Ok(())
         }
