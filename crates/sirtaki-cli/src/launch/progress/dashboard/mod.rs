@@ -2,7 +2,7 @@
 //!
 //! Three fixed files and one that changes do not need a web server; a small answerer has nothing that could be reached by
 //! mistake. It listens on loopback only, answers whoever knows the token in the address, and nobody else: not other
-//! users of the machine, and not pages of other sites that a browser has been tricked into asking by ([`http`]). It ends
+//! users of the machine, and not pages of other sites that a browser has been tricked into asking by (`http`). It ends
 //! with the launcher.
 
 mod http;
