@@ -1,8 +1,9 @@
 //! What the launcher and the agent on each host say to each other, over the agent's standard input and output.
 //!
 //! Standard input and output are what ssh, srun and a plain child process have in common; they end when either side
-//! does, and need neither port nor firewall rule. A frame is its length and a postcard message. Login scripts may print
-//! before an agent speaks, so its first bytes are a mark that the launcher looks for.
+//! does, and need neither port nor firewall rule. A frame is its length, a postcard message and the end of a line, because
+//! Slurm keeps what a program writes until a line ends. Login scripts may print before an agent speaks, so its first bytes
+//! are a mark that the launcher looks for.
 
 use std::{
     io::{self, Read, Write},
@@ -19,6 +20,8 @@ use super::{ended::Ended, output::Stream, progress::Pulse};
 pub const MARK: &[u8] = b"\0sirtaki-agent\0";
 /// Bytes of noise before the mark that are forgiven, and kept to be shown.
 const NOISE: usize = 64 << 10;
+/// How a frame ends.
+const END: u8 = b'\n';
 /// Bytes of a frame at most.
 const FRAME: usize = 16 << 20;
 /// How often a launcher tells agents on other hosts that it is there.
@@ -223,7 +226,8 @@ pub struct Checked {
 
 /// Writes one frame.
 pub fn write(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
-    let body = postcard::to_stdvec(message).map_err(io::Error::other)?;
+    let mut body = postcard::to_stdvec(message).map_err(io::Error::other)?;
+    body.push(END);
     let length = u32::try_from(body.len()).ok().filter(|&length| length as usize <= FRAME);
     let length = length.ok_or_else(|| io::Error::other("a message is too long"))?;
     let mut frame = Vec::with_capacity(4 + body.len());
@@ -247,7 +251,8 @@ pub fn read<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<Option<T>> 
     }
     let mut body = vec![0; length];
     from.read_exact(&mut body)?;
-    postcard::from_bytes(&body).map(Some).map_err(|_| io::Error::other("a message cannot be read"))
+    let message = body.strip_suffix(&[END]).and_then(|message| postcard::from_bytes(message).ok());
+    message.map(Some).ok_or_else(|| io::Error::other("a message cannot be read"))
 }
 
 /// Skips what was printed before the mark, and gives it back where the mark never comes.
@@ -282,6 +287,18 @@ mod tests {
         assert!(matches!(read(&mut reader).unwrap(), Some(Order::Kill)));
         assert!(read::<Order>(&mut reader).unwrap().is_none());
         assert_eq!(find_mark(&mut &b"no such command\n"[..]), Err("no such command".into()));
+    }
+
+    #[test]
+    fn every_frame_ends_a_line() {
+        for event in [Event::Greeting, Event::Signalled(2), Event::Closed { rank: 3 }] {
+            let mut bytes = Vec::new();
+            write(&mut bytes, &event).unwrap();
+            assert_eq!(bytes.last(), Some(&b'\n'));
+            let last = bytes.len() - 1;
+            bytes[last] = b' ';
+            assert!(read::<Event>(&mut bytes.as_slice()).is_err());
+        }
     }
 
     #[test]
