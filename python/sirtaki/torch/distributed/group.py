@@ -20,7 +20,7 @@ from sirtaki.torch.distributed.moving import Moving
 from sirtaki.torch.distributed.pairs import Pairs
 from sirtaki.torch.distributed.reducing import Reducing
 from sirtaki.torch.distributed.tensors import Tensors
-from sirtaki.torch.distributed.work import Together, Work
+from sirtaki.torch.distributed.work import Together, Work, join_threads
 
 _CPU = torch.device("cpu")
 
@@ -163,6 +163,7 @@ _open: weakref.WeakSet = weakref.WeakSet()
 def _shutdown_all() -> None:
     for group in list(_open):
         group.shutdown()
+    join_threads()
 
 
 atexit.register(_shutdown_all)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from datetime import timedelta
 from queue import SimpleQueue
 from typing import Any, Callable
@@ -148,6 +149,21 @@ class Together(_Work):
         )
 
 
+_threads: weakref.WeakSet = weakref.WeakSet()
+PATIENCE = 5.0
+"""Seconds that threads have to end when the process does."""
+
+
+def join_threads() -> None:
+    """Waits for all threads of closed completers, whose engines have ended.
+
+    One that is inside PyTorch when the interpreter ends would end the process with an abort.
+    """
+    deadline = time.monotonic() + PATIENCE
+    for thread in list(_threads):
+        thread.join(max(0.0, deadline - time.monotonic()))
+
+
 class Completer:
     """A thread that waits where somebody has a future, from the first one on."""
 
@@ -162,6 +178,7 @@ class Completer:
             self._thread = threading.Thread(
                 target=self._run, args=(self._queue,), name="sirtaki-futures", daemon=True
             )
+            _threads.add(self._thread)
             self._thread.start()
         self._queue.put(lambda: self._fulfil(work, promise))
 
