@@ -120,6 +120,8 @@ const WHOLE: usize = Kind::ALL.len() * OF_KIND;
 const PHASES: usize = WHOLE + Whole::ALL;
 /// Where lateness begins.
 const LATE: usize = PHASES + 2 * Phase::ALL.len();
+/// The largest number that is believed: 52 days in nanoseconds, 4.5 PB.
+const LARGEST: u64 = u64::MAX >> 12;
 /// Where that begins which the program says of itself.
 pub(super) const PROGRESS: usize = LATE + lateness::WORDS;
 /// Words of the table.
@@ -217,8 +219,10 @@ impl Recorder {
 pub struct Counts(pub(crate) Vec<u64>);
 
 impl Counts {
+    /// A word. What counts is never so large that sums over thousands of ranks overflow, whatever somebody says.
     pub(super) fn get(&self, index: usize) -> u64 {
-        self.0.get(index).copied().unwrap_or(0)
+        let word = self.0.get(index).copied().unwrap_or(0);
+        if index < PROGRESS { word.min(LARGEST) } else { word }
     }
 
     /// Whether anything has been counted.
