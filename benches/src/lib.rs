@@ -40,5 +40,21 @@ pub mod torch;
 pub mod train;
 pub mod wheel;
 
+use std::process::ExitCode;
+
 pub use peer::Peer;
 pub use protocol::BenchError;
+
+/// How a peer ends: who it is, and why it failed if it did, on its error output.
+pub fn exit_with(program: &str, result: Result<(), BenchError>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            #[allow(clippy::print_stderr, reason = "a program says on its error output why it ends")]
+            {
+                eprintln!("{program}: {error}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}

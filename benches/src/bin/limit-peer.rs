@@ -6,7 +6,7 @@ use std::{
 };
 
 use sirtaki_bench::{
-    BenchError,
+    BenchError, exit_with,
     limit::{Limit, Task},
     protocol::{Hello, SOCKET},
     serve::answer,
@@ -57,14 +57,5 @@ fn io(action: &str, source: std::io::Error) -> BenchError {
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
-    match run(&arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            #[allow(clippy::print_stderr, reason = "a program says on its error output why it ends")]
-            {
-                eprintln!("limit-peer: {error}");
-            }
-            ExitCode::FAILURE
-        }
-    }
+    exit_with("limit-peer", run(&arguments))
 }

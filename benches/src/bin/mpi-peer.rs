@@ -3,7 +3,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use sirtaki_bench::{
-    BenchError,
+    BenchError, exit_with,
     protocol::{Hello, SOCKET},
     serve::{Work, answer},
 };
@@ -50,14 +50,5 @@ fn run() -> Result<(), BenchError> {
 }
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            #[allow(clippy::print_stderr, reason = "a program says on its error output why it ends")]
-            {
-                eprintln!("mpi-peer: {error}");
-            }
-            ExitCode::FAILURE
-        }
-    }
+    exit_with("mpi-peer", run())
 }

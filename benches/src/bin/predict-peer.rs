@@ -10,7 +10,7 @@ use std::{
 };
 
 use sirtaki_bench::{
-    BenchError,
+    BenchError, exit_with,
     predict::{self, BACKWARD, FORWARD, WARM_UP},
     resnet,
 };
@@ -91,14 +91,5 @@ fn run(arguments: &[String]) -> Result<(), BenchError> {
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
-    match run(&arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            #[allow(clippy::print_stderr, reason = "a program says on its error output why it ends")]
-            {
-                eprintln!("error: {error}");
-            }
-            ExitCode::FAILURE
-        }
-    }
+    exit_with("predict-peer", run(&arguments))
 }

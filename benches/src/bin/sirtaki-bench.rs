@@ -87,7 +87,7 @@ enum Command {
         #[arg(long)]
         markdown: bool,
     },
-    /// What a step of ResNet-50's tensors costs with everything on that a job shows of itself, and with everything off
+    /// What steps of ResNet-50's tensors, and of a training, cost with everything on that a job shows of itself and without
     Seeing {
         /// Numbers of ranks on this host
         #[arg(long, value_delimiter = ',', default_value = "2")]

@@ -11,7 +11,7 @@ use std::{
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 use sirtaki_bench::{
-    BenchError,
+    BenchError, exit_with,
     protocol::{Hello, SOCKET},
     serve::{answer, serve},
     steps::{Steps, Turns},
@@ -77,14 +77,5 @@ fn run(arguments: &[String]) -> Result<(), BenchError> {
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
-    match run(&arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            #[allow(clippy::print_stderr, reason = "a peer has nobody else to tell")]
-            {
-                eprintln!("error: {error}");
-            }
-            ExitCode::FAILURE
-        }
-    }
+    exit_with("sirtaki-peer", run(&arguments))
 }

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use sirtaki_bench::{BenchError, command};
+use sirtaki_bench::{BenchError, command, exit_with};
 use sirtaki_comm::communicator::mpi::{
     Choice, load,
     raw::{Op, Threads, Type},
@@ -62,14 +62,5 @@ fn main() -> ExitCode {
         Some("chatter") => chatter(),
         _ => Err(BenchError::Protocol("use: start-peer nothing|engine|mpi|chatter, as the benchmark does".into())),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            #[allow(clippy::print_stderr, reason = "a program says on its error output why it ends")]
-            {
-                eprintln!("start-peer: {error}");
-            }
-            ExitCode::FAILURE
-        }
-    }
+    exit_with("start-peer", result)
 }

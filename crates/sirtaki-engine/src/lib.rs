@@ -40,6 +40,7 @@ pub mod fuse;
 mod inbox;
 pub mod job;
 pub mod late;
+pub mod machine;
 pub mod memory;
 pub mod message;
 pub mod order;

@@ -5,26 +5,11 @@ import copy
 import pytest
 import torch
 import torch.distributed as dist
+from gpu import DEVICE, LARGE, slow
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-import sirtaki.torch as hvd
-
-if not torch.cuda.is_available():
-    pytest.skip("needs a GPU", allow_module_level=True)
-
 pytestmark = pytest.mark.usefixtures("process_group")
-
-DEVICE = torch.device("cuda", hvd.local_rank() % torch.cuda.device_count())
-LARGE = 3_000_001
-
-
-def slow():
-    """Work that keeps the current stream busy for a while."""
-    matrix = torch.ones(4096, 4096, device=DEVICE)
-    for _ in range(20):
-        matrix = matrix @ matrix * 1e-4
-    return matrix
 
 
 def test_collectives():

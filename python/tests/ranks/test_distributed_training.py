@@ -3,37 +3,14 @@
 import pytest
 import torch
 import torch.distributed as dist
+from learning import batches, loss, mine, network
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
-ROWS = 4
 VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
 
 pytestmark = pytest.mark.usefixtures("process_group")
-
-
-def network():
-    torch.manual_seed(5)
-    return nn.Sequential(
-        nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 3)
-    )
-
-
-def batches(steps):
-    generator = torch.Generator().manual_seed(6)
-    for _ in range(steps):
-        rows = ROWS * dist.get_world_size()
-        yield torch.randn(rows, 6, generator=generator), torch.randn(rows, 3, generator=generator)
-
-
-def mine(batch, rank=None):
-    rank = dist.get_rank() if rank is None else rank
-    return [tensor[ROWS * rank : ROWS * (rank + 1)] for tensor in batch]
-
-
-def loss(model, batch):
-    return nn.functional.mse_loss(model(batch[0]), batch[1])
 
 
 def train(model, steps, part=mine):

@@ -4,35 +4,11 @@ import copy
 
 import pytest
 import torch
+from learning import ROWS, batches, loss, mine, network
 from torch import nn
 
 import sirtaki
 import sirtaki.torch as hvd
-
-ROWS = 4
-
-
-def network():
-    torch.manual_seed(5)
-    return nn.Sequential(
-        nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 3)
-    )
-
-
-def batches(steps):
-    generator = torch.Generator().manual_seed(6)
-    for _ in range(steps):
-        rows = ROWS * hvd.size()
-        yield torch.randn(rows, 6, generator=generator), torch.randn(rows, 3, generator=generator)
-
-
-def mine(batch):
-    part = slice(ROWS * hvd.rank(), ROWS * (hvd.rank() + 1))
-    return [tensor[part] for tensor in batch]
-
-
-def loss(model, batch):
-    return nn.functional.mse_loss(model(batch[0]), batch[1])
 
 
 def alone(steps, make=lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9)):

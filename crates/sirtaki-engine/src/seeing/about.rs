@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    env, fs,
+    env,
     path::Path,
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -10,7 +10,7 @@ use std::{
 use serde::Serialize;
 use sirtaki_comm::Group;
 
-use crate::job::variables;
+use crate::{job::variables, machine};
 
 const FORMAT: &str = "sirtaki run, version 1";
 /// Variables that may matter for the outcome, by how they begin.
@@ -73,9 +73,9 @@ impl About {
             ranks: group.size(),
             hosts: group.members().iter().map(|member| member.host.clone()).collect(),
             machine: Machine {
-                processor: value_in("/proc/cpuinfo", "model name").unwrap_or_default(),
-                cores: fs::read_to_string("/proc/cpuinfo").map_or(0, |text| text.matches("\nprocessor\t").count() + 1),
-                memory_bytes: value_in("/proc/meminfo", "MemTotal").map_or(0, |text| kibibytes(&text) << 10),
+                processor: machine::processor().unwrap_or_default(),
+                cores: machine::cores(),
+                memory_bytes: machine::memory("MemTotal"),
             },
             environment: env::vars_os()
                 .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -84,17 +84,6 @@ impl About {
             settings: BTreeMap::new(),
         }
     }
-}
-
-/// What a line of this name says in one of the kernel's lists.
-fn value_in(file: &str, name: &str) -> Option<String> {
-    let text = fs::read_to_string(file).ok()?;
-    let (_, value) = text.lines().find(|line| line.starts_with(name))?.split_once(':')?;
-    Some(value.trim().to_owned())
-}
-
-fn kibibytes(text: &str) -> u64 {
-    text.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ mod manifest;
 mod save;
 mod tensors;
 
+#[cfg(feature = "burn")]
 pub(crate) use load::hex;
 pub use load::{Checkpoint, Found, load, newest};
 pub use manifest::Manifest;

@@ -4,6 +4,7 @@ use std::{fs::read_to_string, path::Path};
 
 use rustix::process::{Resource, getrlimit};
 use sirtaki_comm::shm::Segment;
+use sirtaki_engine::machine;
 
 use super::finding::Finding;
 use crate::commands::bench::sizes::show;
@@ -30,12 +31,8 @@ fn system() -> Finding {
 }
 
 fn cores() -> Finding {
-    let info = read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let there = info.lines().filter(|line| line.starts_with("processor")).count().max(1);
-    let model = info
-        .lines()
-        .find_map(|line| line.strip_prefix("model name")?.split_once(':').map(|(_, model)| model.trim()))
-        .unwrap_or("unknown model");
+    let there = machine::cores();
+    let model = machine::processor().unwrap_or("unknown model".into());
     let allowed = rustix::thread::sched_getaffinity(None).map_or(there, |set| set.count() as usize);
     // The standard library knows about quotas of control groups, and rounds them down.
     let usable = std::thread::available_parallelism().map_or(allowed, |number| number.get());
@@ -48,18 +45,12 @@ fn cores() -> Finding {
 }
 
 fn memory() -> Finding {
-    let info = read_to_string("/proc/meminfo").unwrap_or_default();
-    let (total, free) = (meminfo(&info, "MemTotal:"), meminfo(&info, "MemAvailable:"));
+    let (total, free) = (machine::memory("MemTotal"), machine::memory("MemAvailable"));
     let value = format!("{} free of {}", show(free), show(total));
     match group_limit(Path::new("/sys/fs/cgroup")) {
         Some(limit) if limit < total => Finding::ok("memory", format!("{value}, control group limit {}", show(limit))),
         _ => Finding::ok("memory", value),
     }
-}
-
-fn meminfo(info: &str, key: &str) -> u64 {
-    let line = info.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default();
-    line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap_or(0) << 10
 }
 
 /// The memory limit of this control group, version 2 or 1.
@@ -121,17 +112,5 @@ fn open_files() -> Finding {
             Finding::warning("open files", value, hint)
         }
         _ => Finding::ok("open files", value),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn memory_is_read_in_bytes() {
-        let info = "MemTotal:        1000 kB\nMemAvailable:     250 kB\n";
-        assert_eq!((meminfo(info, "MemTotal:"), meminfo(info, "MemAvailable:")), (1_024_000, 256_000));
-        assert_eq!(meminfo(info, "Nothing:"), 0);
     }
 }

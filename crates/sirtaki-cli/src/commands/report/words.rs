@@ -1,8 +1,7 @@
 //! Numbers as people write them, and text from elsewhere made harmless.
 
-use std::time::Duration;
-
-use crate::launch::report::duration_in_words;
+pub(crate) use crate::launch::report::grouped;
+use crate::launch::report::{percent as share_in_words, seconds_in_words};
 
 /// Text for HTML and SVG, also inside quotes. Characters that control a terminal or turn the direction of writing around
 /// are shown as unknown ones.
@@ -37,14 +36,6 @@ pub(crate) fn shorten(text: &str, most: usize) -> String {
     format!("{}…", kept.trim_end())
 }
 
-/// A whole number with its digits in groups of three.
-pub(crate) fn grouped(number: f64) -> String {
-    let digits = format!("{:.0}", number.abs());
-    let groups: Vec<&str> =
-        digits.as_bytes().rchunks(3).rev().map(|group| std::str::from_utf8(group).unwrap_or("")).collect();
-    format!("{}{}", if number <= -0.5 { "-" } else { "" }, groups.join(","))
-}
-
 /// Three digits, or whole thousands.
 pub(crate) fn figure(number: f64) -> String {
     match number.abs() {
@@ -58,7 +49,7 @@ pub(crate) fn figure(number: f64) -> String {
 
 /// A share with two digits behind the point.
 pub(crate) fn percent(share: f64) -> String {
-    format!("{:.2} %", 100.0 * share)
+    share_in_words(share, 2)
 }
 
 /// A share with as many digits as it has, up to two.
@@ -69,7 +60,7 @@ pub(crate) fn tidy_percent(share: f64) -> String {
 
 /// A share without them.
 pub(crate) fn rounded_percent(share: f64) -> String {
-    format!("{:.0} %", 100.0 * share)
+    share_in_words(share, 0)
 }
 
 /// Seconds as people say them; what is shorter than a few milliseconds in microseconds.
@@ -79,7 +70,7 @@ pub(crate) fn duration(seconds: f64) -> String {
         let digits = usize::from(value < 10.0 && (value - value.round()).abs() > 0.05);
         return format!("{value:.digits$} {unit}");
     }
-    duration_in_words(Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX))
+    seconds_in_words(seconds.max(0.0))
 }
 
 /// A size for people.

@@ -41,10 +41,10 @@ pub fn percent(share: f64, digits: usize) -> String {
 
 /// A whole number with its digits in groups of three.
 pub fn grouped(number: f64) -> String {
-    let digits = format!("{number:.0}");
+    let digits = format!("{:.0}", number.abs());
     let groups: Vec<&str> =
         digits.as_bytes().rchunks(3).rev().map(|group| std::str::from_utf8(group).unwrap_or("")).collect();
-    groups.join(",")
+    format!("{}{}", if number <= -0.5 { "-" } else { "" }, groups.join(","))
 }
 
 #[cfg(test)]
@@ -73,6 +73,7 @@ mod tests {
     #[test]
     fn numbers_are_written_for_people() {
         assert_eq!([0.0, 999.4, 1000.0, 1_199_882.0].map(grouped), ["0", "999", "1,000", "1,199,882"]);
+        assert_eq!([-0.4, -1234.0].map(grouped), ["0", "-1,234"]);
         assert_eq!(percent(0.9712, 1), "97.1 %");
     }
 }
