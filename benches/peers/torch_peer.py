@@ -1,6 +1,7 @@
 """PyTorch training on two ranks as a benchmark peer, by whatever its first argument names:
 
 - `alone`: nothing is exchanged. What two processes at once get out of the machine.
+- `in_step`: the same, but nobody begins a step before the other has ended the last one.
 - `optimizer`: sirtaki's DistributedOptimizer. `parallel`: sirtaki's data_parallel.
 - `ddp`: PyTorch's DistributedDataParallel over the back end in BACKEND, Gloo or sirtaki.
 - `horovod`: Horovod's DistributedOptimizer.
@@ -27,6 +28,9 @@ class Alone:
 
     def optimizer(self, optimizer, model):
         return optimizer
+
+    def after_step(self):
+        pass
 
     def allreduce(self, tensor):
         return tensor.clone()
@@ -61,6 +65,17 @@ class Optimizer(Alone):
 
     def leave(self):
         self.library.shutdown()
+
+
+class InStep(Optimizer):
+    def model(self, model):
+        return model
+
+    def optimizer(self, optimizer, model):
+        return optimizer
+
+    def after_step(self):
+        self.barrier()
 
 
 class Parallel(Optimizer):
@@ -108,7 +123,7 @@ def system(name):
         return Optimizer(library)
     import sirtaki.torch as library
 
-    return {"optimizer": Optimizer, "parallel": Parallel}[name](library)
+    return {"in_step": InStep, "optimizer": Optimizer, "parallel": Parallel}[name](library)
 
 
 class Trainer:
@@ -139,6 +154,7 @@ class Trainer:
             optimizer.zero_grad()
             work.loss(model).backward()
             optimizer.step()
+            self.system.after_step()
 
         return step
 

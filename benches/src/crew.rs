@@ -21,6 +21,9 @@ const RANKS: usize = 2;
 pub enum System {
     /// Two processes that know nothing of each other: what the machine gives at most.
     Strangers,
+    /// Two processes that wait for each other after every step and exchange nothing: what training together gives at
+    /// most, for both go as fast as the slower one.
+    InStep,
     /// Sirtaki by the interface of Horovod.
     Optimizer,
     /// Sirtaki by `data_parallel`.
@@ -38,6 +41,7 @@ impl System {
     pub fn name(self) -> &'static str {
         match self {
             System::Strangers => "2 strangers",
+            System::InStep => "2 strangers in step",
             System::Optimizer => "sirtaki, DistributedOptimizer",
             System::Parallel => "sirtaki, data_parallel",
             System::DdpOverUs => "DDP over sirtaki",
@@ -53,7 +57,7 @@ impl System {
 
     /// Those that an environment has.
     pub fn all(environment: &Environment) -> Vec<System> {
-        let mut all = vec![System::Strangers, System::Optimizer, System::Parallel];
+        let mut all = vec![System::Strangers, System::InStep, System::Optimizer, System::Parallel];
         all.extend(environment.group.then_some(System::DdpOverUs));
         all.push(System::Ddp);
         all.extend(environment.horovod.then_some(System::Horovod));
@@ -64,6 +68,7 @@ impl System {
     pub fn start(self, environment: &Environment, folder: &TempDir) -> Result<Peer, BenchError> {
         let commands = match self {
             System::Strangers => by_hand(environment, "alone", None),
+            System::InStep => vec![by_us(environment, "in_step")],
             System::Optimizer => vec![by_us(environment, "optimizer")],
             System::Parallel => vec![by_us(environment, "parallel")],
             System::DdpOverUs => vec![by_us(environment, "ddp")],

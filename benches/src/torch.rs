@@ -2,9 +2,10 @@
 //! ranks with one thread each.
 //!
 //! Everybody's processes are started once and take turns, work by work and round by round, so that all see the same
-//! machine. Two processes that know nothing of each other take turns, too: whatever is lost beyond them is lost by training
-//! together. Horovod has a PyTorch of its own, which may be old; so everybody else runs with that one as well, and what is
-//! compared always has the same.
+//! machine. Two processes that know nothing of each other take turns, too: whatever is lost beyond them is lost by
+//! training together, and two that only wait for each other show how much of that nobody can avoid. Horovod has a
+//! PyTorch of its own, which may be old; so everybody else runs with that one as well, and what is compared always has
+//! the same.
 
 use tempfile::TempDir;
 
@@ -168,8 +169,8 @@ pub fn small(rounds: usize, members: &mut [Member]) -> Result<Vec<Course>, Bench
             course.rounds.push(median(&times));
         }
     }
-    // Strangers have nobody to reduce with, and both ways into sirtaki share one function for it.
-    courses.retain(|course| !matches!(course.system, System::Strangers | System::Parallel));
+    // Strangers have nobody to reduce with, and all ways into sirtaki but that of DDP share one function for it.
+    courses.retain(|course| !matches!(course.system, System::Strangers | System::InStep | System::Parallel));
     Ok(courses)
 }
 

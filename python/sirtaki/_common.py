@@ -8,7 +8,8 @@ import os
 import threading
 import warnings
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from sirtaki import _variables
 from sirtaki._errors import Error
@@ -75,13 +76,16 @@ def engine() -> Engine:
     return world.engine
 
 
-def start() -> bool:
-    """Joins the job; says whether that was new."""
+def start(defaults: Mapping[str, str] = MappingProxyType({})) -> bool:
+    """Joins the job; says whether that was new.
+
+    ``defaults`` are variables for where neither the environment nor Horovod's have a word.
+    """
     if world.forked:
         engine()
     if world.engine is not None:
         return False
-    world.engine = Engine.join_job(_variables.translated(), world.rounds)
+    world.engine = Engine.join_job({**defaults, **_variables.translated()}, world.rounds)
     if world.engine.rank == 0:
         _variables.warn_about_others()
     if world.rounds == 0:

@@ -42,7 +42,9 @@ class Engine:
     @staticmethod
     def join_job(defaults: dict[str, str], round: int) -> Engine: ...
     @staticmethod
-    def meet(store: Any, rank: int, size: int, whole: bool) -> Engine: ...
+    def meet(
+        store: Any, rank: int, size: int, whole: bool, defaults: dict[str, str]
+    ) -> Engine: ...
     def all_reduce(
         self,
         name: str,

@@ -100,6 +100,31 @@ def test_a_rank_that_dies_in_the_middle_of_training(tmp_path):
     assert "Segmentation" not in text and "terminate called" not in text, text
 
 
+@pytest.mark.parametrize("groups", ["whole", "part", "pair"])
+def test_a_timeout_is_an_error_that_names_who_is_missing(tmp_path, groups):
+    script = f"""
+    import datetime, time, torch, torch.distributed as dist
+    limit = datetime.timedelta(seconds=3)
+    dist.init_process_group("sirtaki", **({{"timeout": limit}} if {groups != "part"} else {{}}))
+    group = dist.new_group([0, 1], timeout=limit) if {groups == "part"} else None
+    rank, tensor = dist.get_rank(), torch.ones(3)
+    def meet():
+        if {groups == "pair"}:
+            dist.send(tensor, 0) if rank else dist.recv(tensor, 1)
+        else:
+            dist.all_reduce(tensor, group=group)
+    meet()
+    time.sleep(9 * rank)
+    try:
+        meet()
+    except RuntimeError as error:
+        print(f"rank {{rank}} is told: {{str(error).splitlines()[0]}}")
+    """
+    code, text = run(tmp_path, SIRTAKI, script)
+    assert code == 0 and text.count("is told:") == 2, text
+    assert re.search("rank 0 is told: .*rank 1", text), text
+
+
 def test_ranks_that_disagree_with_the_launcher(tmp_path):
     script = """
     import os, torch.distributed as dist

@@ -46,10 +46,13 @@ pub(crate) fn check(shell: &Shell) -> Result<()> {
 fn try_inputs(shell: &Shell, host: &str, target: &str) -> Result<()> {
     let corpus = format!("target/fuzz/corpus/{target}");
     fs::create_dir_all(shell.root.join(&corpus))?;
+    // Where inputs have so much form that chance would not find it.
+    let seeds = Some(format!("fuzz/seeds/{target}")).filter(|seeds| shell.root.join(seeds).is_dir());
     let program = shell.root.join(format!("target/fuzz/{host}/release/{target}")).display().to_string();
     let limits = ["-rss_limit_mb=2048", "-timeout=10", "-max_len=8192", "-verbosity=0", "-print_final_stats=1"];
     let artifacts = format!("-artifact_prefix=target/fuzz/{target}-");
-    let call = Call::new(program).args(limits).args([format!("-max_total_time={SECONDS}"), artifacts, corpus]);
+    let call =
+        Call::new(program).args(limits).args([format!("-max_total_time={SECONDS}"), artifacts, corpus]).args(seeds);
     let said = shell.run_logged(call, &format!("target/fuzz/{target}.log"));
     let said = said.with_context(|| format!("the input that broke `{target}` is in target/fuzz/{target}-*"))?;
     let runs = said.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"));

@@ -38,6 +38,15 @@ impl Drop for Own {
     }
 }
 
+type Variables = HashMap<String, String>;
+
+fn discover(py: Python<'_>, defaults: &Variables) -> PyResult<Job> {
+    let get = |name: &str| std::env::var(name).ok().or_else(|| defaults.get(name).cloned());
+    let mut job = Job::discover(&get).map_err(|error| error::of_job(py, &error))?;
+    job.engine.warn = Arc::new(warn);
+    Ok(job)
+}
+
 /// All ranks of a job, or some of them, from the point of view of one.
 #[pyclass(module = "sirtaki._native", frozen)]
 pub(crate) struct Engine {
@@ -112,10 +121,8 @@ impl Engine {
     /// Joins the job that this process was started for. `defaults` are `SIRTAKI_*` variables for where the environment
     /// has none; `round` counts how often this process has joined before.
     #[staticmethod]
-    fn join_job(py: Python<'_>, defaults: HashMap<String, String>, round: usize) -> PyResult<Engine> {
-        let get = |name: &str| std::env::var(name).ok().or_else(|| defaults.get(name).cloned());
-        let mut job = Job::discover(&get).map_err(|error| error::of_job(py, &error))?;
-        job.engine.warn = Arc::new(warn);
+    fn join_job(py: Python<'_>, defaults: Variables, round: usize) -> PyResult<Engine> {
+        let mut job = discover(py, &defaults)?;
         job.round = round;
         let world = match job.place.meeting {
             // MPI wants the thread in which the program runs.
@@ -127,12 +134,18 @@ impl Engine {
         Ok(Engine::new(world.into_engine(), local, cross, back_end))
     }
 
-    /// Meets the ranks of a group in `store`; see [`Foreign`]. `whole` says that they are all there are.
+    /// Meets the ranks of a group in `store`; see [`Foreign`]. `whole` says that they are all there are, and `defaults`
+    /// are the same as for a job.
     #[staticmethod]
-    fn meet(py: Python<'_>, store: Py<PyAny>, rank: Rank, size: usize, whole: bool) -> PyResult<Engine> {
-        let get = |name: &str| std::env::var(name).ok();
-        let mut job = Job::discover(&get).map_err(|error| error::of_job(py, &error))?;
-        job.engine.warn = Arc::new(warn);
+    fn meet(
+        py: Python<'_>,
+        store: Py<PyAny>,
+        rank: Rank,
+        size: usize,
+        whole: bool,
+        defaults: Variables,
+    ) -> PyResult<Engine> {
+        let mut job = discover(py, &defaults)?;
         if !whole {
             // Those of the whole job have the same names.
             (job.engine.timeline, job.engine.profile) = (None, None);

@@ -20,10 +20,9 @@ from urllib.parse import parse_qsl, urlparse
 
 import torch.distributed as dist
 
-from sirtaki import _common
+from sirtaki import _common, _variables
 from sirtaki._errors import Error
 from sirtaki._native import Engine
-from sirtaki._process_sets import init
 from sirtaki.torch.distributed.group import Group
 from sirtaki.torch.distributed.lane import Lane
 from sirtaki.torch.distributed.pairs import Pairs
@@ -71,24 +70,26 @@ class Meeting:
 
 def create(store: Any, rank: int, size: int, timeout: timedelta) -> Group:
     """The process group of ``size`` ranks that share a store."""
-    whole = not dist.is_initialized()
+    whole, limits = not dist.is_initialized(), _limits(timeout)
+    pairs = Pairs(rank, partial(Meeting, store), limits)
     if whole:
         Meeting.worlds += 1
-        init()
+        _common.start(limits)
         if (_common.rank(), _common.size()) == (rank, size):
-            return _group(store, rank, size, Lane(_common.engine(), owned=False))
+            return Group(rank, size, Lane(_common.engine(), owned=False), pairs)
         if _common.size() > 1:
             raise Error(
                 f"init_process_group says rank {rank} of {size}, but the launcher says rank "
                 f"{_common.rank()} of {_common.size()}\n"
                 "hint: leave rank and world_size away, or start one process per rank"
             )
-    engine = Engine.meet(Meeting(store, "group", rank), rank, size, whole)
-    return _group(store, rank, size, Lane(engine, owned=True))
+    engine = Engine.meet(Meeting(store, "group", rank), rank, size, whole, limits)
+    return Group(rank, size, Lane(engine, owned=True), pairs)
 
 
-def _group(store: Any, rank: int, size: int, lane: Lane) -> Group:
-    return Group(rank, size, lane, Pairs(rank, partial(Meeting, store)))
+def _limits(timeout: timedelta) -> dict[str, str]:
+    """What makes ranks that wait longer for others fail, with an error that names those."""
+    return {"SIRTAKI_SHUTDOWN_AFTER": f"{timeout.total_seconds():f}", **_variables.translated()}
 
 
 def serve_env() -> None:
@@ -110,7 +111,7 @@ def serve_env() -> None:
 
 def _meet_by_job(given: dict[str, str], timeout: timedelta) -> Iterator:
     """Rank, size and a store from the job that this process was started for."""
-    init()
+    _common.start(_limits(timeout))
     place = {"RANK": _common.rank(), "WORLD_SIZE": _common.size()}
     for name, value in place.items():
         said = given.get(name) or os.environ.get(name)

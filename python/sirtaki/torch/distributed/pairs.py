@@ -60,8 +60,10 @@ class _WhenMet:
 class Pairs:
     """The pairs that a rank is in."""
 
-    def __init__(self, rank: int, meeting: Callable[[str, int], Any]) -> None:  # noqa: D107
-        self._rank, self._meeting = rank, meeting
+    def __init__(  # noqa: D107
+        self, rank: int, meeting: Callable[[str, int], Any], defaults: dict[str, str]
+    ) -> None:
+        self._rank, self._meeting, self._defaults = rank, meeting, defaults
         self._lanes: dict[int, Lane] = {}
 
     def send(self, tensor: torch.Tensor, other: int, tag: int) -> Work:
@@ -90,7 +92,7 @@ class Pairs:
             first, second = sorted((other, self._rank))
             place = int(self._rank == second)
             meeting = self._meeting(f"pair/{first}/{second}", place)
-            meet = partial(Engine.meet, meeting, place, 2, False)
+            meet = partial(Engine.meet, meeting, place, 2, False, self._defaults)
             self._lanes[other] = Lane(_WhenMet(meet), owned=True, at_once=AT_ONCE)
         return self._lanes[other]
 

@@ -1,8 +1,10 @@
 //! `sirtaki predict`: from one recorded run, or a described network, to what more workers would make of it.
 //!
 //! `record` (with `trace`) or `model` say what a step is, as `work`. `scale` draws the steps of many workers, `replay`
-//! lets one of them happen, `cost` knows what its collectives take, `show` is what people see. All but the readers are pure.
+//! lets one of them happen, `cost` knows what its collectives take, `show` and `bars` are what people see. All but the
+//! readers are pure.
 
+mod bars;
 mod cost;
 mod model;
 mod record;

@@ -139,6 +139,9 @@ fn work(trace: &Trace) -> Result<Work, String> {
     if samples.len() < FEWEST {
         return Err(format!("it shows {} whole steps, and {FEWEST} are the fewest to go by", samples.len()));
     }
+    if samples.iter().all(|sample| sample.computed <= 0.0) {
+        return Err("its steps take no time".into());
+    }
     let mut notes = Vec::new();
     if found > samples.len() {
         let left = found - samples.len();

@@ -110,6 +110,9 @@ fn too_little_is_refused() {
     assert!(job(1).work().unwrap_err().contains("no step"));
     assert!(job(2).work().unwrap_err().contains("2 whole steps"));
     assert!(Written::default().work().unwrap_err().contains("no step"));
+    let mut idle = Written::default();
+    (0..5).for_each(|step| idle.reduced(0, step, 0.0, &[("a", 0.0)]));
+    assert!(idle.work().unwrap_err().contains("no time"));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::io;
 use serde_json::{Value, json};
 
 use super::{
+    bars::bars,
     cost::Network,
     scale::{Row, Scaling},
     work::Work,
@@ -96,6 +97,7 @@ impl Forecast {
             let line = printer.paint(style, line);
             printer.data(&line)?;
         }
+        bars(&self.rows).iter().for_each(|line| printer.message(line));
         self.assumptions().iter().for_each(|note| printer.message(note));
         printer.message(LEFT_OUT);
         Ok(())

@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::HashMap, fmt};
 
 use serde::{
     Deserialize, Deserializer,
-    de::{IgnoredAny, SeqAccess, Visitor},
+    de::{Error, IgnoredAny, SeqAccess, Visitor},
 };
 
 /// What the format says in the file; another program's trace has something else or nothing there.
@@ -91,6 +91,15 @@ struct Arguments<'a> {
 
 /// Ranks of a job, at most; the field of an event is not to be trusted with memory.
 const RANKS: usize = 1 << 16;
+/// Microseconds in a timeline and bytes in a tensor, at most; with such numbers one can compute without further care.
+const LONGEST: f64 = 1e15;
+const LARGEST: usize = 1 << 40;
+
+impl Event<'_> {
+    fn is_possible(&self) -> bool {
+        self.ts.abs() <= LONGEST && (0.0..=LONGEST).contains(&self.dur) && self.args.bytes.unwrap_or(0) <= LARGEST
+    }
+}
 
 fn events<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Rank>, D::Error> {
     struct Events;
@@ -107,6 +116,9 @@ fn events<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Rank>, D::Er
             while let Some(event) = list.next_element::<Event<'de>>()? {
                 if event.ph != "X" || event.pid >= RANKS {
                     continue;
+                }
+                if !event.is_possible() {
+                    return Err(A::Error::custom(format!("the times or bytes of `{}` cannot be", event.name)));
                 }
                 if ranks.len() <= event.pid {
                     ranks.resize_with(event.pid + 1, Rank::default);
@@ -222,5 +234,7 @@ mod tests {
         assert!(error("{").contains("EOF"));
         let other = r#"{"otherData": {"format": "else", "ranks": 1, "dropped": 0}, "traceEvents": []}"#;
         assert!(error(other).contains("`else`"));
+        let event = r#"[{"ph": "X", "name": "step", "ts": 1e300}]"#;
+        assert!(error(&other.replace("[]", event)).contains("times or bytes of `step`"));
     }
 }
