@@ -24,7 +24,7 @@ const FLAGS: &[&str] = &[
 
 /// Builds and runs every target in `fuzz/targets`.
 pub(crate) fn check(shell: &Shell) -> Result<()> {
-    let host = host(shell)?;
+    let host = shell.host()?;
     let build = cargo(["build", "--manifest-path", "fuzz/Cargo.toml", "--release", "--locked", "--bins"]);
     let build = build.args(["--target", &host, "--target-dir", "target/fuzz"]);
     shell.run(build.env("RUSTFLAGS", FLAGS.join(" ")))?;
@@ -58,13 +58,6 @@ fn try_inputs(shell: &Shell, host: &str, target: &str) -> Result<()> {
     let runs = said.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"));
     println!("    {target}: {} inputs tried, all survived", runs.unwrap_or("?").trim());
     Ok(())
-}
-
-/// The triple of this machine.
-fn host(shell: &Shell) -> Result<String> {
-    let version = shell.read(&Call::new("rustc").args(["-vV"]))?;
-    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
-    Ok(host.context("rustc names no host")?.to_owned())
 }
 
 fn targets(shell: &Shell) -> Result<Vec<String>> {

@@ -4,9 +4,15 @@ use std::{fs, path::Path};
 
 use anyhow::{Context, Result, bail};
 
-use crate::shell::{Call, Shell, has};
+use crate::shell::{Call, Shell};
 
 const MATURIN: &str = "maturin==1.16.*";
+/// A linker that knows old versions of the C library.
+const ZIG: &str = "ziglang==0.17.*";
+/// Where both are installed.
+const TOOLS: &str = "target/tools/python";
+/// The oldest system that wheels are for: its C library is from 2012, and computing centres are slow to change.
+const OLDEST: &str = "manylinux_2_17";
 /// What the tests need beside the wheel and PyTorch.
 const NEEDS: [&str; 5] = ["pytest", "numpy", "mypy", "selenium", "viztracer"];
 const PYTEST: [&str; 7] = ["-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider"];
@@ -28,7 +34,8 @@ const WITH_TORCH: &str = "SIRTAKI_BENCH_PYTHON";
 
 /// Builds the wheel as users get it, and returns its path.
 pub(crate) fn wheel(shell: &Shell) -> Result<String> {
-    let wheel = build(shell, "target/wheels", &["--release"])?;
+    let options = ["--release", "--zig", "--compatibility", OLDEST, "--target", &shell.host()?];
+    let wheel = build(shell, maturin_with_zig(shell)?, "target/wheels", &options)?;
     let size = fs::metadata(&wheel)?.len() as f64 / f64::from(1 << 20);
     println!("  {wheel}: {size:.1} MiB");
     Ok(wheel)
@@ -66,7 +73,7 @@ pub(crate) fn test_older(shell: &Shell) -> Result<()> {
 
 /// Makes an environment with the wheel and whatever else is needed; gives its Python.
 fn install(shell: &Shell, folder: &str, torch: Option<&str>, needs: &[&str]) -> Result<String> {
-    let wheel = build(shell, "target/python/wheels", &[])?;
+    let wheel = build(shell, maturin(shell)?, "target/python/wheels", &[])?;
     shell.run(Call::new("python3").args(["-m", "venv", "--clear", folder]))?;
     let python = format!("{folder}/bin/python");
     let missing = borrow_torch(shell, &python, torch)?;
@@ -86,8 +93,7 @@ fn on_ranks(shell: &Shell, folder: &str) -> Result<()> {
 }
 
 /// Builds a wheel into `folder` and returns its path.
-fn build(shell: &Shell, folder: &str, options: &[&str]) -> Result<String> {
-    let maturin = maturin(shell)?;
+fn build(shell: &Shell, maturin: Call, folder: &str, options: &[&str]) -> Result<String> {
     let path = shell.root.join(folder);
     if path.exists() {
         fs::remove_dir_all(&path)?;
@@ -100,19 +106,28 @@ fn build(shell: &Shell, folder: &str, options: &[&str]) -> Result<String> {
     }
 }
 
-/// How to call maturin; installed into `target/tools` when it is not there.
+/// How to call maturin.
 fn maturin(shell: &Shell) -> Result<Call> {
-    if has("maturin") {
-        return Ok(Call::new("maturin"));
+    installed(shell, "maturin", MATURIN)
+}
+
+/// How to call a maturin that finds zig.
+fn maturin_with_zig(shell: &Shell) -> Result<Call> {
+    installed(shell, "ziglang", ZIG)?;
+    let bin = shell.root.join(TOOLS).join("bin").display().to_string();
+    let path = std::env::var("PATH").unwrap_or_default();
+    Ok(maturin(shell)?.env("PATH", format!("{bin}:{path}")))
+}
+
+/// How to call a tool that is a Python package, installed when it is not there.
+fn installed(shell: &Shell, module: &str, package: &str) -> Result<Call> {
+    let python = shell.root.join(TOOLS).join("bin/python").display().to_string();
+    if !shell.succeeds(&Call::new(&python).args(["-c", &format!("import {module}")])) {
+        println!("  installing {module} into {TOOLS}, once");
+        shell.run(Call::new("python3").args(["-m", "venv", TOOLS]))?;
+        shell.run(Call::new(&python).args(["-m", "pip", "install", "--quiet", package]))?;
     }
-    let program = shell.root.join("target/tools/python/bin/maturin").display().to_string();
-    if !shell.succeeds(&Call::new(&program).args(["--version"])) {
-        println!("  installing maturin into target/tools, once");
-        shell.run(Call::new("python3").args(["-m", "venv", "target/tools/python"]))?;
-        let pip = Call::new("target/tools/python/bin/python").args(["-m", "pip", "install", "--quiet", MATURIN]);
-        shell.run(pip)?;
-    }
-    Ok(Call::new(program))
+    Ok(Call::new(python).args(["-m", module]))
 }
 
 /// Lets a new environment see the PyTorch of another; says whether it still has to be installed.

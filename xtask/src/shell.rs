@@ -124,6 +124,13 @@ impl Shell {
         }
         Ok(String::from_utf8(output.stdout)?)
     }
+
+    /// The triple of this machine.
+    pub(crate) fn host(&self) -> Result<String> {
+        let version = self.read(&Call::new("rustc").args(["-vV"]))?;
+        let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+        Ok(host.context("rustc names no host")?.to_owned())
+    }
 }
 
 /// Whether a program is in `PATH`.
