@@ -99,7 +99,9 @@ fn by_hand(environment: &Environment, name: &str, meeting: Option<&Path>) -> Vec
 
 fn by_us(environment: &Environment, name: &str) -> Command {
     let mut command = Command::new(&environment.sirtaki);
-    command.args(["run", "-n", &RANKS.to_string(), "--oversubscribe", "--"]).env("BACKEND", "sirtaki");
+    command
+        .args(["run", "-n", &RANKS.to_string(), "--oversubscribe", "--progress", "off", "--"])
+        .env("BACKEND", "sirtaki");
     script(&mut command, environment, name);
     command
 }

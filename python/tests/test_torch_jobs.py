@@ -248,3 +248,22 @@ def test_a_program_that_speaks_for_itself_is_believed(start, tmp_path):
     assert [row["step"] for row in rows] == list(range(1, 21))
     assert rows[-1]["steps"] == 20 and rows[-1]["loss"] == 0.5 and rows[-1]["epoch"] == 1.9
     assert settings == {"lr": "0.01", "model": "linear"}
+
+
+def test_memory_of_a_step_is_kept_unless_the_user_tunes_the_allocator(start):
+    script = """
+    import resource, torch, sirtaki.torch as hvd
+    hvd.init()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for step in range(200):
+        torch.zeros(2 << 20)
+    print("faults:", resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+    """
+    system = {"MALLOC_MMAP_THRESHOLD_": "131072"}
+    faults = []
+    for variables in ({}, system):
+        code, text = finished(start(script, ranks=1, **variables))
+        assert code == 0, text
+        faults.append(int(text.split("faults:")[1].split()[0]))
+    kept, returned = faults
+    assert 10 * kept < returned, faults

@@ -18,7 +18,7 @@
 //! - `owner`, `ballot`, `execute`, `run`, [`adasum`]: the thread and what it does.
 //! - [`blame`], `fail`, `ending`: how it ends.
 //! - `tuning`, `saved`: measuring steps, and what came of it in earlier jobs.
-//! - [`job`]: a process's place in a job.
+//! - [`job`]: a process's place in a job; [`heap`]: its allocator.
 //! - [`seeing`]: timeline and profile.
 //! - [`recorder`], [`stall`], `watch`, `process`, [`report`]: what can be seen from outside.
 
@@ -37,6 +37,7 @@ mod fail;
 pub mod files;
 mod follow;
 pub mod fuse;
+pub mod heap;
 mod inbox;
 pub mod job;
 pub mod late;

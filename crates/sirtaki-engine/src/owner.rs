@@ -1,8 +1,8 @@
 //! The one thread that owns the communicator: takes requests, talks with the table, runs what is decided.
 //!
-//! It sleeps when there is nothing to do. After a result it looks around for a moment before it does, because the next
-//! request often comes right then; after a request it does not, because it would take the core from whoever computes the
-//! next one.
+//! It sleeps when there is nothing to do. After a result it looks around for a moment before it does, if the last time the
+//! next request came right then; else, and after a request, it does not, because it would take the core from whoever
+//! computes the next one.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -72,6 +72,10 @@ pub(crate) struct Owner {
     pub(crate) tuning: Option<Tuning>,
     /// Whether something was done since the thread has looked around.
     performed: bool,
+    /// When there was nothing more to do after a result, until the next request comes.
+    idle_since: Option<Duration>,
+    /// Whether the last request came right after a result.
+    hurried: bool,
     /// When something happened last, while an adopted order is being followed.
     stirred: Duration,
     /// When verdicts came last, and since when the batches that are to be run next are known.
@@ -110,6 +114,8 @@ impl Owner {
             left: None,
             tuning,
             performed: false,
+            idle_since: None,
+            hurried: true,
             stirred: Duration::ZERO,
             heard: Duration::ZERO,
             agreed: Duration::ZERO,
@@ -174,6 +180,9 @@ impl Owner {
         }
         let time = now();
         self.stirred = time;
+        if let Some(since) = self.idle_since.take() {
+            self.hurried = submitted.saturating_sub(since) < LOOKING;
+        }
         let sequence = self.shared.activity.sequence.load(Ordering::Relaxed) + 1;
         for (part, (request, tensor)) in requests.into_iter().enumerate() {
             if let Some(reason) = &self.failure {
@@ -329,11 +338,14 @@ impl Owner {
         }
     }
 
-    /// Nothing to do: looks around for a moment if something was done, then sleeps.
+    /// Nothing to do: looks around for a moment if something was done and that may be worth it, then sleeps.
     fn rest(&mut self) {
         let began = now();
-        let looks = std::mem::take(&mut self.performed);
-        while looks && now() - began < LOOKING {
+        let performed = std::mem::take(&mut self.performed);
+        if performed {
+            self.idle_since = Some(began);
+        }
+        while performed && self.hurried && now() - began < LOOKING {
             if self.shared.inbox.is_filled() {
                 return;
             }

@@ -40,7 +40,9 @@ impl Drop for Own {
 
 type Variables = HashMap<String, String>;
 
+/// The job that this process was started for.
 fn discover(py: Python<'_>, defaults: &Variables) -> PyResult<Job> {
+    sirtaki_engine::heap::keep();
     let get = |name: &str| std::env::var(name).ok().or_else(|| defaults.get(name).cloned());
     let mut job = Job::discover(&get).map_err(|error| error::of_job(py, &error))?;
     job.engine.warn = Arc::new(warn);

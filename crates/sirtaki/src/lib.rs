@@ -19,7 +19,6 @@ pub mod data;
 mod error;
 pub mod lars;
 mod launch;
-mod memory;
 #[cfg(feature = "burn")]
 pub mod nn;
 #[cfg(feature = "burn")]

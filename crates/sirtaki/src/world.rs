@@ -27,7 +27,7 @@ pub struct World {
 /// Joins the job that `sirtaki run`, `mpirun`, `srun` or `torchrun` started this process for; started by nobody, it is
 /// a world of one, so that the same program runs everywhere. All ranks call it, once.
 pub fn init() -> Result<World> {
-    crate::memory::keep();
+    sirtaki_engine::heap::keep();
     let mut job = Job::discover(&|name| std::env::var(name).ok())?;
     job.engine.warn = Arc::new(warn);
     let joined = job.join()?;
