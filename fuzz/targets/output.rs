@@ -1,31 +1,14 @@
 //! Whatever ranks write, in whatever pieces: only whole lines are printed, and they do not depend on the pieces.
 #![no_main]
 
-use std::{
-    io::{self, Write},
-    sync::{Arc, Mutex},
-    time::Instant,
-};
+use std::{io, time::Instant};
 
 use libfuzzer_sys::fuzz_target;
 use sirtaki_cli::{
     launch::output::{Options, Output, Stream},
     printer::Printer,
 };
-
-#[derive(Clone, Default)]
-struct Printed(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Printed {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().expect("nobody panicked").extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
+use sirtaki_fuzz::Printed;
 
 fn print(pieces: &[&[u8]], terminal: bool) -> Vec<u8> {
     let printed = Printed::default();
@@ -40,7 +23,7 @@ fn print(pieces: &[&[u8]], terminal: bool) -> Vec<u8> {
     }
     assert!(output.last_lines(0).iter().all(|line| !line.contains('\x1b')));
     drop(output);
-    std::mem::take(&mut printed.0.lock().expect("nobody panicked"))
+    printed.take()
 }
 
 fuzz_target!(|bytes: &[u8]| {

@@ -1,9 +1,6 @@
 //! Whatever the files of a run folder contain, `sirtaki report` makes a whole page of it or says what is wrong.
 #![no_main]
 
-#[path = "../command.rs"]
-mod command;
-
 use std::fs;
 
 use libfuzzer_sys::fuzz_target;
@@ -12,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 const NEXT: &str = "\n====\n";
 
 fuzz_target!(|text: &str| {
-    let folder = command::folder("report");
+    let folder = sirtaki_fuzz::folder("report");
     let mut parts = text.split(NEXT);
     for name in ["run.json", "steps.jsonl", "profile.json", "plan.json"] {
         match parts.next() {
@@ -23,8 +20,8 @@ fuzz_target!(|text: &str| {
         }
     }
     let (page, folder) = (folder.join("report.html"), folder.to_str().expect("a name of ours").to_owned());
-    let read = command::json("report", &[&folder]).is_some();
-    let written = command::run("report", &[&folder, "-o", page.to_str().expect("a name of ours")]).is_some();
+    let read = sirtaki_fuzz::json("report", &[&folder]).is_some();
+    let written = sirtaki_fuzz::run("report", &[&folder, "-o", page.to_str().expect("a name of ours")]).is_some();
     assert_eq!(read, written);
     if written {
         let page = fs::read_to_string(page).expect("a page");

@@ -5,8 +5,7 @@
 //! layers. Only glibc has to be told.
 
 /// Variables by which people tune the allocator themselves; then it is left alone.
-const TUNED: [&str; 4] =
-    ["MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "GLIBC_TUNABLES"];
+const TUNED: [&str; 4] = ["MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "GLIBC_TUNABLES"];
 
 /// From now on, freed memory stays with this process, unless a piece is very large.
 pub fn keep() {

@@ -1,4 +1,4 @@
-//! The command as people call it, on files that nobody should have.
+//! What targets share: the command as people call it, on files that nobody should have, and what it prints.
 
 use std::{
     fs,
@@ -10,8 +10,16 @@ use std::{
 use serde_json::Value;
 use sirtaki_cli::printer::Printer;
 
+/// What was printed, kept.
 #[derive(Clone, Default)]
-struct Printed(Arc<Mutex<Vec<u8>>>);
+pub struct Printed(Arc<Mutex<Vec<u8>>>);
+
+impl Printed {
+    /// All of it so far.
+    pub fn take(&self) -> Vec<u8> {
+        std::mem::take(&mut self.0.lock().expect("nobody panicked"))
+    }
+}
 
 impl Write for Printed {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -36,11 +44,11 @@ pub fn run(command: &str, arguments: &[&str]) -> Option<Vec<u8>> {
     let words = ["sirtaki", command].into_iter().chain(arguments.iter().copied()).map(Into::into);
     let code = sirtaki_cli::run(words, &mut Printer::plain(out.clone(), err.clone()));
     if code != 0 {
-        let said = err.0.lock().expect("nobody panicked");
+        let said = err.take();
         assert!(said.starts_with(b"error: "), "{}", String::from_utf8_lossy(&said));
         return None;
     }
-    Some(std::mem::take(&mut out.0.lock().expect("nobody panicked")))
+    Some(out.take())
 }
 
 /// The same as data.
