@@ -53,7 +53,9 @@ fn an_interface_that_does_not_exist_is_an_error_that_lists_those_that_do() {
 #[test]
 fn a_host_that_is_cut_off_is_named_after_the_timeout() {
     let hosts = Hosts::new("cut", 3);
-    let job = start(&hosts, &Plan { timeout: 2.0, interface: Some("fast"), ..Plan::new("loop") });
+    // Ranks tell each other for whom they wait, every eighth of the limit: on a busy machine that must not be too short.
+    let limit = 6.0;
+    let job = start(&hosts, &Plan { timeout: limit, interface: Some("fast"), ..Plan::new("loop") });
     job.all_say("ready");
     hosts.cut(1);
     let cut = Instant::now();
@@ -63,7 +65,7 @@ fn a_host_that_is_cut_off_is_named_after_the_timeout() {
         assert!(text.contains("rank 2 ") || text.contains("rank 3 "), "names neither rank of the host: {text}");
     }
     let seconds = cut.elapsed().as_secs_f64();
-    assert!(seconds < 2.0 + 2.0, "it took {seconds:.1} s to report");
+    assert!(seconds < limit + 2.0, "it took {seconds:.1} s to report");
 }
 
 #[test]
