@@ -1,7 +1,7 @@
 """PyTorch training on two ranks as a benchmark peer, by whatever its first argument names:
 
-- `alone`: nothing is exchanged. What two processes at once get out of the machine.
-- `in_step`: the same, but nobody begins a step before the other has ended the last one.
+- `alone`: nothing is exchanged, and nobody knows of sirtaki.
+- `in_step`: sirtaki, but only to begin no step before the other has ended the last one.
 - `optimizer`: sirtaki's DistributedOptimizer. `parallel`: sirtaki's data_parallel.
 - `ddp`: PyTorch's DistributedDataParallel over the back end in BACKEND, Gloo or sirtaki.
 - `horovod`: Horovod's DistributedOptimizer.

@@ -19,7 +19,7 @@ const RANKS: usize = 2;
 /// Who trains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum System {
-    /// Two processes that know nothing of each other: what the machine gives at most.
+    /// Two processes that know nothing of each other nor of sirtaki, as one would start them by hand.
     Strangers,
     /// Two processes that wait for each other after every step and exchange nothing: what training together gives at
     /// most, for both go as fast as the slower one.

@@ -2,10 +2,10 @@
 //! ranks with one thread each.
 //!
 //! Everybody's processes are started once and take turns, work by work and round by round, so that all see the same
-//! machine. Two processes that know nothing of each other take turns, too: whatever is lost beyond them is lost by
-//! training together, and two that only wait for each other show how much of that nobody can avoid. Horovod has a
-//! PyTorch of its own, which may be old; so everybody else runs with that one as well, and what is compared always has
-//! the same.
+//! machine. Two processes that know nothing of each other take turns, too, as one would start them by hand, and two
+//! that use sirtaki only to wait for each other: those have all that it does for a process and exchange nothing, so
+//! whatever is lost beyond them is lost by the exchange. Horovod has a PyTorch of its own, which may be old; so
+//! everybody else runs with that one as well, and what is compared always has the same.
 
 use tempfile::TempDir;
 

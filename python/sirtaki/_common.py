@@ -8,8 +8,7 @@ import os
 import threading
 import warnings
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 
 from sirtaki import _variables
 from sirtaki._errors import Error
@@ -76,16 +75,17 @@ def engine() -> Engine:
     return world.engine
 
 
-def start(defaults: Mapping[str, str] = MappingProxyType({})) -> bool:
+def start(defaults: dict[str, str] | None = None) -> bool:
     """Joins the job; says whether that was new.
 
-    ``defaults`` are variables for where neither the environment nor Horovod's have a word.
+    ``defaults`` are variables for where the environment has none; usually what Horovod's say.
     """
     if world.forked:
         engine()
     if world.engine is not None:
         return False
-    world.engine = Engine.join_job({**defaults, **_variables.translated()}, world.rounds)
+    defaults = _variables.translated() if defaults is None else defaults
+    world.engine = Engine.join_job(defaults, world.rounds)
     if world.engine.rank == 0:
         _variables.warn_about_others()
     if world.rounds == 0:

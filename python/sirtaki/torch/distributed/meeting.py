@@ -88,7 +88,7 @@ def create(store: Any, rank: int, size: int, timeout: timedelta) -> Group:
 
 
 def _limits(timeout: timedelta) -> dict[str, str]:
-    """What makes ranks that wait longer for others fail, with an error that names those."""
+    """Variables that make ranks that wait longer for others fail; Horovod's come before."""
     return {"SIRTAKI_SHUTDOWN_AFTER": f"{timeout.total_seconds():f}", **_variables.translated()}
 
 
