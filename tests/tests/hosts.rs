@@ -68,9 +68,9 @@ fn misled_by_a_cut(limit: f64) -> Option<String> {
 
 #[test]
 fn a_host_that_is_cut_off_is_named_after_the_timeout() {
-    // Ranks tell each other for whom they wait, but not across the layers of a communicator: in one cut of seven or so a
-    // rank is named that waits inside its own host for one that waits for the lost host. The engine, which hears signs of
-    // life from every rank, does not have this trouble.
+    // In one cut of seven or so another rank is named: ranks tell each other for whom they wait, but not across the layers
+    // of a communicator, so one that waits inside its own host may look silent. The engine, which hears signs of life from
+    // every rank, names the host in all of its own cuts.
     let misled: Vec<String> = (0..4).map_while(|_| misled_by_a_cut(2.0)).collect();
     assert!(misled.len() < 4, "names no rank of the host, four times: {misled:?}");
 }
