@@ -1,21 +1,18 @@
-//! What the first moments of a job take: broadcasting the parameters of ResNet-50, then its first steps with tuning and
-//! without. Ranks are threads, everything takes turns, and every figure comes from engines that were just started.
+//! What the first moments of a job take: broadcasting the parameters of ResNet-50, fused and not. Ranks
+//! are threads, everything takes turns, and every figure comes from engines that were just started.
 //!
 //! ```sh
-//! cargo run --release -p sirtaki-bench --example engine_start -- [all|broadcasts|tuning] [ranks] [rounds] [steps]
+//! cargo run --release -p sirtaki-bench --example engine_start -- [ranks] [rounds]
 //! ```
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a program for people")]
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Instant,
-};
+use std::time::Instant;
 
 use sirtaki_bench::resnet;
-use sirtaki_engine::{Engine, Operation, Settings, fuse::Limits};
+use sirtaki_engine::{Engine, Operation, Settings, decide::fuse::Limits};
 use sirtaki_tests::{
-    engines::{each, submit, sum},
+    engines::{each, submit},
     make,
     team::Make,
 };
@@ -40,20 +37,6 @@ fn broadcast(engine: &Engine, only_small: bool, one_by_one: bool) -> f64 {
         tickets.into_iter().for_each(|ticket| drop(ticket.wait().unwrap()));
     }
     engine.barrier("end").unwrap();
-    began.elapsed().as_secs_f64() * 1e3
-}
-
-/// Milliseconds of the first steps.
-fn train(engine: &Engine, steps: usize) -> f64 {
-    let mut tensors: Vec<Vec<f32>> = numbers(false).into_iter().map(|length| vec![1.0; length]).collect();
-    engine.barrier("begin").unwrap();
-    let began = Instant::now();
-    for _ in 0..steps {
-        let hand_in = |(index, data)| sum(engine, &format!("layer {index}"), data);
-        let tickets: Vec<_> = tensors.drain(..).enumerate().map(hand_in).collect();
-        tensors.extend(tickets.into_iter().map(|ticket| ticket.wait_one().unwrap().into_vec().unwrap()));
-        tensors.iter_mut().for_each(|tensor| tensor.fill(1.0));
-    }
     began.elapsed().as_secs_f64() * 1e3
 }
 
@@ -82,37 +65,12 @@ fn compare_broadcasts(make: Make<'_>, ranks: usize, rounds: usize) {
     }
 }
 
-fn compare_tuning(make: Make<'_>, ranks: usize, rounds: usize, steps: usize) {
-    println!(" first {steps} steps");
-    let said = Arc::new(Mutex::new(Vec::new()));
-    let heard = said.clone();
-    let off = Settings { tune: false, ..Settings::default() };
-    let warn = Arc::new(move |text: &str| heard.lock().unwrap().push(text.to_string()));
-    let on = Settings { tune: true, warn, ..Settings::default() };
-    let mut times = [Vec::new(), Vec::new()];
-    for _ in 0..rounds {
-        for (settings, times) in [&off, &on].into_iter().zip(&mut times) {
-            times.push(each(make, ranks, settings, |engine| train(engine, steps))[0]);
-        }
-    }
-    let [off, on] = times;
-    describe("without tuning", off);
-    describe("with tuning", on);
-    said.lock().unwrap().iter().for_each(|text| println!("    {text}"));
-}
-
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let number = |at: usize, otherwise| words.get(at).map_or(otherwise, |text| text.parse().unwrap());
-    let (ranks, rounds, steps) = (number(1, 2), number(2, 5), number(3, 60));
-    let part = words.first().map_or("all", String::as_str);
+    let (ranks, rounds) = (number(0, 2), number(1, 5));
     for (name, make) in [("shared memory", &make::arena as Make<'_>), ("TCP over loopback", &make::tcp)] {
         println!("{ranks} ranks, {name}");
-        if part != "tuning" {
-            compare_broadcasts(make, ranks, rounds);
-        }
-        if part != "broadcasts" {
-            compare_tuning(make, ranks, rounds, steps);
-        }
+        compare_broadcasts(make, ranks, rounds);
     }
 }

@@ -20,7 +20,7 @@ const SMALL: f64 = 150.0;
 /// How much longer a step may take because of the records.
 const RECORDS: f64 = 1.01;
 /// How much longer a step may take because of these, a timeline and a profile.
-const SEEING: f64 = 1.02;
+const TELEMETRY: f64 = 1.02;
 /// Steps of each kind per round when the records are measured.
 const PAIRS: usize = 10;
 /// Times they are started for that: where its memory happens to lie makes as much of a difference as the records.
@@ -78,8 +78,8 @@ pub fn records(rounds: usize, ranks: usize, starter: &mut Starter) -> Result<Ver
 }
 
 /// What they cost together with a timeline and a profile.
-pub fn seeing(rounds: usize, ranks: usize, starter: &mut Starter) -> Result<Verdict, BenchError> {
-    turns(rounds, ranks, starter, ("seeing", SEEING))
+pub fn telemetry(rounds: usize, ranks: usize, starter: &mut Starter) -> Result<Verdict, BenchError> {
+    turns(rounds, ranks, starter, ("telemetry", TELEMETRY))
 }
 
 /// Two engines in the same processes take turns, step by step: one in this mode, one that writes nothing down. What is done

@@ -74,7 +74,7 @@ impl Starter {
         Ok(path)
     }
 
-    /// Sirtaki by `mode`: `arena`, `shared`, `tcp`, `engine`, `records` or `seeing`.
+    /// Sirtaki by `mode`: `arena`, `shared`, `tcp`, `engine`, `records` or `telemetry`.
     pub fn sirtaki(&mut self, mode: &str, place: &Place) -> Result<Peer, BenchError> {
         let (program, folder, secret) =
             (self.programs.join("sirtaki-peer"), self.folder()?, Secret::random()?.to_hex());

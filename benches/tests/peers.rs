@@ -50,7 +50,7 @@ fn the_machine_answers() {
 fn sirtaki_answers_in_every_mode() {
     let programs = Path::new(env!("CARGO_BIN_EXE_sirtaki-peer")).parent().unwrap().to_owned();
     let mut starter = Starter::new(programs, None, None);
-    for mode in ["arena", "shared", "tcp", "engine", "records", "seeing"] {
+    for mode in ["arena", "shared", "tcp", "engine", "records", "telemetry"] {
         let mut peer = starter.sirtaki(mode, &Place::here(2)).unwrap();
         let step = sirtaki_bench::resnet::tensors().iter().sum::<usize>() * 4;
         assert_eq!(peer.measure(step, 2).unwrap().len(), 2);

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sirtaki_engine::seeing::strange::written;
+use sirtaki_engine::telemetry::fuzzing::written;
 
 fuzz_target!(|bytes: &[u8]| {
     if let Some(text) = written(bytes) {

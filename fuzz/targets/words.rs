@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use sirtaki_engine::{
+use sirtaki_engine::decide::{
     agree::Table,
     fuse::Limits,
     message::{Spoken, Verdict, decode, encode},
@@ -24,7 +24,7 @@ fuzz_target!(|bytes: &[u8]| {
         let read: Vec<Verdict> = decode(&encode(&verdicts)).expect("a verdict can be read");
         read.into_iter().for_each(|verdict| member.hear(verdict));
         while let Some(step) = member.next_step() {
-            if let sirtaki_engine::order::Step::Vote { .. } = step {
+            if let sirtaki_engine::decide::order::Step::Vote { .. } = step {
                 break;
             }
         }

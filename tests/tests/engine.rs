@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use sirtaki_comm::{DType, ReduceOp, Reduction};
-use sirtaki_engine::{Compression, EngineError, Operation, Request, Settings, Tensor, fuse::Limits};
+use sirtaki_engine::{Compression, EngineError, Operation, Request, Settings, Tensor, decide::fuse::Limits};
 use sirtaki_tests::{
     engines::{each, submit, sum, vector},
     make,

@@ -3,7 +3,7 @@
 use std::{path::Path, time::Instant};
 
 use rustix::process::Signal;
-use sirtaki_engine::recorder::{Phase, Recorder};
+use sirtaki_engine::telemetry::recorder::{Phase, Recorder};
 use sirtaki_tests::{
     job::{Job, Plan, named_segments, parse_error},
     memory::Cramped,

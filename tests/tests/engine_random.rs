@@ -5,7 +5,10 @@
 
 use proptest::{prelude::*, test_runner::Config};
 use sirtaki_comm::{DType, ReduceOp, Reduction};
-use sirtaki_engine::{Engine, Operation, Request, Settings, Tensor, Ticket, fuse::Limits, request::shares};
+use sirtaki_engine::{
+    Engine, Operation, Request, Settings, Tensor, Ticket,
+    decide::{fuse::Limits, request::shares},
+};
 use sirtaki_tests::{engines::each, make};
 
 /// One tensor of a step. Values are small whole numbers, so that sums are exact in every order and type.

@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 use sirtaki_comm::{DType, Reduction};
 use sirtaki_engine::{
     Operation, Request, Settings,
-    agree::Table,
-    message::{Spoken, Verdict, Word},
+    decide::{
+        agree::Table,
+        message::{Spoken, Verdict, Word},
+    },
 };
 use sirtaki_tests::scale::{self, TENSORS};
 

@@ -12,7 +12,7 @@ use std::{
 };
 
 use sirtaki_comm::{rendezvous::TcpStore, secure::Secret};
-use sirtaki_engine::recorder::{Phase, Recorder};
+use sirtaki_engine::telemetry::recorder::{Phase, Recorder};
 use tempfile::TempDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_join-rank");

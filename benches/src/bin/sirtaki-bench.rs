@@ -1,4 +1,4 @@
-//! `cargo xtask bench comm`, `engine`, `seeing`, `launch`, `train`, `torch` and `predict`: sirtaki beside other libraries, and
+//! `cargo xtask bench comm`, `engine`, `telemetry`, `launch`, `train`, `torch` and `predict`: sirtaki beside other libraries, and
 //! its predictions beside what happens, on this machine.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark talks to the person who started it")]
@@ -88,7 +88,7 @@ enum Command {
         markdown: bool,
     },
     /// What steps of ResNet-50's tensors, and of a training, cost with everything on that a job shows of itself and without
-    Seeing {
+    Telemetry {
         /// Numbers of ranks on this host
         #[arg(long, value_delimiter = ',', default_value = "2")]
         ranks: Vec<usize>,
@@ -206,7 +206,7 @@ fn run_engine(plan: &Plan, threads: &[usize], starter: &mut Starter) -> Result<(
     say("steps with and without records");
     for &ranks in &plan.ranks {
         verdicts.push(engine::records(plan.rounds, ranks, starter)?);
-        verdicts.push(engine::seeing(plan.rounds, ranks, starter)?);
+        verdicts.push(engine::telemetry(plan.rounds, ranks, starter)?);
     }
     say("idleness");
     verdicts.push(engine::idle(2, starter)?);
@@ -324,12 +324,12 @@ fn run(arguments: Arguments) -> Result<(), BenchError> {
             print_goals(&verdicts, false);
             Ok(())
         }
-        Command::Seeing { ranks, rounds } => {
+        Command::Telemetry { ranks, rounds } => {
             let mut starter = starter(true)?;
             let mut verdicts = Vec::new();
             for ranks in ranks {
                 verdicts.push(engine::records(rounds.max(1), ranks, &mut starter)?);
-                verdicts.push(engine::seeing(rounds.max(1), ranks, &mut starter)?);
+                verdicts.push(engine::telemetry(rounds.max(1), ranks, &mut starter)?);
             }
             verdicts.push(train::seen(rounds.div_ceil(3), &starter, &say)?);
             print_goals(&verdicts, false);

@@ -1,6 +1,6 @@
-//! Sirtaki's own benchmark peer: `sirtaki-peer arena|shared|tcp|engine|records|seeing RANK SIZE STORE [INTERFACE]`, the job's
+//! Sirtaki's own benchmark peer: `sirtaki-peer arena|shared|tcp|engine|records|telemetry RANK SIZE STORE [INTERFACE]`, the job's
 //! secret in SIRTAKI_SECRET. It keeps to one core, as ranks do that `sirtaki` starts. As `records` it has two engines
-//! that take turns: one as users have it, one that keeps no flight record and does not note who is late. As `seeing` the
+//! that take turns: one as users have it, one that keeps no flight record and does not note who is late. As `telemetry` the
 //! first of them also keeps a timeline and a profile.
 
 use std::{
@@ -24,8 +24,7 @@ use sirtaki_comm::{
 use sirtaki_engine::{Engine, Profiling};
 
 fn usage() -> BenchError {
-    let text =
-        "use: sirtaki-peer arena|shared|tcp|engine|records|seeing RANK SIZE STORE [INTERFACE], as the benchmark does";
+    let text = "use: sirtaki-peer arena|shared|tcp|engine|records|telemetry RANK SIZE STORE [INTERFACE], as the benchmark does";
     BenchError::Protocol(text.into())
 }
 
@@ -66,10 +65,10 @@ fn run(arguments: &[String]) -> Result<(), BenchError> {
     match mode {
         "engine" => answer(&socket, &hello, &mut Steps::new(engine("bench", usual())?)),
         "records" => answer(&socket, &hello, &mut Turns::new(engine("bench", usual())?, engine("without", blind())?)),
-        "seeing" => {
+        "telemetry" => {
             let timeline = Some(Path::new(folder).join("timeline.json"));
-            let seeing = sirtaki_engine::Settings { timeline, profile: Some(Profiling::Said), ..usual() };
-            answer(&socket, &hello, &mut Turns::new(engine("bench", seeing)?, engine("without", blind())?))
+            let telemetry = sirtaki_engine::Settings { timeline, profile: Some(Profiling::Said), ..usual() };
+            answer(&socket, &hello, &mut Turns::new(engine("bench", telemetry)?, engine("without", blind())?))
         }
         _ => serve(&mut *world("bench")?, mode, mode == "shared", &socket),
     }

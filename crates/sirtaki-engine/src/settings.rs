@@ -4,7 +4,7 @@ use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use sirtaki_comm::Rank;
 
-use crate::fuse::Limits;
+use crate::decide::fuse::Limits;
 
 /// Takes a warning for people.
 pub type Warn = Arc<dyn Fn(&str) + Send + Sync>;
@@ -29,13 +29,6 @@ pub struct Settings {
     pub limits: Limits,
     /// Whether an order that repeats is adopted, so that it needs no more agreement. Rank 0's value counts.
     pub adopt: bool,
-    /// Whether rank 0 tries other limits, algorithms and sizes of pieces in the first steps that repeat, and keeps what
-    /// is clearly faster; see [`crate::tune`]. Sums of more than two floating-point numbers may be rounded differently
-    /// by each; where the communicator's settings name an algorithm, only limits are tried. Rank 0's value counts.
-    pub tune: bool,
-    /// A file in which rank 0 keeps what tuning has found, and looks before it searches. One that it cannot read is
-    /// left as it is.
-    pub tuned: Option<PathBuf>,
     /// After how long a waiting tensor is explained; `None` never.
     pub warn_after: Option<Duration>,
     /// After how long a waiting tensor is an error on all ranks; `None` never.
@@ -53,7 +46,7 @@ pub struct Settings {
     pub profile: Option<Profiling>,
     /// The folder in which rank 0 records the run, or beside it if it holds one already. All ranks need the same.
     pub run_folder: Option<PathBuf>,
-    /// Where rank 0's warnings, the outcome of tuning and the profile go; nowhere unless set.
+    /// Where rank 0's warnings and the profile go; nowhere unless set.
     pub warn: Warn,
     /// Who knows how ranks ended; nobody unless set.
     pub ending: Ending,
@@ -64,8 +57,6 @@ impl Default for Settings {
         Self {
             limits: Limits { fused: 16 << 20, large: 1 << 20 },
             adopt: true,
-            tune: false,
-            tuned: None,
             warn_after: Some(Duration::from_secs(10)),
             shutdown_after: None,
             patience: Duration::from_millis(500),
@@ -92,8 +83,6 @@ impl fmt::Debug for Settings {
         f.debug_struct("Settings")
             .field("limits", &self.limits)
             .field("adopt", &self.adopt)
-            .field("tune", &self.tune)
-            .field("tuned", &self.tuned)
             .field("warn_after", &self.warn_after)
             .field("shutdown_after", &self.shutdown_after)
             .field("patience", &self.patience)

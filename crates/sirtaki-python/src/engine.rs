@@ -12,7 +12,7 @@ use sirtaki_comm::{DType, Group, Rank, ReduceOp, Reduction};
 use sirtaki_engine::{
     Compression, Operation, Request, Tensor,
     job::{Job, Meeting, Position},
-    seeing::Progress,
+    telemetry::Progress,
 };
 
 use crate::{

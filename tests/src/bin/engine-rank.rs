@@ -18,7 +18,7 @@ use sirtaki_comm::{
     secure::Secret,
 };
 use sirtaki_engine::{
-    Engine, EngineError, Operation, Profiling, Request, Settings, Tensor, Ticket, job::Job, seeing::Progress,
+    Engine, EngineError, Operation, Profiling, Request, Settings, Tensor, Ticket, job::Job, telemetry::Progress,
 };
 
 fn variable(name: &str) -> Result<String, Box<dyn Error>> {

@@ -142,33 +142,33 @@ pub struct Run {
     pub verbose: Option<bool>,
 
     /// Keep a timeline of all ranks in this file on rank 0's host, for ui.perfetto.dev
-    #[arg(long, value_name = "FILE", help_heading = "Seeing")]
+    #[arg(long, value_name = "FILE", help_heading = "Monitoring")]
     pub timeline: Option<PathBuf>,
 
     /// Print a profile of all ranks at the end; with a file, also write it there as JSON
     #[arg(
         long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "yes",
-        help_heading = "Seeing"
+        help_heading = "Monitoring"
     )]
     pub profile: Option<String>,
 
     /// Record the run in a folder on rank 0's host, for `sirtaki report` [default: a new one in runs]
     #[arg(
         long, value_name = "FOLDER", num_args = 0..=1, require_equals = true, default_missing_value = "yes",
-        help_heading = "Seeing"
+        help_heading = "Monitoring"
     )]
     pub record: Option<String>,
 
     /// How far a program is, if it says so: auto, lines or off [default: auto: live on a terminal, else a line every 10
     /// seconds; nothing with --quiet]
-    #[arg(long, value_name = "HOW", hide_possible_values = true, help_heading = "Seeing")]
+    #[arg(long, value_name = "HOW", hide_possible_values = true, help_heading = "Monitoring")]
     pub progress: Option<Progress>,
 
     /// Show the same in plots on a page of this machine while the job runs; its address is printed at the start
     /// [default: on a free port]
     #[arg(
         long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "yes",
-        value_parser = dashboard, help_heading = "Seeing"
+        value_parser = dashboard, help_heading = "Monitoring"
     )]
     pub dashboard: Option<Page>,
 

@@ -4,7 +4,7 @@ use std::{path::Path, time::Instant};
 
 use anyhow::{Context, Result};
 use sirtaki_comm::secure::{Secret, fresh_id};
-use sirtaki_engine::seeing::profile::Profile;
+use sirtaki_engine::telemetry::profile::Profile;
 
 use crate::{
     args::run::{Progress, Run},

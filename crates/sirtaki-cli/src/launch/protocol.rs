@@ -12,7 +12,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use sirtaki_engine::seeing::counts::Counts;
+use sirtaki_engine::telemetry::counts::Counts;
 
 use super::{ended::Ended, output::Stream, progress::Pulse};
 

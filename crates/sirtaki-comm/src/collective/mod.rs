@@ -9,7 +9,6 @@ mod algorithm;
 pub mod all_gather;
 pub mod all_reduce;
 pub mod all_to_all;
-mod alternatives;
 pub mod barrier;
 pub mod broadcast;
 mod choose;
@@ -23,5 +22,4 @@ mod tree;
 mod window;
 
 pub use algorithm::Algorithm;
-pub use alternatives::Alternatives;
 pub use choose::{Topology, choose};

@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::{Arena, Communicator, Solo, call};
 use crate::{
     Buffer, CommError, Group, Plan, Rank, Reduction, Settings, Slice, SliceMut, Stopper,
-    collective::{Algorithm, Alternatives, direct},
+    collective::{Algorithm, direct},
     kernel,
     rendezvous::split_with,
     signature::{Kind, Signature},
@@ -146,10 +146,6 @@ impl Communicator for Layered {
         self.local.set_piece(bytes);
         self.cross.iter_mut().for_each(|cross| cross.set_piece(bytes));
         self.world.set_piece(bytes);
-    }
-
-    fn alternatives(&self) -> Alternatives {
-        self.world.alternatives()
     }
 
     fn round_trips(&self) -> Vec<(Rank, Duration)> {

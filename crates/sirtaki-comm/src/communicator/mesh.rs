@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     CommError, Communicator, Group, Plan, Rank, Reduction, Slice, SliceMut, Stopper,
     collective::{
-        Algorithm, Alternatives, Topology, all_gather, all_reduce, all_to_all, barrier, broadcast, choose, direct,
-        gather, reduce, reduce_scatter,
+        Algorithm, Topology, all_gather, all_reduce, all_to_all, barrier, broadcast, choose, direct, gather, reduce,
+        reduce_scatter,
     },
     kernel,
     link::Link,
@@ -113,13 +113,6 @@ impl Communicator for MeshCommunicator {
 
     fn set_piece(&mut self, bytes: Option<usize>) {
         self.piece = bytes.map(|bytes| bytes.clamp(SMALLEST_PIECE, LARGEST_PIECE).next_multiple_of(LINE));
-    }
-
-    fn alternatives(&self) -> Alternatives {
-        if self.group().size() == 1 {
-            return Alternatives::default();
-        }
-        Alternatives { algorithms: vec![Algorithm::Halving, Algorithm::Direct], pieces: vec![64 << 10, 1 << 20] }
     }
 
     fn algorithm(&self, bytes: usize, plan: &Plan) -> Option<Algorithm> {

@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use crate::{
     Buffer, CommError, DType, Group, Plan, Rank, Reduction, Slice, SliceMut, Stopper,
-    collective::{Algorithm, Alternatives},
+    collective::Algorithm,
     signature::{Kind, Signature},
 };
 
@@ -98,11 +98,6 @@ pub trait Communicator: Send {
     /// Works through large all-reduces in pieces of about this many bytes from now on; `None` is the back end's own
     /// choice. All ranks call it. Means nothing to a back end without pieces.
     fn set_piece(&mut self, _bytes: Option<usize>) {}
-
-    /// What is worth measuring instead of the back end's own choices.
-    fn alternatives(&self) -> Alternatives {
-        Alternatives::default()
-    }
 
     /// How an all-reduce of this many bytes is carried out; `None` where that is not ours to know.
     fn algorithm(&self, _bytes: usize, _plan: &Plan) -> Option<Algorithm> {

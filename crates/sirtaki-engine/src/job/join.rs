@@ -15,7 +15,7 @@ use super::{
     settings::{communication, engine},
     variables,
 };
-use crate::{Engine, Settings, recorder::Recorder};
+use crate::{Engine, Settings, telemetry::recorder::Recorder};
 
 /// Where ranks that have no secret yet find one.
 const SECRET: &str = "secret";

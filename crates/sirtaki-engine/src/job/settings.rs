@@ -27,8 +27,6 @@ pub fn engine(get: Lookup<'_>) -> Result<crate::Settings, JobError> {
     set(&mut settings.limits.fused, optional(get, v::FUSION, bytes_or_off)?);
     set(&mut settings.limits.large, optional(get, v::FUSION_LARGE, |text| bytes(text).ok())?);
     set(&mut settings.adopt, optional(get, v::ADOPT, switch)?);
-    set(&mut settings.tune, optional(get, v::TUNE, switch)?);
-    set(&mut settings.tuned, optional(get, v::TUNED, |text| Some(Some(text.into())))?);
     set(&mut settings.warn_after, optional(get, v::WARN_AFTER, seconds_or_off)?);
     set(&mut settings.shutdown_after, optional(get, v::SHUTDOWN_AFTER, seconds_or_off)?);
     set(&mut settings.timeline, optional(get, v::TIMELINE, |text| Some(Some(text.into())))?);
@@ -97,20 +95,17 @@ mod tests {
             (v::FUSION, "4M"),
             (v::FUSION_LARGE, "1000"),
             (v::ADOPT, "0"),
-            (v::TUNE, "1"),
-            (v::TUNED, "/home/a/tuned"),
             (v::WARN_AFTER, "off"),
             (v::SHUTDOWN_AFTER, "30"),
         ];
         let settings = engine(&table(&variables)).unwrap();
-        assert_eq!(settings.limits, crate::fuse::Limits { fused: 4 << 20, large: 1000 });
-        assert!(!settings.adopt && settings.tune);
-        assert_eq!(settings.tuned.as_deref(), Some("/home/a/tuned".as_ref()));
+        assert_eq!(settings.limits, crate::decide::fuse::Limits { fused: 4 << 20, large: 1000 });
+        assert!(!settings.adopt);
         assert_eq!((settings.warn_after, settings.shutdown_after), (None, Some(Duration::from_secs(30))));
     }
 
     #[test]
-    fn every_choice_about_seeing_is_taken() {
+    fn every_choice_about_telemetry_is_taken() {
         let seen = |variables: &[(&str, &str)]| {
             let settings = engine(&table(variables)).unwrap();
             (settings.timeline, settings.timeline_limit, settings.profile)
@@ -142,7 +137,6 @@ mod tests {
             (v::FUSION, "-1"),
             (v::FUSION_LARGE, "off"),
             (v::ADOPT, "maybe"),
-            (v::TUNE, "fast"),
             (v::WARN_AFTER, "-3"),
             (v::SHUTDOWN_AFTER, "never"),
             (v::TIMELINE_LIMIT, "much"),

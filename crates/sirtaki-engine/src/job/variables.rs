@@ -40,10 +40,6 @@ pub const FUSION: &str = "SIRTAKI_FUSION";
 pub const FUSION_LARGE: &str = "SIRTAKI_FUSION_LARGE";
 /// Adopting a repeated order.
 pub const ADOPT: &str = "SIRTAKI_ADOPT";
-/// Tuning.
-pub const TUNE: &str = "SIRTAKI_TUNE";
-/// What tuning has found.
-pub const TUNED: &str = "SIRTAKI_TUNED";
 /// When a waiting tensor is explained.
 pub const WARN_AFTER: &str = "SIRTAKI_WARN_AFTER";
 /// When a waiting tensor ends the job.
@@ -233,18 +229,6 @@ const ENGINE: Section = Section {
             about: "Adopt an order that repeats, which then needs no more agreement. Rank 0's value counts.",
         },
         Variable {
-            name: TUNE,
-            allowed: SWITCH,
-            default: "0",
-            about: "Try other limits, algorithms and piece sizes in the first steps and keep the fastest. Rank 0's value counts.",
-        },
-        Variable {
-            name: TUNED,
-            allowed: "the path of a file",
-            default: "not kept",
-            about: "Where rank 0 keeps what tuning has found, and looks before it searches.",
-        },
-        Variable {
             name: WARN_AFTER,
             allowed: SECONDS_OR_OFF,
             default: "10",
@@ -260,15 +244,15 @@ const ENGINE: Section = Section {
 };
 
 /// The variables that choose what is seen of a job.
-const SEEING: Section = Section {
-    title: "Seeing",
+const TELEMETRY: Section = Section {
+    title: "Monitoring",
     about: "What a job shows of itself. Rank 0 writes the files, with what all ranks have told it.",
     variables: &[
         Variable {
             name: TIMELINE,
             allowed: "the path of a file",
             default: "HOROVOD_TIMELINE if that is set, else none",
-            about: "Keep a timeline of all ranks in this file, in the Chrome trace format, for ui.perfetto.dev.",
+            about: "Keep a timeline of all ranks in this file, in the TraceEvents trace format, for ui.perfetto.dev.",
         },
         Variable {
             name: TIMELINE_LIMIT,
@@ -292,7 +276,7 @@ const SEEING: Section = Section {
 };
 
 /// All of them, in the order of the reference page.
-pub const SECTIONS: &[Section] = &[PLACE, COMMUNICATION, ENGINE, SEEING];
+pub const SECTIONS: &[Section] = &[PLACE, COMMUNICATION, ENGINE, TELEMETRY];
 
 /// Every line of the table.
 pub fn all() -> impl Iterator<Item = &'static Variable> {

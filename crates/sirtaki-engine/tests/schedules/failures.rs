@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sirtaki_comm::{Alarm, CommError, Group};
-use sirtaki_engine::blame::{Act, Blame, Ending, Sign, View};
+use sirtaki_engine::decide::blame::{Act, Blame, Ending, Sign, View};
 
 use super::world::World;
 

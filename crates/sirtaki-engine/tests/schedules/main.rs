@@ -2,7 +2,7 @@
 //! all ranks run the same batches in the same order, nothing fused is too large, and every request ends exactly once,
 //! everywhere in the same way.
 //!
-//! The simulation has the real parts ([`sirtaki_engine::agree::Table`], [`sirtaki_engine::order::Member`]) and models of
+//! The simulation has the real parts ([`sirtaki_engine::decide::agree::Table`], [`sirtaki_engine::decide::order::Member`]) and models of
 //! the rest: queues for links, ranks that are blocked while they are in a collective, and time that passes only when
 //! nothing else can happen.
 
@@ -14,7 +14,7 @@ mod world;
 use failures::Harm;
 use proptest::{prelude::*, test_runner::Config};
 use sirtaki_comm::{DType, Reduction};
-use sirtaki_engine::request::{Bundle, Operation, Request};
+use sirtaki_engine::decide::request::{Bundle, Operation, Request};
 use world::{Act, Rank, World};
 
 /// A small generator, so that a whole world comes from one seed.

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use burn::tensor::{DType, Shape};
 use sirtaki_comm::{Plan, Reduction, kernel};
-use sirtaki_engine::{Operation, Request, Tensor, request::shares};
+use sirtaki_engine::{Operation, Request, Tensor, decide::request::shares};
 
 use super::{
     carry::engine_type,

@@ -9,7 +9,7 @@ use std::{
 use sirtaki_comm::Reduction;
 use sirtaki_engine::{
     Phase,
-    seeing::{self, largest_memory},
+    telemetry::{self, largest_memory},
 };
 
 use super::{
@@ -129,7 +129,7 @@ impl<'a, N: Network> Course<'a, N> {
         observer.begins(&self.start(parameters, one_worker));
         let settings = self.settings.told(self.world.size(), self.images.train.count(), self.sizes);
         self.world.engine().describe(settings);
-        self.say(seeing::Progress::default());
+        self.say(telemetry::Progress::default());
         self.begun = Instant::now();
         self.training = Watch::running();
         while !self.is_done() {
@@ -177,7 +177,7 @@ impl<'a, N: Network> Course<'a, N> {
                 let score = Score::from_array(self.world.sums("progress", recent.to_array())?);
                 whole.add(score);
                 recent = Score::default();
-                self.say(seeing::Progress {
+                self.say(telemetry::Progress {
                     loss: Some(score.mean_loss()),
                     accuracy: Some(score.accuracy()),
                     ..Default::default()
@@ -225,10 +225,10 @@ impl<'a, N: Network> Course<'a, N> {
     }
 
     /// Lets the launcher and the folder of the run know how far this is.
-    fn say(&self, news: seeing::Progress) {
+    fn say(&self, news: telemetry::Progress) {
         let samples = self.images.train.count().max(1) as f64;
         let all = self.settings.epochs * (self.images.train.count().div_ceil(self.sizes.1)) as u64;
-        self.world.engine().progress(&seeing::Progress {
+        self.world.engine().progress(&telemetry::Progress {
             step: self.step,
             steps: Some(self.settings.most_steps.map_or(all, |most| most.min(all))),
             epoch: Some(self.position.epoch as f64 + self.position.seen as f64 / samples),
@@ -256,7 +256,7 @@ impl<'a, N: Network> Course<'a, N> {
             checkpoint: self.checkpoint.clone(),
         };
         observer.epoch_ends(&epoch);
-        self.say(seeing::Progress {
+        self.say(telemetry::Progress {
             test_loss: Some(epoch.test_loss),
             test_accuracy: Some(epoch.test_accuracy),
             ..Default::default()

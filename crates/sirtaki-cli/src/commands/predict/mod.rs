@@ -15,7 +15,7 @@ mod trace;
 mod work;
 
 use anyhow::Result;
-use sirtaki_engine::fuse::Limits;
+use sirtaki_engine::decide::fuse::Limits;
 
 use self::{
     cost::{Line, Network},

@@ -7,8 +7,10 @@
 use sirtaki_comm::{DType, Reduction};
 use sirtaki_engine::{
     Operation, Request,
-    fuse::{Limits, fuse},
-    message::Entry,
+    decide::{
+        fuse::{Limits, fuse},
+        message::Entry,
+    },
 };
 
 use super::{
@@ -44,7 +46,7 @@ pub(super) fn batches(tensors: &[Tensor], limits: Limits, network: &Network, wor
     let requests: Vec<Request> = tensors.iter().map(request).collect();
     let entry = |at: usize| Entry { id: u32::try_from(at).unwrap_or(u32::MAX), define: None, rows: Vec::new() };
     let entries = requests.iter().enumerate().map(|(at, request)| (entry(at), request));
-    let batch = |batch: sirtaki_engine::message::Batch| {
+    let batch = |batch: sirtaki_engine::decide::message::Batch| {
         let members: Vec<usize> = batch.entries.iter().map(|entry| entry.id as usize).collect();
         let bytes = members.iter().map(|&at| tensors[at].bytes).sum();
         let cost = network.all_reduce(bytes, workers);

@@ -5,7 +5,7 @@
 //! numbers is always the same, and so are the predictions.
 
 use serde::Serialize;
-use sirtaki_engine::fuse::Limits;
+use sirtaki_engine::decide::fuse::Limits;
 
 use super::{
     cost::Network,

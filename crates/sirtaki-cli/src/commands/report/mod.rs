@@ -99,7 +99,7 @@ fn findings(typed: &[PathBuf], target: Option<f64>, printer: &mut Printer) -> Re
     }
     if runs.is_empty() {
         let why = unreadable.first().map_or(String::new(), |lost| format!("{}: {}", lost.name, lost.why));
-        let hint = "record it again, or repair the file; docs/seeing.md says what is in a run folder";
+        let hint = "record it again, or repair the file; docs/telemetry.md says what is in a run folder";
         return Err(Advice::new(format!("none of the runs can be read. {why}"), hint).into());
     }
     for lost in &unreadable {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sirtaki_engine::recorder::{Phase, Record};
+use sirtaki_engine::telemetry::recorder::{Phase, Record};
 
 /// What the rank was doing at time `now` of the host's monotonic clock; nothing where it has recorded nothing. A rank
 /// may have heard of another's end by then: what it was doing before tells more.

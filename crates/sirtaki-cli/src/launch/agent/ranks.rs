@@ -7,7 +7,7 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, WaitStatus, kill_process_group};
-use sirtaki_engine::recorder::Recorder;
+use sirtaki_engine::telemetry::recorder::Recorder;
 
 use super::{Happening, Mouth, children, doing};
 use crate::launch::{

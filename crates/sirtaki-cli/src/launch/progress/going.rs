@@ -3,7 +3,7 @@
 use std::array;
 
 use serde::Serialize;
-use sirtaki_engine::seeing::{Progress, counts::Phase};
+use sirtaki_engine::telemetry::{Progress, counts::Phase};
 
 use super::{pulse::Pulse, trail::Trail};
 

@@ -101,7 +101,7 @@ impl History {
 
 #[cfg(test)]
 mod tests {
-    use sirtaki_engine::seeing::Progress;
+    use sirtaki_engine::telemetry::Progress;
 
     use super::*;
 

@@ -151,7 +151,7 @@ mod tests {
         sync::{Arc, Mutex},
     };
 
-    use sirtaki_engine::seeing::Progress;
+    use sirtaki_engine::telemetry::Progress;
 
     use super::*;
     use crate::{launch::output, printer::Printer};

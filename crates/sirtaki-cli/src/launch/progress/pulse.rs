@@ -2,7 +2,7 @@
 //! does nothing for it.
 
 use serde::{Deserialize, Serialize};
-use sirtaki_engine::seeing::{
+use sirtaki_engine::telemetry::{
     Progress,
     counts::{Counts, Phase},
 };

@@ -1,4 +1,4 @@
-use sirtaki_engine::seeing::Progress;
+use sirtaki_engine::telemetry::Progress;
 
 use super::*;
 use crate::launch::progress::going::RankMoment;

@@ -10,7 +10,7 @@ mod words;
 
 use std::{path::PathBuf, time::Duration};
 
-use sirtaki_engine::seeing::{Short, profile::Profile};
+use sirtaki_engine::telemetry::{Short, profile::Profile};
 
 pub use self::words::{duration_in_words, grouped, percent, ranks_in_words, seconds_in_words};
 use super::{

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use signal_hook::consts::SIGPIPE;
 use sirtaki_comm::secure::Secret;
-use sirtaki_engine::seeing::counts::Counts;
+use sirtaki_engine::telemetry::counts::Counts;
 
 pub use self::course::Outcome;
 use self::{

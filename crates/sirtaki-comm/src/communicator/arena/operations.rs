@@ -3,7 +3,7 @@
 use super::{Arena, chain, enter::Visit, layout::NOTE, parts, post::INLINE, shared, small, windows};
 use crate::{
     Buffer, CommError, Communicator, Group, Plan, Rank, Reduction, Slice, SliceMut, Stopper,
-    collective::{Algorithm, Alternatives},
+    collective::Algorithm,
     communicator::call,
     kernel,
     rendezvous::split_with,
@@ -85,11 +85,6 @@ impl Communicator for Arena {
     fn set_piece(&mut self, bytes: Option<usize>) {
         let largest = chain::largest_block(&self.room);
         self.block = bytes.map(|bytes| bytes.next_multiple_of(chain::LINE).clamp(chain::LINE, largest));
-    }
-
-    fn alternatives(&self) -> Alternatives {
-        let largest = chain::largest_block(&self.room);
-        Alternatives { algorithms: Vec::new(), pieces: vec![largest / 2, largest / 4] }
     }
 
     fn algorithm(&self, _: usize, _: &Plan) -> Option<Algorithm> {

@@ -1,0 +1,365 @@
+//! The table: where all ranks' wishes meet and it is decided what runs next. Rank 0 keeps it.
+//!
+//! Pure: wishes and the time come in as arguments, verdicts go out as values. The verdicts are the same for every rank.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use sirtaki_comm::{Alarm, Rank};
+
+use crate::decide::{
+    check::{check, name_ranks},
+    cycle::Cycle,
+    fuse::{Limits, fuse},
+    late::Lateness,
+    message::{Entry, Id, Spoken, Verdict, Word},
+    request::{Operation, Request},
+    slot::Slot,
+};
+
+/// Names known at a time; beyond, all are forgotten and given new numbers.
+const NAMES: usize = 1 << 16;
+
+/// The meeting point.
+#[derive(Debug)]
+pub struct Table {
+    pub(crate) size: usize,
+    limits: Limits,
+    epoch: u32,
+    names: HashMap<String, Id>,
+    pub(crate) slots: Vec<Slot>,
+    /// Complete, in the order in which they became so.
+    ready: Vec<Id>,
+    /// Complete but waiting for their companions, by the bundle's name and size.
+    bundles: BTreeMap<(String, usize), Vec<Id>>,
+    joined: Vec<Rank>,
+    /// All ranks follow an adopted order.
+    following: bool,
+    /// Whether orders are adopted at all.
+    adopts: bool,
+    cycle: Cycle,
+    said: Vec<Verdict>,
+    /// Words of an epoch that this table has not reached yet.
+    early: Vec<(Rank, Spoken)>,
+    /// Tensors agreed on, and the last one's name.
+    pub(crate) agreed: (u64, String),
+    pub(crate) lateness: Lateness,
+    /// Whether lateness is noted at all.
+    records: bool,
+    /// Who came when, by tensor, if that is noted.
+    arrivals: Option<Vec<Arrivals>>,
+}
+
+/// A tensor's name and when each rank's wish came, in nanoseconds; 0 for those without.
+pub(crate) type Arrivals = (String, Vec<u64>);
+
+impl Table {
+    /// A table for `size` ranks.
+    pub fn new(size: usize, limits: Limits) -> Self {
+        Table {
+            size,
+            limits,
+            epoch: 0,
+            names: HashMap::new(),
+            slots: Vec::new(),
+            ready: Vec::new(),
+            bundles: BTreeMap::new(),
+            joined: Vec::new(),
+            following: false,
+            adopts: true,
+            cycle: Cycle::default(),
+            said: Vec::new(),
+            early: Vec::new(),
+            agreed: (0, String::new()),
+            lateness: Lateness::new(size),
+            records: true,
+            arrivals: None,
+        }
+    }
+
+    /// Whether an order that repeats is adopted; on unless set otherwise.
+    pub fn set_adopting(&mut self, adopts: bool) {
+        self.adopts = adopts;
+    }
+
+    /// Whether late arrivals are written down; they are unless set otherwise.
+    pub(crate) fn set_recording(&mut self, records: bool) {
+        self.records = records;
+    }
+
+    /// Whether it is noted who came when, for [`Table::take_arrivals`].
+    pub(crate) fn set_noting_arrivals(&mut self, notes: bool) {
+        self.arrivals = notes.then(Vec::new);
+    }
+
+    /// Who came when to what was agreed on since it was last said that this is noted.
+    pub(crate) fn take_arrivals(&mut self) -> Vec<Arrivals> {
+        self.arrivals.take().unwrap_or_default()
+    }
+
+    /// Whether all ranks repeat an adopted order.
+    pub fn is_following(&self) -> bool {
+        self.following
+    }
+
+    /// `rank` says something at time `now`.
+    pub fn hear(&mut self, rank: Rank, spoken: Spoken, now: Duration) {
+        match spoken.word {
+            Word::Goodbye => self.said.push(Verdict::Left(rank)),
+            _ if rank >= self.size || spoken.epoch < self.epoch => {}
+            _ if spoken.epoch > self.epoch => self.early.push((rank, spoken)),
+            Word::Deviate => {
+                if self.following {
+                    self.said.push(Verdict::Deviate(self.epoch));
+                }
+            }
+            Word::Announce(request) if request.problem(self.size).is_some() => self.cannot_be(rank, &request),
+            Word::Announce(request) if request.operation == Operation::Join => self.join(rank),
+            Word::Announce(request) => self.announce(rank, *request, now),
+            Word::Ready(ids) => {
+                for id in ids {
+                    let request = self.slots.get(id as usize).and_then(|slot| slot.agreed[rank].clone());
+                    if let Some(request) = request {
+                        self.note(rank, id, request, now);
+                    }
+                }
+            }
+            Word::Twice(name) => {
+                let slot = self.names.get(&name).map(|&id| &mut self.slots[id as usize]);
+                if let Some(slot) = slot.filter(|slot| slot.wants[rank].is_some()) {
+                    slot.twice.push(rank);
+                }
+            }
+        }
+    }
+
+    /// Ranks look at their own requests before they speak, so this one runs something else than we do.
+    fn cannot_be(&mut self, rank: Rank, request: &Request) {
+        let (who, name) = (name_ranks(&[rank]), request.name.chars().take(80).collect::<String>());
+        let reason = format!("{who} announced \"{name}\", which cannot be right; do all ranks run the same version?");
+        self.said.push(Verdict::Fail(Alarm::Stopped { reason }));
+    }
+
+    fn announce(&mut self, rank: Rank, request: Request, since: Duration) {
+        let id = match self.names.get(&request.name) {
+            Some(&id) => id,
+            None => {
+                let id = self.slots.len() as Id;
+                self.names.insert(request.name.clone(), id);
+                self.slots.push(Slot::new(request.name.clone(), self.size));
+                id
+            }
+        };
+        self.slots[id as usize].fresh = true;
+        self.note(rank, id, Arc::new(request), since);
+    }
+
+    fn note(&mut self, rank: Rank, id: Id, request: Arc<Request>, since: Duration) {
+        let slot = &mut self.slots[id as usize];
+        slot.count += usize::from(slot.wants[rank].replace(request).is_none());
+        slot.since[rank] = since;
+        self.complete(id);
+    }
+
+    fn join(&mut self, rank: Rank) {
+        if !self.joined.contains(&rank) {
+            self.joined.push(rank);
+        }
+        self.cycle.forget();
+        (0..self.slots.len() as Id).for_each(|id| self.complete(id));
+    }
+
+    /// Moves a slot on if everybody who has not joined wants it.
+    fn complete(&mut self, id: Id) {
+        let slot = &mut self.slots[id as usize];
+        if slot.ready || slot.count == 0 || slot.count + self.joined.len() < self.size {
+            return;
+        }
+        if !slot.wants.iter().enumerate().all(|(rank, want)| want.is_some() || self.joined.contains(&rank)) {
+            return;
+        }
+        slot.ready = true;
+        let bundle = slot.first().and_then(|request| request.bundle.clone());
+        match bundle {
+            None => self.ready.push(id),
+            Some(bundle) => self.bundles.entry((bundle.name, bundle.size)).or_default().push(id),
+        }
+    }
+
+    /// Releases complete bundles and refuses all of one whose ranks disagree. Ranks say all of a bundle at once, so
+    /// nothing of a refused one is still to come.
+    fn settle_bundles(&mut self) {
+        let bundles = std::mem::take(&mut self.bundles);
+        for ((name, size), ids) in bundles {
+            match ids.iter().find_map(|&id| self.examine(id).err()) {
+                None if ids.len() < size => drop(self.bundles.insert((name, size), ids)),
+                None => self.ready.extend(ids),
+                Some(text) => {
+                    let bundled = |wish: &Arc<Request>| wish.bundle.as_ref().is_some_and(|bundle| bundle.name == name);
+                    let of_it = |slot: &Slot| slot.wants.iter().flatten().any(bundled);
+                    let all = (0..self.slots.len() as Id).filter(|&id| of_it(&self.slots[id as usize])).collect();
+                    self.refuse(all, text);
+                }
+            }
+        }
+    }
+
+    /// What is wrong with a complete slot, or its rows.
+    fn examine(&self, id: Id) -> Result<Vec<usize>, String> {
+        let slot = &self.slots[id as usize];
+        if let Some(&rank) = slot.twice.first() {
+            let who = name_ranks(&[rank]);
+            return Err(format!(
+                "\"{}\": {who} submitted it again before it was done; names are used once at a time",
+                slot.name
+            ));
+        }
+        let own_rows = slot.first().is_some_and(|request| request.operation.has_own_rows());
+        if slot.fresh || own_rows || !self.joined.is_empty() { check(&slot.wants) } else { Ok(Vec::new()) }
+    }
+
+    fn refuse(&mut self, ids: Vec<Id>, text: String) {
+        let names = ids.iter().map(|&id| self.slots[id as usize].name.clone()).collect();
+        for id in ids {
+            let slot = &mut self.slots[id as usize];
+            slot.clear();
+            slot.fresh = true;
+        }
+        self.cycle.forget();
+        self.said.push(Verdict::Refuse(names, text));
+    }
+
+    /// What follows from everything heard so far, for all ranks.
+    pub fn decide(&mut self) -> Vec<Verdict> {
+        self.settle_bundles();
+        let mut run = Vec::new();
+        for id in std::mem::take(&mut self.ready) {
+            match self.examine(id) {
+                Ok(rows) => run.extend(self.agree_on(id, rows)),
+                Err(text) => self.refuse(vec![id], text),
+            }
+        }
+        if !run.is_empty() {
+            let known: Vec<(Entry, Arc<Request>)> = run;
+            let batches = fuse(known.iter().map(|(entry, request)| (entry.clone(), &**request)), self.limits);
+            self.said.push(Verdict::Run(batches));
+        }
+        if self.joined.len() == self.size {
+            let last = self.joined.pop().unwrap_or(0);
+            self.joined.clear();
+            self.said.push(Verdict::Joined(last));
+        }
+        self.adopt();
+        self.forget_names();
+        std::mem::take(&mut self.said)
+    }
+
+    fn agree_on(&mut self, id: Id, rows: Vec<usize>) -> Option<(Entry, Arc<Request>)> {
+        let slot = &mut self.slots[id as usize];
+        let request = slot.first()?.clone();
+        if self.records {
+            self.lateness.note(&slot.name, &slot.wants, &slot.since);
+        }
+        if let Some(arrivals) = &mut self.arrivals {
+            let came = slot.wants.iter().zip(&slot.since);
+            let came = came.map(|(want, since)| want.as_ref().map_or(0, |_| since.as_nanos() as u64));
+            arrivals.push((slot.name.clone(), came.collect()));
+        }
+        let define = slot.fresh.then(|| Box::new((*request).clone()));
+        for (agreed, want) in slot.agreed.iter_mut().zip(&mut slot.wants) {
+            if want.is_some() {
+                *agreed = want.take();
+            }
+        }
+        slot.clear();
+        slot.fresh = !self.joined.is_empty();
+        self.agreed = (self.agreed.0 + 1, slot.name.clone());
+        let entry = Entry { id, define, rows };
+        if !self.joined.is_empty() || !request.operation.repeats() {
+            self.cycle.forget();
+        } else {
+            let mixed = !matches!(request.operation, Operation::AllReduce(_));
+            self.cycle.agreed(Entry { define: None, ..entry.clone() }, mixed);
+        }
+        Some((entry, request))
+    }
+
+    /// Adopts the cycle if it has just begun again, with nothing else under way.
+    fn adopt(&mut self) {
+        if !self.adopts
+            || self.following
+            || !self.joined.is_empty()
+            || !self.bundles.is_empty()
+            || !self.cycle.is_proven()
+        {
+            return;
+        }
+        let mut begun = false;
+        for (id, slot) in self.slots.iter().enumerate().filter(|(_, slot)| slot.count > 0) {
+            if slot.fresh || !slot.twice.is_empty() || !self.cycle.contains(id as Id) {
+                return;
+            }
+            begun = true;
+        }
+        if !begun {
+            return;
+        }
+        let entries = self.cycle.entries().iter().filter_map(|entry| {
+            let request = self.slots[entry.id as usize].agreed.iter().flatten().next()?;
+            Some((entry.clone(), &**request))
+        });
+        let entries: Vec<(Entry, &Request)> = entries.collect();
+        let bytes = entries.iter().fold(0_u64, |sum, (_, request)| sum.saturating_add(request.bytes() as u64));
+        let schedule = fuse(entries, self.limits.for_step(bytes));
+        self.start_over();
+        self.following = true;
+        self.said.push(Verdict::Adopt(self.epoch, schedule));
+    }
+
+    /// Whether anybody waits for anything.
+    pub fn is_waited_at(&self) -> bool {
+        self.slots.iter().any(|slot| slot.count > 0)
+    }
+
+    /// Whether a slot is complete, if perhaps waiting for its companions.
+    pub(crate) fn is_ready(&self, slot: &Slot) -> bool {
+        slot.ready
+    }
+
+    /// Whether a slot still waits for this rank.
+    pub(crate) fn is_missing(&self, slot: &Slot, rank: Rank) -> bool {
+        slot.wants[rank].is_none() && !self.joined.contains(&rank)
+    }
+
+    /// All wishes are void; ranks will say them again where they have to.
+    fn start_over(&mut self) {
+        self.epoch += 1;
+        self.slots.iter_mut().for_each(Slot::clear);
+        self.ready.clear();
+        self.bundles.clear();
+    }
+
+    /// All ranks have stopped repeating the adopted order, after this many cycles of it.
+    pub fn released(&mut self, cycles: u64, now: Duration) {
+        self.following = false;
+        self.start_over();
+        self.cycle.left_after(cycles);
+        for (rank, spoken) in std::mem::take(&mut self.early) {
+            self.hear(rank, spoken, now);
+        }
+    }
+
+    fn forget_names(&mut self) {
+        if self.slots.len() <= NAMES || self.following {
+            return;
+        }
+        self.start_over();
+        self.slots.clear();
+        self.names.clear();
+        self.cycle.forget();
+        self.said.push(Verdict::Restart(self.epoch));
+    }
+}

@@ -1,0 +1,117 @@
+//! Noticing that the same tensors come again and again.
+//!
+//! A *cycle* is what was agreed on since some tensor came for the second time. One that consists of all-reduces alone is
+//! taken for a training step at once. A mixed one may contain set-up, so it has to be seen twice; so has any other once
+//! an order was left, because a number that all ranks put together now and then is not part of the step before it. An
+//! order that was left soon after it had been adopted has to prove itself longer, so that alternating work does not
+//! adopt and leave in turns.
+
+use std::collections::HashSet;
+
+use crate::decide::message::{Entry, Id};
+
+/// Seen this often at most before it is believed.
+const MOST_PROOF: u32 = 64;
+/// An order that held for this many cycles was worth adopting.
+const WORTH: u64 = 4;
+
+/// The cycle in progress and what is known of the ones before.
+#[derive(Debug)]
+pub(crate) struct Cycle {
+    entries: Vec<Entry>,
+    ids: HashSet<Id>,
+    /// Anything but all-reduces in it.
+    mixed: bool,
+    before: HashSet<Id>,
+    /// How often in a row a finished cycle was the same as the one before.
+    repeats: u32,
+    proof: u32,
+}
+
+impl Default for Cycle {
+    fn default() -> Self {
+        Self { entries: Vec::new(), ids: HashSet::new(), mixed: false, before: HashSet::new(), repeats: 0, proof: 1 }
+    }
+}
+
+impl Cycle {
+    /// This was agreed on.
+    pub(crate) fn agreed(&mut self, entry: Entry, mixed: bool) {
+        if self.ids.contains(&entry.id) {
+            self.repeats = if self.ids == self.before { self.repeats + 1 } else { 0 };
+            self.before = std::mem::take(&mut self.ids);
+            self.entries.clear();
+            self.mixed = false;
+        }
+        self.ids.insert(entry.id);
+        self.entries.push(entry);
+        self.mixed |= mixed;
+    }
+
+    /// Whether the cycle in progress contains this.
+    pub(crate) fn contains(&self, id: Id) -> bool {
+        self.ids.contains(&id)
+    }
+
+    /// Whether the cycle in progress, if it is complete, may be repeated unseen.
+    pub(crate) fn is_proven(&self) -> bool {
+        let proof = if self.mixed { self.proof.max(2) } else { self.proof };
+        let seen = if self.ids == self.before { self.repeats + 2 } else { 1 };
+        !self.entries.is_empty() && seen >= proof
+    }
+
+    /// What was agreed on, in that order.
+    pub(crate) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Nothing so far counts any more.
+    pub(crate) fn forget(&mut self) {
+        *self = Self { proof: self.proof, ..Self::default() };
+    }
+
+    /// The adopted order was left after this many cycles.
+    pub(crate) fn left_after(&mut self, cycles: u64) {
+        let proof = if cycles >= WORTH { 2 } else { (self.proof * 2).min(MOST_PROOF) };
+        *self = Self { proof, ..Self::default() };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(cycle: &mut Cycle, ids: &[Id], mixed: bool) {
+        ids.iter().for_each(|&id| cycle.agreed(Entry { id, define: None, rows: Vec::new() }, mixed));
+    }
+
+    #[test]
+    fn a_plain_cycle_is_believed_at_once_and_a_mixed_one_the_second_time() {
+        let mut cycle = Cycle::default();
+        assert!(!cycle.is_proven());
+        run(&mut cycle, &[1, 2, 3], false);
+        assert!(cycle.is_proven());
+        let mut cycle = Cycle::default();
+        run(&mut cycle, &[1, 2, 3], true);
+        assert!(!cycle.is_proven());
+        run(&mut cycle, &[3, 1, 2], true);
+        assert!(cycle.is_proven());
+    }
+
+    #[test]
+    fn an_order_that_is_left_soon_has_to_prove_itself_longer() {
+        let mut cycle = Cycle::default();
+        run(&mut cycle, &[1, 2], false);
+        cycle.left_after(1);
+        run(&mut cycle, &[1, 2], false);
+        assert!(!cycle.is_proven());
+        run(&mut cycle, &[1, 2], false);
+        assert!(cycle.is_proven());
+        cycle.left_after(1);
+        cycle.left_after(100);
+        run(&mut cycle, &[1, 2], false);
+        assert!(!cycle.is_proven());
+        run(&mut cycle, &[1, 2], false);
+        assert!(cycle.is_proven());
+    }
+}

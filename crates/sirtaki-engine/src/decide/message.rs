@@ -1,0 +1,89 @@
+//! What ranks say to the table (rank 0) and what the table says to all of them.
+//!
+//! Every rank hears the same verdicts in the same order, and whatever ranks do together follows from them; that is why
+//! they cannot run different things. An *epoch* numbers the times at which everybody starts over with announcing: words
+//! of an older epoch are void.
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use sirtaki_comm::{Alarm, Rank};
+
+use crate::decide::request::Request;
+
+/// A tensor's number once it is known.
+pub type Id = u32;
+
+/// One tensor of a batch.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Its number.
+    pub id: Id,
+    /// What it is, where that is new or has changed: the request of the first rank that has one.
+    pub define: Option<Box<Request>>,
+    /// Rows by rank for an all_gather, by sender and then receiver for an all_to_all; empty for everything else.
+    pub rows: Vec<usize>,
+}
+
+/// Tensors that go through one collective.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Batch {
+    /// In the order in which they lie in the buffer.
+    pub entries: Vec<Entry>,
+}
+
+/// What a rank says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Word {
+    /// It wants this, which the table does not know yet.
+    Announce(Box<Request>),
+    /// It wants these again, exactly as the last time.
+    Ready(Vec<Id>),
+    /// It asked for this name although it was still waiting for it.
+    Twice(String),
+    /// It does not follow the repeated order any further.
+    Deviate,
+    /// It leaves in good order.
+    Goodbye,
+}
+
+/// A word and the epoch it belongs to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Spoken {
+    /// The speaker's epoch.
+    pub epoch: u32,
+    /// What it says.
+    pub word: Word,
+}
+
+/// What the table says to everybody.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Verdict {
+    /// Run these, in this order.
+    Run(Vec<Batch>),
+    /// These names cannot be done, and this is why.
+    Refuse(Vec<String>, String),
+    /// Everybody has joined; this rank was the last.
+    Joined(Rank),
+    /// From now on these batches are repeated, in this epoch, without further words.
+    Adopt(u32, Vec<Batch>),
+    /// Somebody does not follow the repeated order of this epoch any further.
+    Deviate(u32),
+    /// Forget all numbers and announce again what is wanted, in this epoch.
+    Restart(u32),
+    /// This rank has left in good order.
+    Left(Rank),
+    /// It is over, and this is why.
+    Fail(Alarm),
+}
+
+/// Bytes of a message at most.
+pub const MESSAGE_LIMIT: usize = 64 << 20;
+
+/// The message as bytes.
+pub fn encode(message: &impl Serialize) -> Vec<u8> {
+    postcard::to_stdvec(message).expect("plain data in memory always has an encoding")
+}
+
+/// The message in these bytes, if they are one.
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+    postcard::from_bytes(bytes).ok()
+}

@@ -1,0 +1,21 @@
+//! Which collective runs when: decisions without clock, socket or thread. Values come in and values go out, so thousands
+//! of random schedules run through this code in every test run, and `sirtaki predict` uses it for ranks that do not exist.
+//!
+//! - [`request`], [`message`]: what ranks ask for, and what they say about it.
+//! - [`agree`]: the table on rank 0 where all requests meet, with [`check`] (do ranks mean the same?), [`fuse`] (what
+//!   shares a buffer?), `cycle` (does the same come again?) and `late` (who came last?).
+//! - [`order`] with `follow`: one rank's side, which also knows an adopted order by heart.
+//! - [`stall`]: who waits for whom, in words. [`blame`]: why an engine ends.
+
+pub mod agree;
+pub mod blame;
+pub mod check;
+pub(crate) mod cycle;
+mod follow;
+pub mod fuse;
+pub mod late;
+pub mod message;
+pub mod order;
+pub mod request;
+mod slot;
+pub mod stall;

@@ -1,0 +1,238 @@
+//! The links that carry words and verdicts: a star around rank 0, over TCP whatever carries the data.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    os::fd::OwnedFd,
+    sync::mpsc,
+    time::{Duration, Instant},
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+use sirtaki_comm::{
+    Alarm, CommError, Communicator, Group, Rank, Settings,
+    link::link_over,
+    rendezvous::{Exchange, choose_network, split_with},
+    secure::{
+        Access, Gate, fresh_id,
+        handshake::{Claim, Purpose},
+    },
+};
+
+use crate::{
+    decide::{
+        blame::Sign,
+        message::{decode, encode},
+    },
+    runtime::{
+        shared::now,
+        wire::{Ended, Kind, Wire, fail_frame, frame, question},
+    },
+    telemetry::{Said, clock::Offset},
+};
+
+/// How long rank 0's address may answer "nobody listens here".
+const REFUSAL_PATIENCE: Duration = Duration::from_secs(2);
+
+/// This rank's links: to everybody on rank 0, to rank 0 elsewhere. How a link ended is seen in `sign`.
+pub(crate) struct Star {
+    wires: Vec<Option<Wire>>,
+    /// Failures and ends that nobody has looked at yet.
+    unseen: usize,
+}
+
+impl Star {
+    /// Connects the ranks of `world`, which all call it.
+    pub(crate) fn connect(world: &mut dyn Communicator, settings: &Settings) -> Result<Star, CommError> {
+        let made = split_with(world, Some(0), |group, exchange| join(group, exchange, settings))?;
+        made.ok_or_else(|| CommError::Invalid { problem: "a star needs a group".into() })
+    }
+
+    /// Does something with every link that works, and counts what it brought to light.
+    fn each(&mut self, mut work: impl FnMut(Rank, &mut Wire)) {
+        for (rank, wire) in self.wires.iter_mut().enumerate() {
+            let Some(wire) = wire.as_mut().filter(|wire| wire.ended.is_none()) else { continue };
+            let before = wire.has_fail();
+            work(rank, wire);
+            self.unseen += usize::from(wire.has_fail() != before) + usize::from(wire.ended.is_some());
+        }
+    }
+
+    /// Puts words on their way: to rank 0, or from it to everybody.
+    pub(crate) fn say(&mut self, words: &impl Serialize) {
+        let bytes = frame(Kind::Words, &encode(words));
+        self.each(|_, wire| wire.put(&bytes, now()));
+    }
+
+    /// Says why it is over: to rank 0, or from it to everybody.
+    pub(crate) fn fail(&mut self, alarm: &Alarm) {
+        let bytes = fail_frame(alarm);
+        self.each(|_, wire| wire.put(&bytes, now()));
+    }
+
+    /// Says that this rank leaves in good order.
+    pub(crate) fn leave(&mut self) {
+        let bytes = frame(Kind::Goodbye, &[]);
+        self.each(|_, wire| wire.put(&bytes, now()));
+    }
+
+    /// Shows these ranks that this one is there. What is still on its way shows it too.
+    pub(crate) fn show_life(&mut self, to: impl Fn(Rank) -> bool) {
+        let bytes = frame(Kind::Alive, &[]);
+        self.each(|rank, wire| match wire.is_clear() {
+            true if to(rank) => wire.put(&bytes, now()),
+            _ => drop(wire.flush(now())),
+        });
+    }
+
+    /// Says something about what is seen: to rank 0, or from it to everybody.
+    pub(crate) fn see(&mut self, said: &Said) {
+        let bytes = frame(Kind::Seen, &encode(said));
+        self.each(|_, wire| wire.put(&bytes, now()));
+    }
+
+    /// What others say about what is seen.
+    pub(crate) fn take_seen(&mut self) -> Vec<(Rank, Said)> {
+        let mut all = Vec::new();
+        // What somebody said before it went counts.
+        for (rank, wire) in self.wires.iter_mut().enumerate().filter_map(|(rank, wire)| Some((rank, wire.as_mut()?))) {
+            for bytes in wire.take_seen() {
+                match decode(&bytes) {
+                    Some(said) => all.push((rank, said)),
+                    None => {
+                        wire.garbage();
+                        self.unseen += 1;
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    /// Asks everybody for the time.
+    pub(crate) fn ask_time(&mut self) {
+        self.each(|_, wire| wire.put(&question(), now()));
+    }
+
+    /// How far the clock of `rank` is from ours, once that is known.
+    pub(crate) fn offset(&self, rank: Rank, now: Duration) -> Option<Offset> {
+        self.wires.get(rank)?.as_ref()?.clock.best(now)
+    }
+
+    /// Sends on what did not fit before; says whether everything is sent.
+    pub(crate) fn flush(&mut self) -> bool {
+        let mut clear = true;
+        self.each(|_, wire| clear &= wire.flush(now()));
+        clear
+    }
+
+    /// Takes in what has arrived; says whether there are words among it.
+    pub(crate) fn fill(&mut self) -> bool {
+        self.each(|_, wire| wire.fill(now()));
+        self.wires.iter().flatten().any(Wire::has_words)
+    }
+
+    /// The words that have arrived.
+    pub(crate) fn receive<T: DeserializeOwned>(&mut self) -> Vec<(Rank, T)> {
+        self.fill();
+        let mut messages = Vec::new();
+        for (rank, wire) in self.wires.iter_mut().enumerate().filter_map(|(rank, wire)| Some((rank, wire.as_mut()?))) {
+            let mut clear = true;
+            for bytes in wire.words() {
+                match decode(&bytes) {
+                    Some(message) => messages.push((rank, message)),
+                    None => clear = false,
+                }
+            }
+            if !clear {
+                wire.garbage();
+                self.unseen += 1;
+            }
+        }
+        messages
+    }
+
+    /// Whether a failure or the end of a link has come since [`Star::take_fails`].
+    pub(crate) fn has_news(&self) -> bool {
+        self.unseen > 0
+    }
+
+    /// The failures others told of since the last time.
+    pub(crate) fn take_fails(&mut self) -> Vec<Alarm> {
+        self.unseen = 0;
+        self.wires.iter_mut().flatten().filter_map(Wire::take_fail).collect()
+    }
+
+    /// What the link to `rank` shows of it.
+    pub(crate) fn sign(&self, rank: Rank) -> Sign {
+        let Some(wire) = self.wires.get(rank).and_then(Option::as_ref) else { return Sign::Quiet(Duration::ZERO) };
+        let quiet = now().saturating_sub(wire.heard);
+        match &wire.ended {
+            _ if wire.left => Sign::Left,
+            None => Sign::Quiet(quiet),
+            Some(Ended::Closed(how)) => Sign::Closed(how.clone()),
+            Some(Ended::Unreachable(how)) => Sign::Unreachable(how.clone(), quiet),
+        }
+    }
+
+    /// Links that work.
+    pub(crate) fn count(&self) -> usize {
+        self.wires.iter().flatten().filter(|wire| wire.descriptor().is_some()).count()
+    }
+
+    /// Handles to sleep on, by rank, and whether there is something to write.
+    pub(crate) fn sockets(&self) -> Result<Vec<(OwnedFd, bool)>, CommError> {
+        let copy = |wire: &Wire| Some(wire.descriptor()?.try_clone_to_owned().map(|handle| (handle, !wire.is_clear())));
+        let handles: Result<_, _> = self.wires.iter().flatten().filter_map(copy).collect();
+        handles.map_err(|error| CommError::io("cannot watch a control link", error))
+    }
+}
+
+fn join(group: &Group, exchange: &mut dyn Exchange, settings: &Settings) -> Result<Star, CommError> {
+    let deadline = Instant::now() + settings.start_timeout;
+    let access = Access::from_settings(settings)?;
+    let bind = match group.hosts().len() {
+        1 => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        _ => choose_network(group, exchange, settings)?.address,
+    };
+    let mut wires: Vec<Option<Wire>> = (0..group.size()).map(|_| None).collect();
+    if group.rank() == 0 {
+        let (listener, address) = Gate::bind(bind)?;
+        let id = fresh_id()?;
+        let (sender, arrivals) = mpsc::channel();
+        let gate = Gate::open(listener, access, (Purpose::Link, id), move |stream, claim| {
+            let _ = sender.send((stream, claim));
+        })?;
+        exchange.all(&encode(&(address, id)))?;
+        while let Some(missing) = (1..group.size()).find(|&rank| wires[rank].is_none()) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Ok((stream, claim)) = arrivals.recv_timeout(left) else {
+                return Err(absent(group, missing, &gate, settings.start_timeout));
+            };
+            if let Some(place) = wires.get_mut(claim.rank as usize).filter(|_| claim.rank != 0) {
+                *place = Some(Wire::new(link_over(stream, settings)?, now()));
+            }
+        }
+        return Ok(Star { wires, unseen: 0 });
+    }
+    let said = exchange.all(&[])?;
+    let (address, id): (SocketAddr, [u8; 16]) = decode(&said[0]).ok_or_else(|| CommError::Refused {
+        peer: group.describe(0),
+        reason: "its address cannot be read; do all ranks run the same version?".into(),
+    })?;
+    let claim = Claim { purpose: Purpose::Link, rank: group.rank() as u32, group: id };
+    let patience = Instant::now() + REFUSAL_PATIENCE;
+    let stream = access.call_patiently(address, &claim, patience, deadline)?;
+    wires[0] = Some(Wire::new(link_over(stream, settings)?, now()));
+    Ok(Star { wires, unseen: 0 })
+}
+
+fn absent(group: &Group, rank: Rank, gate: &Gate, waited: Duration) -> CommError {
+    let refused = gate.refusals().join("; ");
+    let refused = if refused.is_empty() { refused } else { format!("; meanwhile: {refused}") };
+    CommError::Timeout {
+        rank: group.world_rank(rank),
+        who: group.describe(rank),
+        operation: format!("connecting to {} at {}{refused}", group.describe(0), gate.address()),
+        waited,
+    }
+}

@@ -1,0 +1,261 @@
+//! The engine as its users see it.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, OnceLock, atomic::AtomicBool},
+    thread::{self, JoinHandle},
+};
+
+use sirtaki_comm::{CommError, Communicator, DType, Group, Rank};
+
+use crate::{
+    EngineError, Settings,
+    decide::{
+        agree::Table,
+        request::{Bundle, Operation, Request},
+    },
+    runtime::{
+        control::Star,
+        ending,
+        inbox::{Command, Inbox},
+        memory::Tensor,
+        owner::Owner,
+        run::Runner,
+        shared::{Activity, Shared, now},
+        ticket::{Output, Promise, Ticket},
+        watch,
+    },
+    telemetry::{InPhase, Progress, Stream, Telemetry, counts::Phase, profile::Profile, recorder::Recorder},
+};
+
+/// Takes named tensors from any thread and runs collectives on them in an order all ranks agree on.
+///
+/// Dropping it leaves the other ranks in good order; what was not done fails.
+pub struct Engine {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("rank", &self.group().rank()).field("size", &self.group().size()).finish()
+    }
+}
+
+impl Engine {
+    /// Starts an engine over all ranks of `world`, which all call it. `comm` is what the links between them use.
+    pub fn start(
+        world: Box<dyn Communicator>,
+        comm: &sirtaki_comm::Settings,
+        settings: Settings,
+    ) -> Result<Engine, EngineError> {
+        Self::start_recording(world, comm, settings, Recorder::create()?)
+    }
+
+    /// As [`Engine::start`], with the memory to record in.
+    pub fn start_recording(
+        world: Box<dyn Communicator>,
+        comm: &sirtaki_comm::Settings,
+        settings: Settings,
+        recorder: Recorder,
+    ) -> Result<Engine, EngineError> {
+        let engine = Self::start_within(world, comm, settings, recorder, None)?;
+        let Settings { timeline, run_folder, warn, .. } = &engine.shared.settings;
+        if let (Some(path), Err(error)) = (timeline, engine.shared.start_first_timeline()) {
+            warn(&no_timeline(path, &error).to_string());
+        }
+        if let (Some(path), Err(error)) = (run_folder, engine.shared.start_keeping()) {
+            let hint = "hint: name a folder that may be made and written to on rank 0's host";
+            warn(&format!("the run cannot be recorded in {}: {error}; {hint}", path.display()));
+        }
+        Ok(engine)
+    }
+
+    /// As [`Engine::start_recording`]; what happens goes into the stream of another engine of this process, if it is
+    /// inside that.
+    pub(crate) fn start_within(
+        mut world: Box<dyn Communicator>,
+        comm: &sirtaki_comm::Settings,
+        settings: Settings,
+        recorder: Recorder,
+        outer: Option<Arc<Stream>>,
+    ) -> Result<Engine, EngineError> {
+        let group = world.group().clone();
+        let star = Star::connect(&mut *world, comm)?;
+        let recorder = Arc::new(if settings.record { recorder } else { recorder.silenced() });
+        let processes = ending::watch(&group);
+        let records = watch::exchange_records(&mut *world, &recorder)?;
+        let table = (group.rank() == 0).then(|| {
+            let mut table = Table::new(group.size(), settings.limits);
+            table.set_adopting(settings.adopt);
+            table.set_recording(settings.record);
+            Mutex::new(table)
+        });
+        let carries = outer.is_none();
+        let stream = outer.unwrap_or_else(|| Arc::new(Stream::new(recorder.clone())));
+        let shared = Arc::new(Shared {
+            telemetry: Telemetry::new(stream, carries, group.size()),
+            group,
+            inbox: Inbox::new()?,
+            table,
+            star: Mutex::new(star),
+            recorder,
+            records,
+            processes,
+            settings,
+            silence: comm.timeout,
+            activity: Activity::default(),
+            stopper: world.stopper(),
+            complaints: Mutex::default(),
+            watcher: OnceLock::new(),
+            ended: AtomicBool::new(false),
+        });
+        let owner = Owner::new(shared.clone(), Runner::new(world), comm.clone())?;
+        let mut engine = Engine { shared: shared.clone(), threads: Vec::new() };
+        engine.spawn("sirtaki-engine", move || owner.run())?;
+        engine.spawn("sirtaki-watch", move || watch::run(&shared))?;
+        Ok(engine)
+    }
+
+    fn spawn(&mut self, name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), CommError> {
+        let thread = thread::Builder::new().name(name.into()).spawn(work);
+        self.threads.push(thread.map_err(|error| CommError::io("cannot start a thread", error))?);
+        Ok(())
+    }
+
+    /// All ranks, and which one this is.
+    pub fn group(&self) -> &Group {
+        &self.shared.group
+    }
+
+    /// Hands in one tensor. Returns at once; the ticket tells when it is done.
+    pub fn submit(&self, request: Request, tensor: Tensor) -> Ticket {
+        self.hand_in(vec![(request, tensor)])
+    }
+
+    /// Hands in several tensors that are done together or not at all.
+    pub fn submit_group(&self, name: &str, mut requests: Vec<(Request, Tensor)>) -> Ticket {
+        let bundle = Bundle { name: name.into(), size: requests.len() };
+        requests.iter_mut().for_each(|(request, _)| request.bundle = Some(bundle.clone()));
+        self.hand_in(requests)
+    }
+
+    fn hand_in(&self, requests: Vec<(Request, Tensor)>) -> Ticket {
+        let promise = Promise::new(requests.len(), Some(self.shared.telemetry.stream.clone()));
+        let size = self.group().size();
+        match requests.iter().find_map(|(request, tensor)| problem(request, tensor, size)) {
+            Some(error) => promise.fail(error),
+            None => self.shared.inbox.send(Command::Submit(requests, promise.clone(), now())),
+        }
+        Ticket(promise)
+    }
+
+    /// Returns once all ranks have called it.
+    pub fn barrier(&self, name: &str) -> Result<(), EngineError> {
+        let request = Request::new(name, Operation::Barrier, DType::U8, &[0]);
+        self.submit(request, Tensor::empty()).wait().map(drop)
+    }
+
+    /// Says that this rank has no more data. Until all ranks have said so it helps the others with whatever they do;
+    /// returns the last one to say it.
+    pub fn join(&self) -> Result<Rank, EngineError> {
+        let request = Request::new("join", Operation::Join, DType::U8, &[0]);
+        match self.submit(request, Tensor::empty()).wait_one()? {
+            Output::Joined(last) => Ok(last),
+            other => Err(strange("join", &other)),
+        }
+    }
+
+    /// Makes an engine for some of the ranks, ascending. All ranks call it; the others get `None`. It has a thread and
+    /// links of its own, so both can be used at the same time.
+    pub fn process_set(&self, name: &str, members: &[Rank]) -> Result<Option<Engine>, EngineError> {
+        let operation = Operation::ProcessSet { members: members.to_vec() };
+        let request = Request::new(name, operation, DType::U8, &[0]);
+        match self.submit(request, Tensor::empty()).wait_one()? {
+            Output::Set(engine) => Ok(engine.map(|engine| *engine)),
+            other => Err(strange(name, &other)),
+        }
+    }
+
+    /// How others on this host find this rank's flight record: process id and descriptor; see [`Recorder::open`].
+    pub fn record_address(&self) -> (u32, i32) {
+        self.shared.recorder.address()
+    }
+
+    /// Has rank 0 keep a timeline of all ranks in a new file, in the TraceEvents trace format, until
+    /// [`Engine::stop_timeline`] or the end; one that is being kept ends first. All ranks may call it, and only rank 0
+    /// does anything. The file is valid JSON at any moment, whoever is killed.
+    pub fn start_timeline(&self, path: &Path) -> Result<(), EngineError> {
+        self.shared.start_timeline(path).map_err(|error| no_timeline(path, &error))
+    }
+
+    /// Ends the timeline, with what all ranks have recorded until now; nothing happens if there is none.
+    pub fn stop_timeline(&self) {
+        self.shared.stop_timeline(true);
+    }
+
+    /// This process is in a part of a training step until the result is dropped. It is counted, and shown in a timeline.
+    pub fn phase(&self, phase: Phase) -> InPhase {
+        InPhase::begin(self.shared.telemetry.stream.clone(), phase)
+    }
+
+    /// This process has come this far. The launcher shows it, and rank 0 writes it down where a run is recorded.
+    pub fn progress(&self, progress: &Progress) {
+        self.shared.progress(progress);
+    }
+
+    /// Settings of the program, such as its learning rate, for the folder of the run. They add to those given before; only
+    /// rank 0's count.
+    pub fn describe(&self, settings: BTreeMap<String, String>) {
+        self.shared.describe(settings);
+    }
+
+    /// Where the run is recorded, on rank 0.
+    pub fn run_folder(&self) -> Option<PathBuf> {
+        self.shared.kept_in()
+    }
+
+    /// What ranks have done in numbers, as far as this one knows: itself, the ranks of its host, and on rank 0 with
+    /// [`Settings::profile`] those of others.
+    pub fn profile(&self) -> Profile {
+        self.shared.telemetry.stream.refresh();
+        self.shared.profile()
+    }
+
+    /// Who came late, and what this rank did last.
+    pub fn report(&self) -> crate::telemetry::report::Report {
+        crate::telemetry::report::make(&self.shared)
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.shared.inbox.send(Command::Close);
+        for thread in self.threads.drain(..) {
+            // Watchers look up from time to time; this one need not wait for that.
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}
+
+fn problem(request: &Request, tensor: &Tensor, size: usize) -> Option<EngineError> {
+    let brings = (tensor.dtype(), tensor.len());
+    let problem = request.problem(size).or_else(|| {
+        (brings != (request.dtype, request.elements())).then(|| {
+            let (dtype, shape) = (request.dtype.name(), &request.shape);
+            format!("{} {} do not make {dtype} of shape {shape:?}", brings.1, brings.0.name())
+        })
+    })?;
+    Some(EngineError::Invalid { tensor: request.name.clone(), problem })
+}
+
+fn strange(tensor: &str, output: &Output) -> EngineError {
+    EngineError::Invalid { tensor: tensor.into(), problem: format!("an unexpected result: {output:?}") }
+}
+
+fn no_timeline(path: &Path, error: &std::io::Error) -> EngineError {
+    let hint = "hint: name a file in a folder that exists on rank 0's host and may be written to";
+    EngineError::Timeline { path: path.into(), problem: format!("{error}; {hint}") }
+}

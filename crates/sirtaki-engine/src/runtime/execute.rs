@@ -1,0 +1,188 @@
+//! The owner's part in a batch: tensors out of the jobs, through the communicator, and results to the tickets.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use sirtaki_comm::{CommError, Communicator, Rank};
+
+use crate::{
+    Engine, EngineError, Settings,
+    decide::{
+        message,
+        request::{Operation, Request},
+    },
+    runtime::{
+        memory::Tensor,
+        owner::{Job, Owner},
+        run::Item,
+        shared::now,
+        ticket::{Output, Promise},
+    },
+    telemetry::{
+        counts::{Counted, Kind},
+        nanos,
+        record::{Batch, Times, Traced},
+        recorder::{Phase, Recorder},
+    },
+};
+
+/// What is left of a job while its tensor is away.
+struct Part {
+    promise: Arc<Promise>,
+    part: usize,
+    bytes: u64,
+    submitted: u64,
+    arrived: Vec<u64>,
+}
+
+impl Part {
+    fn of(job: Job) -> (Tensor, Part) {
+        let Job { tensor, promise, part, submitted, arrived, .. } = job;
+        let (bytes, submitted) = (tensor.bytes().len() as u64, submitted.as_nanos() as u64);
+        (tensor, Part { promise, part, bytes, submitted, arrived })
+    }
+}
+
+impl Owner {
+    pub(crate) fn execute(&mut self, batch: &message::Batch) {
+        let shared = self.shared.clone();
+        let sequence = shared.activity.sequence.load(Ordering::Relaxed) + 1;
+        let mut requests = Vec::with_capacity(batch.entries.len());
+        let mut jobs = Vec::with_capacity(batch.entries.len());
+        for entry in &batch.entries {
+            let Some(request) = self.member.request(entry.id).cloned() else {
+                return self.trouble(&CommError::Invalid { problem: format!("tensor number {} is unknown", entry.id) });
+            };
+            let job = self.take_job(&request.name);
+            if job.is_none() && !self.joined {
+                return self.trouble(&CommError::Invalid { problem: format!("\"{}\" runs unasked", request.name) });
+            }
+            requests.push(request);
+            jobs.push(job);
+        }
+        if let Some(Operation::ProcessSet { members }) = requests.first().map(|request| &request.operation) {
+            let members = members.clone();
+            return self.make_set(batch, &members, jobs.remove(0));
+        }
+        let began = now().as_nanos() as u64;
+        shared.telemetry.stream.running(true);
+        shared.activity.waiting.store(true, Ordering::Relaxed);
+        shared.activity.running_since.store(began, Ordering::Release);
+        shared.recorder.note(
+            Phase::Running,
+            sequence,
+            began,
+            batch.entries.len() as u64,
+            requests.first().map_or("", |request| &request.name),
+        );
+        let mut items = Vec::with_capacity(jobs.len());
+        let mut parts = Vec::with_capacity(jobs.len());
+        for ((job, request), entry) in jobs.into_iter().zip(&requests).zip(&batch.entries) {
+            let (tensor, part) = job.map(Part::of).unzip();
+            items.push(Item { request, rows: &entry.rows, tensor });
+            parts.push(part);
+        }
+        let group = &shared.group;
+        let outcome = match items.iter().find(|item| !item.fits(group.rank(), group.size())) {
+            Some(item) => {
+                let problem =
+                    format!("\"{}\" is not what this rank has; do all run the same version?", item.request.name);
+                Err(CommError::Invalid { problem })
+            }
+            None => self.runner.run(items),
+        };
+        shared.activity.running_since.store(0, Ordering::Release);
+        shared.telemetry.stream.running(false);
+        self.note(&requests, &mut parts, began);
+        self.finish(batch, &requests, parts, outcome);
+    }
+
+    /// Tells whoever listens about the batch that was just run.
+    fn note(&mut self, requests: &[Arc<Request>], parts: &mut [Option<Part>], began: u64) {
+        let marks = self.runner.comm.take_marks();
+        let Some(kind) = requests.first().map(|request| Kind::of(&request.operation)) else { return };
+        let (stream, ended) = (&self.shared.telemetry.stream, nanos());
+        parts.iter().flatten().for_each(|part| stream.tensor(kind, part.bytes));
+        stream.network(ended, || self.runner.comm.round_trips());
+        let copying = ended.saturating_sub(began).saturating_sub(marks.inside);
+        let counted = Counted { kind, bytes: marks.bytes, inside: marks.inside, copying };
+        stream.collective(&counted, || {
+            // Alone there may be nothing to call.
+            let (entered, left) = if marks.entered == 0 { (began, ended) } else { (marks.entered, marks.left) };
+            let agreed = self.agreed.as_nanos() as u64;
+            let traced = |(request, part): (&Arc<Request>, &mut Option<Part>)| {
+                let part = part.as_mut()?;
+                let (arrived, name) = (std::mem::take(&mut part.arrived), request.name.clone());
+                Some(Traced { name, bytes: part.bytes, submitted: part.submitted, agreed, arrived })
+            };
+            Batch {
+                number: self.shared.activity.sequence.load(Ordering::Relaxed) + 1,
+                kind,
+                algorithm: marks.algorithm,
+                bytes: marks.bytes,
+                times: Times { began, entered, left, ended },
+                tensors: requests.iter().zip(parts).filter_map(traced).collect(),
+            }
+        });
+    }
+
+    fn finish(
+        &mut self,
+        batch: &message::Batch,
+        requests: &[Arc<Request>],
+        parts: Vec<Option<Part>>,
+        outcome: Result<Vec<Option<Output>>, CommError>,
+    ) {
+        let sequence = self.shared.activity.sequence.fetch_add(1, Ordering::Relaxed) + 1;
+        let time = now();
+        match outcome {
+            Ok(outputs) => {
+                for request in requests {
+                    self.shared.recorder.note(
+                        Phase::Done,
+                        sequence,
+                        time.as_nanos() as u64,
+                        request.bytes() as u64,
+                        &request.name,
+                    );
+                }
+                self.member.ran(batch, time);
+                for (part, output) in parts.into_iter().zip(outputs) {
+                    if let (Some(Part { promise, part, .. }), Some(output)) = (part, output) {
+                        promise.keep(part, output);
+                    }
+                }
+            }
+            Err(error) => {
+                let parts = parts.into_iter().zip(requests);
+                self.doomed.extend(parts.filter_map(|(part, request)| Some((request.clone(), part?.promise))));
+                self.trouble(&error);
+            }
+        }
+    }
+
+    /// A sub-group with a communicator, links and an engine of its own.
+    fn make_set(&mut self, batch: &message::Batch, members: &[Rank], job: Option<Job>) {
+        let inside = members.contains(&self.shared.group.rank());
+        let split = self.runner.comm.split(inside.then_some(1));
+        let made = split.map_err(EngineError::from).and_then(|comm| {
+            let start = |comm| {
+                let settings = Settings { timeline: None, profile: None, ..self.shared.settings.clone() };
+                let stream = Some(self.shared.telemetry.stream.clone());
+                Engine::start_within(comm, &self.comm_settings, settings, Recorder::create()?, stream)
+            };
+            comm.map(start).transpose()
+        });
+        self.member.ran(batch, now());
+        match (made, job) {
+            (Ok(engine), Some(job)) => job.promise.keep(job.part, Output::Set(engine.map(Box::new))),
+            (Ok(_), None) => {}
+            (Err(error), job) => {
+                self.doomed.extend(job.map(|job| (job.request, job.promise)));
+                self.trouble(&match error {
+                    EngineError::Comm(reason) => reason,
+                    other => CommError::Stopped { reason: other.to_string() },
+                });
+            }
+        }
+    }
+}

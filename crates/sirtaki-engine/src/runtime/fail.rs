@@ -1,0 +1,83 @@
+//! The owner's part in failing: it reports what goes wrong, waits for the reason all ranks give, and ends everything
+//! with that. The watcher finds the reason, see [`crate::blame`].
+
+use std::time::Duration;
+
+use sirtaki_comm::{Alarm, CommError, Communicator, Rank};
+
+use crate::{
+    EngineError,
+    decide::message::{Spoken, Verdict, Word},
+    runtime::{
+        owner::{Job, Owner},
+        shared::now,
+    },
+    telemetry::recorder::Phase,
+};
+
+/// How long links may take to carry our last words.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+impl Owner {
+    /// Something went wrong here, and nothing more is done until the reason is known.
+    pub(crate) fn trouble(&mut self, error: &CommError) {
+        if !std::mem::replace(&mut self.troubled, true) {
+            self.shared.complain(error.to_alarm());
+        }
+    }
+
+    /// A rank has left in good order. That is a failure as soon as somebody needs it.
+    pub(crate) fn someone_left(&mut self, rank: Rank) {
+        if rank == self.shared.group.rank() {
+            return;
+        }
+        self.left = Some(rank);
+        if !self.jobs.is_empty() {
+            self.miss(rank);
+        }
+    }
+
+    /// A rank that left in good order is needed.
+    pub(crate) fn miss(&mut self, rank: Rank) {
+        let group = &self.shared.group;
+        let how = "it left the engine in good order, and others still need it".into();
+        self.trouble(&CommError::PeerLost { rank: group.world_rank(rank), who: group.describe(rank), how });
+    }
+
+    /// It is over, and this is the reason all ranks give.
+    pub(crate) fn over(&mut self, reason: Alarm) {
+        let reason = CommError::from(reason);
+        self.end_jobs(&reason);
+        self.runner.comm.abort(&reason);
+        self.failure = Some(reason);
+    }
+
+    fn end_jobs(&mut self, reason: &CommError) {
+        let time = now().as_nanos() as u64;
+        let stream = self.shared.telemetry.stream.clone();
+        let jobs = self.jobs.drain().flat_map(|(_, jobs)| jobs).map(|Job { request, promise, submitted, .. }| {
+            stream.failed(&request.name, submitted.as_nanos() as u64, time);
+            (request, promise)
+        });
+        for (request, promise) in self.doomed.drain(..).chain(jobs) {
+            self.shared.recorder.note(Phase::Failed, 0, time, 0, &request.name);
+            promise.fail(EngineError::Failed { tensor: request.name.clone(), reason: reason.clone() });
+        }
+    }
+
+    /// Leaves in good order.
+    pub(crate) fn say_goodbye(&mut self) {
+        self.end_jobs(&CommError::Stopped { reason: "the engine was closed on this rank".into() });
+        self.shared.hand_in();
+        let goodbye = Spoken { epoch: self.member.epoch(), word: Word::Goodbye };
+        let mut star = self.shared.star();
+        match self.shared.group.rank() {
+            0 => star.say(&vec![Verdict::Left(0)]),
+            _ => star.say(&vec![goodbye]),
+        }
+        star.leave();
+        drop(star);
+        self.shared.flush(PATIENCE);
+        self.finished = true;
+    }
+}

@@ -1,0 +1,387 @@
+//! The one thread that owns the communicator: takes requests, talks with the table, runs what is decided.
+//!
+//! It sleeps when there is nothing to do. After a result it looks around for a moment before it does, if the last time the
+//! next request came right then; else, and after a request, it does not, because it would take the core from whoever
+//! computes the next one.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    os::fd::OwnedFd,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use sirtaki_comm::{CommError, Rank};
+
+use crate::{
+    EngineError,
+    decide::{
+        agree::Table,
+        message::{Spoken, Verdict},
+        order::{Member, Step},
+        request::{ByName, Operation, Request},
+    },
+    runtime::{
+        ballot::Ballot,
+        inbox::Command,
+        memory::Tensor,
+        run::{Marks, Runner},
+        shared::{Shared, now},
+        ticket::{Output, Promise},
+    },
+    telemetry::recorder::Phase,
+};
+
+/// How long the thread looks for new work after a result before it sleeps.
+const LOOKING: Duration = Duration::from_micros(60);
+
+/// How long a caller waits in an adopted order for what it may have to bring itself.
+const BRIEF: Duration = Duration::from_millis(1);
+
+/// One request on its way.
+pub(crate) struct Job {
+    pub(crate) request: Arc<Request>,
+    pub(crate) tensor: Tensor,
+    pub(crate) promise: Arc<Promise>,
+    pub(crate) part: usize,
+    /// When it was handed in.
+    pub(crate) submitted: Duration,
+    /// When each rank's wish came to rank 0, where that is known and wanted.
+    pub(crate) arrived: Vec<u64>,
+}
+
+/// The thread's state.
+pub(crate) struct Owner {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) comm_settings: sirtaki_comm::Settings,
+    pub(crate) runner: Runner,
+    pub(crate) member: Member,
+    /// Requests that are not done, by name; of a name used several times, the oldest first.
+    pub(crate) jobs: HashMap<ByName, VecDeque<Job>>,
+    sockets: Vec<(OwnedFd, bool)>,
+    pub(crate) joined: bool,
+    pub(crate) closing: bool,
+    /// Nothing more to do.
+    pub(crate) finished: bool,
+    /// Something went wrong, and the reason will come.
+    pub(crate) troubled: bool,
+    /// Requests whose collective did not succeed.
+    pub(crate) doomed: Vec<(Arc<Request>, Arc<Promise>)>,
+    /// Why everything fails from now on.
+    pub(crate) failure: Option<CommError>,
+    /// Who has left in good order, as far as this rank has got in doing what was decided.
+    pub(crate) left: Option<Rank>,
+    /// Whether something was done since the thread has looked around.
+    performed: bool,
+    /// When there was nothing more to do after a result, until the next request comes.
+    idle_since: Option<Duration>,
+    /// Whether the last request came right after a result.
+    hurried: bool,
+    /// When something happened last, while an adopted order is being followed.
+    stirred: Duration,
+    /// When verdicts came last, and since when the batches that are to be run next are known.
+    heard: Duration,
+    pub(crate) agreed: Duration,
+    /// The epoch and cycle of an adopted order in which ranks last compared how they spent their time.
+    pub(crate) compared: Option<(u32, u64)>,
+}
+
+impl Owner {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        runner: Runner,
+        comm_settings: sirtaki_comm::Settings,
+    ) -> Result<Self, CommError> {
+        let sockets = shared.star().sockets()?;
+        Ok(Self {
+            shared,
+            comm_settings,
+            runner,
+            member: Member::new(),
+            jobs: HashMap::new(),
+            sockets,
+            joined: false,
+            closing: false,
+            finished: false,
+            troubled: false,
+            doomed: Vec::new(),
+            failure: None,
+            left: None,
+            performed: false,
+            idle_since: None,
+            hurried: true,
+            stirred: Duration::ZERO,
+            heard: Duration::ZERO,
+            agreed: Duration::ZERO,
+            compared: None,
+        })
+    }
+
+    /// Works until the engine is closed.
+    pub(crate) fn run(mut self) {
+        while !self.finished {
+            self.take_commands();
+            if self.troubled || self.failure.is_some() {
+                self.rest_in_failure();
+                continue;
+            }
+            self.speak();
+            let mut step = self.next_step();
+            if step.is_none() {
+                self.listen();
+                step = self.next_step();
+            }
+            match step {
+                Some(step) => self.perform(step),
+                None if self.closing && !self.member.is_following() => self.say_goodbye(),
+                None => self.rest(),
+            }
+        }
+        self.shared.end_telemetry(self.failure.as_ref().map(ToString::to_string));
+        self.shared.ended.store(true, Ordering::Release);
+    }
+
+    fn next_step(&mut self) -> Option<Step> {
+        let known = self.member.has_batches();
+        let step = self.member.next_step();
+        if !known && matches!(step, Some(Step::Run(_))) {
+            self.agreed = self.heard;
+        }
+        step
+    }
+
+    fn take_commands(&mut self) {
+        for command in self.shared.inbox.take() {
+            match command {
+                Command::Submit(requests, promise, time) => self.submit(requests, &promise, time),
+                Command::Heard(verdict) => {
+                    self.heard = now();
+                    self.member.hear(verdict);
+                }
+                Command::Listen => {}
+                Command::Over(reason) => self.over(reason),
+                Command::Close => {
+                    self.closing = true;
+                    self.member.deviate();
+                }
+            }
+        }
+    }
+
+    fn submit(&mut self, requests: Vec<(Request, Tensor)>, promise: &Arc<Promise>, submitted: Duration) {
+        if let (None, Some(rank)) = (&self.failure, self.left) {
+            self.miss(rank);
+        }
+        let time = now();
+        self.stirred = time;
+        if let Some(since) = self.idle_since.take() {
+            self.hurried = submitted.saturating_sub(since) < LOOKING;
+        }
+        let sequence = self.shared.activity.sequence.load(Ordering::Relaxed) + 1;
+        for (part, (request, tensor)) in requests.into_iter().enumerate() {
+            if let Some(reason) = &self.failure {
+                promise.fail(EngineError::Failed { tensor: request.name, reason: reason.clone() });
+                continue;
+            }
+            if self.joined {
+                let problem = "this rank has joined and brings no more tensors until all ranks have".into();
+                promise.fail(EngineError::Invalid { tensor: request.name, problem });
+                continue;
+            }
+            self.joined = request.operation == Operation::Join;
+            let bytes = tensor.bytes().len() as u64;
+            self.shared.recorder.note(Phase::Submitted, sequence, time.as_nanos() as u64, bytes, &request.name);
+            let request = Arc::new(request);
+            self.member.submit(request.clone(), time);
+            let (promise, arrived) = (promise.clone(), Vec::new());
+            let job = Job { request: request.clone(), tensor, promise, part, submitted, arrived };
+            // A name is rarely used twice at a time, so there is room for one.
+            self.jobs.entry(ByName(request)).or_insert_with(|| VecDeque::with_capacity(1)).push_back(job);
+        }
+    }
+
+    /// Says what there is to say, and decides where the table is.
+    fn speak(&mut self) {
+        let words = self.member.words();
+        if words.is_empty() {
+            return;
+        }
+        let shared = self.shared.clone();
+        match shared.table() {
+            Some(mut table) => {
+                words.into_iter().for_each(|spoken| table.hear(0, spoken, now()));
+                self.decide(&mut table);
+            }
+            None => shared.star().say(&words),
+        }
+    }
+
+    /// What follows from everything said, and who came when if somebody wants to know.
+    fn decide(&mut self, table: &mut Table) {
+        table.set_noting_arrivals(self.shared.telemetry.stream.is_traced());
+        let verdicts = table.decide();
+        for (name, arrived) in table.take_arrivals() {
+            if let Some(job) = self.jobs.get_mut(name.as_str()).and_then(VecDeque::front_mut) {
+                job.arrived = arrived;
+            }
+        }
+        self.proclaim(verdicts);
+    }
+
+    /// Tells everybody, this rank included.
+    pub(crate) fn proclaim(&mut self, verdicts: Vec<Verdict>) {
+        if verdicts.is_empty() {
+            return;
+        }
+        self.heard = now();
+        self.shared.star().say(&verdicts);
+        verdicts.into_iter().for_each(|verdict| self.member.hear(verdict));
+    }
+
+    fn listen(&mut self) {
+        let shared = self.shared.clone();
+        match shared.table() {
+            Some(mut table) => {
+                let heard = shared.star().receive::<Vec<Spoken>>();
+                let time = now();
+                for (rank, words) in heard {
+                    words.into_iter().for_each(|spoken| table.hear(rank, spoken, time));
+                }
+                self.decide(&mut table);
+            }
+            None => {
+                let heard = shared.star().receive::<Vec<Verdict>>();
+                self.heard = if heard.is_empty() { self.heard } else { now() };
+                heard.into_iter().flat_map(|(_, verdicts)| verdicts).for_each(|verdict| self.member.hear(verdict));
+            }
+        }
+    }
+
+    fn perform(&mut self, step: Step) {
+        self.performed = true;
+        self.stirred = now();
+        match step {
+            Step::Run(batch) => self.execute(&batch),
+            Step::Vote { through, stay } => self.vote(through, stay),
+            Step::Released(cycles) => {
+                if let Some(mut table) = self.shared.table() {
+                    table.released(cycles, now());
+                }
+            }
+            Step::Refused(names, text) => {
+                for name in names {
+                    if let Some(job) = self.take_job(&name) {
+                        job.promise.fail(EngineError::Mismatch(text.clone()));
+                    }
+                }
+            }
+            Step::Joined(last) => {
+                self.joined = false;
+                let join =
+                    |jobs: &VecDeque<Job>| jobs.front().is_some_and(|job| job.request.operation == Operation::Join);
+                let names: Vec<String> =
+                    self.jobs.iter().filter(|(_, jobs)| join(jobs)).map(|(key, _)| key.0.name.clone()).collect();
+                for job in names.iter().filter_map(|name| self.take_job(name)).collect::<Vec<_>>() {
+                    job.promise.keep(job.part, Output::Joined(last));
+                }
+            }
+            Step::Left(rank) => self.someone_left(rank),
+            Step::Fail(alarm) => self.trouble(&alarm.into()),
+        }
+    }
+
+    pub(crate) fn take_job(&mut self, name: &str) -> Option<Job> {
+        let jobs = self.jobs.get_mut(name)?;
+        let job = jobs.pop_front();
+        if jobs.is_empty() {
+            self.jobs.remove(name);
+        }
+        job
+    }
+
+    fn vote(&mut self, through: i64, stay: bool) {
+        let activity = &self.shared.activity;
+        activity.epoch.store(self.member.epoch(), Ordering::Relaxed);
+        activity.waiting.store(true, Ordering::Relaxed);
+        activity.voting_since.store(self.stirred.as_nanos() as u64, Ordering::Release);
+        self.shared.recorder.note(
+            Phase::Met,
+            activity.sequence.load(Ordering::Relaxed) + 1,
+            self.stirred.as_nanos() as u64,
+            0,
+            "",
+        );
+        let mine = self.spent_for_vote();
+        let mut ballot = Ballot::new(through, stay, mine.as_ref());
+        let outcome = self.runner.vote(ballot.as_mut());
+        let activity = &self.shared.activity;
+        activity.voting_since.store(0, Ordering::Release);
+        self.agreed = now();
+        let Marks { entered, left, bytes, .. } = self.runner.comm.take_marks();
+        self.shared.telemetry.stream.vote(entered, left, bytes);
+        match outcome {
+            Ok(()) => {
+                self.member.voted(ballot.through(), ballot.stay());
+                if let (Some(mine), Some(common)) = (mine, ballot.common()) {
+                    self.shared.telemetry.stream.settle(&mine, &common);
+                }
+            }
+            Err(error) => self.trouble(&error),
+        }
+    }
+
+    /// Nothing to do: looks around for a moment if something was done and that may be worth it, then sleeps.
+    fn rest(&mut self) {
+        let began = now();
+        let performed = std::mem::take(&mut self.performed);
+        if performed {
+            self.idle_since = Some(began);
+        }
+        while performed && self.hurried && now() - began < LOOKING {
+            if self.shared.inbox.is_filled() {
+                return;
+            }
+            std::thread::yield_now();
+        }
+        self.shared.activity.waiting.store(!self.jobs.is_empty(), Ordering::Release);
+        // In an adopted order somebody has to notice that it does not go on: soon if a caller waits, who cannot bring what
+        // is missing.
+        let stuck = self.member.is_following() && self.member.oldest().is_some();
+        let (patience, since) = (self.shared.settings.patience, self.stirred);
+        let limit = stuck.then(|| (now() - since).max(BRIEF).min(patience));
+        self.watch_links();
+        self.shared.inbox.sleep(&self.sockets, limit);
+        if stuck && now() - since >= if self.is_awaited() { BRIEF.min(patience) } else { patience } {
+            self.member.deviate();
+        }
+    }
+
+    /// Whether a caller waits for anything that is not done.
+    fn is_awaited(&self) -> bool {
+        self.jobs.values().flatten().any(|job| job.promise.is_awaited())
+    }
+
+    fn rest_in_failure(&mut self) {
+        if self.closing && self.failure.is_some() {
+            self.finished = true;
+        } else {
+            self.shared.inbox.sleep(&[], None);
+        }
+    }
+
+    /// Sends on what did not fit before, and sees to it that sleep ends when a link has something, but not for links
+    /// that are gone.
+    fn watch_links(&mut self) {
+        let mut star = self.shared.star();
+        let clear = star.flush();
+        if star.count() != self.sockets.len()
+            && let Ok(sockets) = star.sockets()
+        {
+            self.sockets = sockets;
+        }
+        self.sockets.iter_mut().for_each(|(_, writes)| *writes = !clear);
+        if star.has_news() {
+            self.shared.alert();
+        }
+    }
+}

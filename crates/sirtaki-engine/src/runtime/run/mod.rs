@@ -1,0 +1,84 @@
+//! Carrying out a batch: copy in, one collective, copy out; or no copy at all where a tensor is alone.
+
+mod alone;
+mod compress;
+mod fused;
+mod metered;
+mod neutral;
+mod parts;
+
+use sirtaki_comm::{Buffer, CommError, Communicator, ReduceOp, Reduction, SliceMut};
+
+pub(crate) use self::metered::{Marks, Metered};
+use crate::{
+    decide::request::{Operation, Request},
+    runtime::{memory::Tensor, ticket::Output},
+};
+
+/// One tensor of a batch.
+pub(crate) struct Item<'a> {
+    /// What it is, as far as ranks agree.
+    pub(crate) request: &'a Request,
+    /// As in [`crate::decide::message::Entry`].
+    pub(crate) rows: &'a [usize],
+    /// This rank's data; none when it has joined.
+    pub(crate) tensor: Option<Tensor>,
+}
+
+impl Item<'_> {
+    /// Whether what was decided fits what this rank has. It always does among ranks of one version.
+    pub(crate) fn fits(&self, rank: usize, size: usize) -> bool {
+        let (rows, row) = (self.rows, self.request.row());
+        let bytes = |rows: &usize| rows.checked_mul(row)?.checked_mul(self.request.dtype.size());
+        let total = rows.iter().try_fold(0_usize, |sum, rows| sum.checked_add(bytes(rows)?));
+        if total.is_none_or(|total| total > isize::MAX as usize) {
+            return false;
+        }
+        let mine = match self.request.operation {
+            Operation::AllGather if rows.len() == size => rows[rank] * row,
+            Operation::AllToAll { .. } if rows.len() == size * size => {
+                rows[rank * size..(rank + 1) * size].iter().sum::<usize>() * row
+            }
+            Operation::AllGather | Operation::AllToAll { .. } => return false,
+            _ => self.request.elements(),
+        };
+        self.request.problem(size).is_none()
+            && self.tensor.as_ref().is_none_or(|t| t.len() == mine && t.dtype() == self.request.dtype)
+    }
+}
+
+/// A communicator and the memory tensors are fused in.
+pub(crate) struct Runner {
+    pub(crate) comm: Metered,
+    buffer: Option<Buffer>,
+}
+
+impl Runner {
+    pub(crate) fn new(comm: Box<dyn Communicator>) -> Self {
+        Self { comm: Metered::new(comm), buffer: None }
+    }
+
+    /// Runs a batch with all other ranks; nothing comes of items without a tensor.
+    pub(crate) fn run(&mut self, mut items: Vec<Item<'_>>) -> Result<Vec<Option<Output>>, CommError> {
+        if let [Item { request, rows, tensor }] = items.as_mut_slice()
+            && request.compression.is_none()
+        {
+            return Ok(vec![self.alone(request, rows, tensor.take())?]);
+        }
+        self.fused(items)
+    }
+
+    /// The smallest of numbers over all ranks, each.
+    pub(crate) fn vote(&mut self, numbers: &mut [i64]) -> Result<(), CommError> {
+        self.comm.all_reduce(SliceMut::from(numbers), Reduction::new(ReduceOp::Min))
+    }
+}
+
+fn with_rows(request: &Request, rows: usize) -> Vec<usize> {
+    let mut shape = request.shape.clone();
+    if shape.is_empty() {
+        shape.push(rows);
+    }
+    shape[0] = rows;
+    shape
+}

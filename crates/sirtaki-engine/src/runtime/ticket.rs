@@ -1,0 +1,215 @@
+//! What a caller holds while the engine works: a promise seen from both ends.
+
+use std::{
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use sirtaki_comm::Rank;
+
+use crate::{Engine, EngineError, runtime::memory::Tensor, telemetry::Stream};
+
+/// How often a waiting caller looks before it sleeps.
+const LOOKS: u32 = 200;
+
+/// What came of one request.
+#[derive(Debug)]
+pub enum Output {
+    /// A tensor and its shape: the one handed in, or a new one where sizes were not known before.
+    Tensor(Tensor, Vec<usize>),
+    /// Rows of other ranks.
+    Received {
+        /// All of them, in the order of the ranks.
+        tensor: Tensor,
+        /// Their shape.
+        shape: Vec<usize>,
+        /// How many came from each rank.
+        rows: Vec<usize>,
+    },
+    /// All ranks have joined; this one was the last.
+    Joined(Rank),
+    /// The engine of a process set, for its members.
+    Set(Option<Box<Engine>>),
+}
+
+impl Output {
+    /// The tensor, if it is one.
+    pub fn into_tensor(self) -> Option<Tensor> {
+        match self {
+            Output::Tensor(tensor, _) | Output::Received { tensor, .. } => Some(tensor),
+            _ => None,
+        }
+    }
+
+    /// The elements, if it is a tensor of that type.
+    pub fn into_vec<T: sirtaki_comm::Element + Send>(self) -> Option<Vec<T>> {
+        self.into_tensor()?.into_vec().ok()
+    }
+
+    /// The shape, if it is a tensor.
+    pub fn shape(&self) -> Option<&[usize]> {
+        match self {
+            Output::Tensor(_, shape) | Output::Received { shape, .. } => Some(shape),
+            _ => None,
+        }
+    }
+}
+
+/// What came of all requests of a ticket, in the order in which they were handed in.
+pub type Outcome = Result<Vec<Output>, EngineError>;
+
+#[derive(Debug)]
+struct State {
+    outputs: Vec<Option<Output>>,
+    left: usize,
+    outcome: Option<Outcome>,
+}
+
+/// The engine's end. Kept until all parts are there, so that they complete together or not at all.
+#[derive(Debug)]
+pub(crate) struct Promise {
+    state: Mutex<State>,
+    changed: Condvar,
+    done: AtomicBool,
+    awaited: AtomicBool,
+    /// Who wants to know when somebody waits.
+    stream: Option<Arc<Stream>>,
+}
+
+impl Promise {
+    pub(crate) fn new(parts: usize, stream: Option<Arc<Stream>>) -> Arc<Self> {
+        let outputs = (0..parts).map(|_| None).collect();
+        let outcome = (parts == 0).then(|| Ok(Vec::new()));
+        let done = AtomicBool::new(outcome.is_some());
+        let state = Mutex::new(State { outputs, left: parts, outcome });
+        let awaited = AtomicBool::new(false);
+        Arc::new(Self { state, changed: Condvar::new(), done, awaited, stream })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a caller has gone to sleep until it is kept.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.awaited.load(Ordering::Relaxed)
+    }
+
+    /// One part is done.
+    pub(crate) fn keep(&self, part: usize, output: Output) {
+        let mut state = self.state();
+        if self.done.load(Ordering::Acquire) || state.outputs[part].replace(output).is_some() {
+            return;
+        }
+        state.left -= 1;
+        if state.left == 0 {
+            let outputs = state.outputs.drain(..).flatten().collect();
+            self.settle(state, Ok(outputs));
+        }
+    }
+
+    /// One part failed, and so the whole.
+    pub(crate) fn fail(&self, error: EngineError) {
+        let state = self.state();
+        if !self.done.load(Ordering::Acquire) {
+            self.settle(state, Err(error));
+        }
+    }
+
+    fn settle(&self, mut state: MutexGuard<'_, State>, outcome: Outcome) {
+        state.outcome = Some(outcome);
+        self.done.store(true, Ordering::Release);
+        drop(state);
+        self.changed.notify_all();
+    }
+}
+
+/// The caller's end. Dropping it gives the result up, not the request.
+#[derive(Debug)]
+#[must_use = "a request is done some time later; wait for its ticket"]
+pub struct Ticket(pub(crate) Arc<Promise>);
+
+impl Ticket {
+    /// Whether it is done, well or badly.
+    pub fn poll(&self) -> bool {
+        self.0.done.load(Ordering::Acquire)
+    }
+
+    /// Waits as long as it takes.
+    pub fn wait(self) -> Outcome {
+        self.wait_until(None).unwrap_or_else(|_| Ok(Vec::new()))
+    }
+
+    /// Waits for the only output of a ticket.
+    pub fn wait_one(self) -> Result<Output, EngineError> {
+        let mut outputs = self.wait()?;
+        outputs.pop().ok_or_else(|| EngineError::Invalid { tensor: String::new(), problem: "an empty group".into() })
+    }
+
+    /// Waits at most `limit`; gives the ticket back if that was not enough.
+    pub fn wait_timeout(self, limit: Duration) -> Result<Outcome, Ticket> {
+        self.wait_until(Instant::now().checked_add(limit))
+    }
+
+    fn wait_until(self, deadline: Option<Instant>) -> Result<Outcome, Ticket> {
+        let stream = self.0.stream.clone().filter(|_| !self.poll());
+        stream.iter().for_each(|stream| stream.waiting(true));
+        let outcome = self.look_and_sleep(deadline);
+        stream.iter().for_each(|stream| stream.waiting(false));
+        outcome
+    }
+
+    fn look_and_sleep(self, deadline: Option<Instant>) -> Result<Outcome, Ticket> {
+        for _ in 0..LOOKS {
+            if self.poll() {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        self.0.awaited.store(true, Ordering::Relaxed);
+        let mut state = self.0.state();
+        loop {
+            if let Some(outcome) = state.outcome.take() {
+                return Ok(outcome);
+            }
+            state = match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
+                None => self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(left) if left.is_zero() => break,
+                Some(left) => self.0.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
+            };
+        }
+        drop(state);
+        Err(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part() -> Output {
+        Output::Tensor(Tensor::empty(), vec![0])
+    }
+
+    #[test]
+    fn parts_complete_together_or_not_at_all() {
+        let promise = Promise::new(2, None);
+        let ticket = Ticket(promise.clone());
+        promise.keep(1, part());
+        assert!(!ticket.poll());
+        let ticket = ticket.wait_timeout(Duration::from_millis(1)).unwrap_err();
+        promise.keep(0, part());
+        assert!(ticket.poll());
+        assert_eq!(ticket.wait().unwrap().len(), 2);
+
+        let promise = Promise::new(2, None);
+        promise.keep(0, part());
+        promise.fail(EngineError::Mismatch("no".into()));
+        promise.keep(1, part());
+        assert!(Ticket(promise).wait().is_err());
+        assert!(Ticket(Promise::new(0, None)).wait().unwrap().is_empty());
+    }
+}

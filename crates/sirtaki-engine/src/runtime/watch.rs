@@ -1,0 +1,237 @@
+//! The second thread: sees what the owner cannot see because it is busy or waiting, and finds out why things end.
+
+use std::{
+    mem,
+    sync::{PoisonError, atomic::Ordering},
+    thread,
+    time::Duration,
+};
+
+use sirtaki_comm::{Alarm, CommError, Communicator, Rank};
+
+use crate::{
+    Settings,
+    decide::{
+        blame::{Act, Blame, Ending, Sign, View},
+        message::{Spoken, Word},
+        stall::{Whereabouts, explain_collective},
+    },
+    runtime::{
+        ending::Watched,
+        inbox::Command,
+        process,
+        shared::{Activity, Shared, now},
+    },
+    telemetry::{
+        Carrier,
+        recorder::{Phase, Record, Recorder},
+    },
+};
+
+/// How often it looks.
+const TICK: Duration = Duration::from_millis(100);
+/// How often it looks while something is wrong.
+const SHORT_TICK: Duration = Duration::from_millis(20);
+/// Signs of life between hosts in the time a rank may be silent.
+const SIGNS: u32 = 8;
+/// How long links may take to carry the reason.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// Everybody's flight record on this host, by rank. All ranks call it.
+pub(crate) fn exchange_records(
+    world: &mut dyn Communicator,
+    mine: &Recorder,
+) -> Result<Vec<Option<Recorder>>, CommError> {
+    let group = world.group().clone();
+    let (pid, descriptor) = mine.address();
+    let mut addresses = vec![0_i64; 2 * group.size()];
+    addresses[2 * group.rank()] = i64::from(pid);
+    addresses[2 * group.rank() + 1] = i64::from(descriptor);
+    world.all_gather((&mut addresses).into(), &vec![2; group.size()])?;
+    let here = &group.members()[group.rank()].host_id;
+    let open = |rank: usize| match &group.members()[rank].host_id == here {
+        // A record that cannot be opened is only missing from explanations.
+        true => Recorder::open(addresses[2 * rank] as u32, addresses[2 * rank + 1] as i32).ok(),
+        false => None,
+    };
+    let records = (0..group.size()).map(open).collect();
+    world.barrier()?;
+    Ok(records)
+}
+
+/// The thread's state.
+struct Watcher<'a> {
+    shared: &'a Shared,
+    blame: Blame,
+    /// The epoch in which others were called to a vote.
+    called: Option<u32>,
+    /// When it warned last.
+    warned: Duration,
+    /// When other hosts were last shown that this rank is there.
+    shown: Duration,
+    carrier: Carrier,
+}
+
+/// Looks until the owner has ended.
+pub(crate) fn run(shared: &Shared) {
+    let _ = shared.watcher.set(thread::current());
+    let blame = Blame::new(shared.group.clone(), shared.silence);
+    let mut watcher = Watcher {
+        shared,
+        blame,
+        called: None,
+        warned: Duration::ZERO,
+        shown: Duration::ZERO,
+        carrier: Carrier::default(),
+    };
+    while !shared.ended.load(Ordering::Acquire) {
+        shared.recorder.beat(now().as_nanos() as u64);
+        watcher.show_life();
+        watcher.call_others();
+        watcher.explain();
+        watcher.judge();
+        let soon = watcher.carrier.carry(shared);
+        thread::park_timeout(if soon || watcher.blame.is_open() { SHORT_TICK } else { TICK });
+    }
+}
+
+impl Watcher<'_> {
+    /// Ranks of other hosts do not see this rank's beat in shared memory.
+    fn show_life(&mut self) {
+        let now = now();
+        if now.saturating_sub(self.shown) >= self.shared.silence / SIGNS {
+            self.shown = now;
+            self.shared.star().show_life(|rank| !self.shared.is_here(rank));
+        }
+    }
+
+    /// Finds out whether it is over, and why.
+    fn judge(&mut self) {
+        let (shared, time) = (self.shared, now());
+        let (fails, words) = {
+            let mut star = shared.star();
+            let words = star.fill();
+            (star.take_fails(), words)
+        };
+        if words {
+            shared.inbox.send(Command::Listen);
+        }
+        for alarm in fails {
+            match shared.group.rank() {
+                0 => self.blame.complain(alarm, time),
+                _ => self.blame.hear(alarm),
+            }
+        }
+        for alarm in mem::take(&mut *shared.complaints.lock().unwrap_or_else(PoisonError::into_inner)) {
+            self.blame.complain(alarm, time);
+        }
+        let waiting =
+            shared.activity.waiting.load(Ordering::Acquire) || shared.table().is_some_and(|table| table.is_waited_at());
+        let view = View { now: time, waiting, sign: &|rank| sign(shared, rank), ending: &|rank| ending(shared, rank) };
+        match self.blame.look(&view) {
+            Act::Wait => {}
+            Act::Tell(alarm) => shared.star().fail(&alarm),
+            Act::Over(reason) => self.end(reason),
+        }
+    }
+
+    fn end(&self, reason: Alarm) {
+        let shared = self.shared;
+        if shared.group.rank() == 0 {
+            // Before anything here ends, and with it perhaps the process.
+            shared.star().fail(&reason);
+            shared.flush(PATIENCE);
+        }
+        shared.stopper.stop(CommError::from(reason.clone()).to_string());
+        shared.inbox.send(Command::Over(reason));
+    }
+
+    /// Rank 0 warns of what waits for long, and ends everything after the shutdown time.
+    fn explain(&mut self) {
+        let (shared, now) = (self.shared, now());
+        if shared.table.is_none() || self.blame.is_open() || self.blame.is_over() {
+            return;
+        }
+        let Settings { shutdown_after, warn_after, warn, .. } = &shared.settings;
+        if let Some(limit) = shutdown_after
+            && let Some(reason) = sentence(shared, now, *limit)
+        {
+            return self.blame.complain(Alarm::Stopped { reason }, now);
+        }
+        if let Some(limit) = warn_after
+            && now.saturating_sub(self.warned) >= *limit
+            && let Some(text) = sentence(shared, now, *limit)
+        {
+            self.warned = now;
+            warn(&text);
+        }
+    }
+
+    /// A rank that waits long in a vote calls for agreement again, so that the missing ones come to the vote: they may
+    /// be late because they want something else, or need longer than a collective may take.
+    fn call_others(&mut self) {
+        let shared = self.shared;
+        let waiting = Activity::lasting(&shared.activity.voting_since, now());
+        let epoch = shared.activity.epoch.load(Ordering::Relaxed);
+        if waiting < shared.settings.patience || self.called == Some(epoch) {
+            return;
+        }
+        self.called = Some(epoch);
+        let spoken = Spoken { epoch, word: Word::Deviate };
+        match shared.table() {
+            None => shared.star().say(&vec![spoken]),
+            Some(mut table) => {
+                table.hear(0, spoken, now());
+                let verdicts = table.decide();
+                shared.star().say(&verdicts);
+                verdicts.into_iter().for_each(|verdict| shared.inbox.send(Command::Heard(verdict)));
+            }
+        }
+    }
+}
+
+/// What is seen of a rank: its beat on this host, signs of life over the link from others, and the link's end.
+fn sign(shared: &Shared, rank: Rank) -> Sign {
+    match shared.star().sign(rank) {
+        Sign::Quiet(_) if shared.is_here(rank) => {
+            let beat = shared.records[rank].as_ref().map_or(0, Recorder::last_beat);
+            // One whose record cannot be read is left to the collectives.
+            let quiet = if beat == 0 { Duration::ZERO } else { now().saturating_sub(Duration::from_nanos(beat)) };
+            Sign::Quiet(quiet)
+        }
+        sign => sign,
+    }
+}
+
+/// How a rank ended. Where ranks find the reason each for itself, only what all of them can know counts.
+fn ending(shared: &Shared, rank: Rank) -> Ending {
+    let ours_to_say = shared.group.rank() == 0 || shared.group.hosts().len() == 1;
+    let kernel = shared.processes[rank].as_ref().filter(|_| ours_to_say).map(Watched::ending);
+    match kernel {
+        Some(Ending::Known(ending)) => Ending::Known(ending),
+        other => match (shared.settings.ending)(shared.group.world_rank(rank)) {
+            Some(ending) => Ending::Known(ending),
+            None => other.unwrap_or(Ending::Unknown),
+        },
+    }
+}
+
+/// What has waited for `limit`, in words.
+fn sentence(shared: &Shared, now: Duration, limit: Duration) -> Option<String> {
+    let group = &shared.group;
+    let states = |rank: usize| shared.is_here(rank).then(|| process::state(group.members()[rank].pid));
+    if let Some(stall) = shared.table().and_then(|table| table.stalled(now, limit)) {
+        return Some(stall.explain(group, now, &states));
+    }
+    let activity = &shared.activity;
+    let lasting = Activity::lasting(&activity.voting_since, now).max(Activity::lasting(&activity.running_since, now));
+    if lasting < limit || lasting.is_zero() {
+        return None;
+    }
+    let sequence = activity.sequence.load(Ordering::Relaxed) + 1;
+    let last = |record: &Recorder| record.read().into_iter().rev().find(|record| record.phase != Phase::Submitted);
+    let tensor = last(&shared.recorder).map(|record| record.name).unwrap_or_default();
+    let place = |record: &Recorder| last(record).map(|Record { phase, sequence, .. }| Whereabouts { phase, sequence });
+    let places: Vec<_> = shared.records.iter().map(|record| record.as_ref().and_then(place)).collect();
+    Some(explain_collective(group, (sequence, &tensor), lasting, &places, &states))
+}

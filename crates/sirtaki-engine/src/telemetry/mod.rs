@@ -1,0 +1,270 @@
+//! What a job shows of itself: one stream of records out of the engine, and those who listen to it.
+//!
+//! ```text
+//! owner, callers → Stream → counts, lateness ───────→ profile, straggler, page
+//!                         ├ ring → transfer → (rank 0) timeline_writer → trace_events → trace_file
+//! the program ────────────┴ progress ──→ (rank 0) run_folder
+//! ```
+//!
+//! Counting goes on always, because it costs next to nothing and a failure cannot be announced. Records are kept only
+//! while somebody wants a timeline. The thread that runs collectives does no more than put a record into memory: the
+//! watcher carries it to rank 0, and there a thread of its own writes it down.
+
+pub(crate) mod clock;
+pub mod counts;
+#[doc(hidden)]
+pub mod fuzzing;
+pub mod lateness;
+mod lateness_page;
+pub mod profile;
+mod profile_page;
+mod progress;
+pub(crate) mod record;
+pub mod recorder;
+pub mod report;
+mod ring;
+mod run_folder;
+mod run_info;
+pub mod straggler;
+mod text;
+mod timeline_writer;
+mod trace_events;
+mod trace_file;
+mod transfer;
+
+use std::{
+    fs,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread::{self, ThreadId},
+    time::Duration,
+};
+
+use rustix::time::{ClockId, clock_gettime};
+use sirtaki_comm::Rank;
+
+pub(crate) use self::transfer::{Carrier, Said, Telemetry};
+use self::{
+    counts::{Counted, Phase, Whole},
+    lateness::{Common, Spent},
+    record::{Batch, Record},
+    ring::Ring,
+};
+pub use self::{profile_page::Short, progress::Progress};
+use crate::{runtime::shared::now, telemetry::recorder::Recorder};
+
+/// Nanoseconds between looks at the network.
+const LOOKS: u64 = 500_000_000;
+
+/// Whether a collective runs and how many wait, to know how much of the one hides behind other work.
+#[derive(Debug, Default)]
+struct Overlap {
+    since: u64,
+    running: bool,
+    waiting: u32,
+    /// What callers are at, the latest last.
+    doing: Vec<Doing>,
+}
+
+/// A caller is in a phase.
+#[derive(Debug)]
+struct Doing {
+    phase: Phase,
+    began: u64,
+    thread: ThreadId,
+    waits: bool,
+}
+
+/// Takes what happens in this process, for everybody who listens.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    recorder: Arc<Recorder>,
+    ring: Ring,
+    overlap: Mutex<Overlap>,
+    /// When the network was looked at.
+    looked: AtomicU64,
+    /// Time and processor time at the start.
+    start: (u64, u64),
+}
+
+impl Stream {
+    pub(crate) fn new(recorder: Arc<Recorder>) -> Self {
+        let start = (nanos(), processor_time());
+        Self { recorder, ring: Ring::default(), overlap: Mutex::default(), looked: AtomicU64::new(0), start }
+    }
+
+    /// Whether whole records are wanted, and not only numbers.
+    pub(crate) fn is_traced(&self) -> bool {
+        self.ring.is_open()
+    }
+
+    /// A collective is done. `counted` goes to the numbers; `batch` is made if somebody wants it.
+    pub(crate) fn collective(&self, counted: &Counted, batch: impl FnOnce() -> Batch) {
+        self.recorder.collective(counted);
+        self.ring.push(|| Record::Batch(batch()));
+    }
+
+    /// One tensor of a collective that is done.
+    pub(crate) fn tensor(&self, kind: counts::Kind, bytes: u64) {
+        self.recorder.tensor(kind, bytes);
+    }
+
+    /// All ranks have come as far.
+    pub(crate) fn vote(&self, began: u64, ended: u64, bytes: u64) {
+        let inside = ended.saturating_sub(began);
+        self.recorder.collective(&Counted { kind: counts::Kind::Vote, bytes, inside, copying: 0 });
+        self.ring.push(|| Record::Vote(began, ended));
+    }
+
+    /// A tensor will not be done.
+    pub(crate) fn failed(&self, name: &str, submitted: u64, time: u64) {
+        self.ring.push(|| Record::Failed(name.into(), submitted, time));
+    }
+
+    /// A collective begins, or it ends.
+    pub(crate) fn running(&self, runs: bool) {
+        self.change(|overlap| overlap.running = runs);
+    }
+
+    /// Somebody begins to wait, or has waited.
+    pub(crate) fn waiting(&self, waits: bool) {
+        let thread = thread::current().id();
+        self.change(|overlap| {
+            overlap.waiting = if waits { overlap.waiting + 1 } else { overlap.waiting.saturating_sub(1) };
+            overlap.doing.iter_mut().filter(|doing| doing.thread == thread).for_each(|doing| doing.waits = waits);
+        });
+    }
+
+    /// What callers spent that was not compared with other ranks yet.
+    pub(crate) fn unsettled(&self) -> Spent {
+        self.change(|_| ());
+        self.recorder.unsettled()
+    }
+
+    /// Ranks have compared what they spent, of which this is mine.
+    pub(crate) fn settle(&self, mine: &Spent, common: &Common) {
+        self.recorder.settle(mine, common, nanos().saturating_sub(self.start.0));
+    }
+
+    /// Looks at the network now and then.
+    pub(crate) fn network(&self, time: u64, round_trips: impl FnOnce() -> Vec<(Rank, Duration)>) {
+        if time.saturating_sub(self.looked.load(Ordering::Relaxed)) >= LOOKS {
+            self.looked.store(time, Ordering::Relaxed);
+            self.recorder.round_trips(&round_trips());
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Overlap)) {
+        let mut overlap: MutexGuard<'_, Overlap> = self.overlap.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = nanos();
+        let span = now.saturating_sub(overlap.since);
+        if overlap.running {
+            let what = if overlap.waiting > 0 { Whole::Exposed } else { Whole::Hidden };
+            self.recorder.add_whole(what, span);
+        }
+        if overlap.waiting > 0 {
+            self.recorder.add_whole(Whole::Waited, span);
+        }
+        // Of phases inside each other, and in several threads, the one that began last counts.
+        if let Some(doing) = overlap.doing.iter().rev().find(|doing| !doing.waits) {
+            self.recorder.worked(doing.phase, span);
+        }
+        overlap.since = now;
+        change(&mut overlap);
+    }
+
+    /// Brings numbers up to date that the system keeps.
+    pub(crate) fn refresh(&self) {
+        self.change(|_| ());
+        self.recorder.set_whole(Whole::Elapsed, nanos().saturating_sub(self.start.0));
+        self.recorder.set_whole(Whole::Cpu, processor_time().saturating_sub(self.start.1));
+        self.recorder.set_whole(Whole::Memory, largest_memory());
+    }
+}
+
+/// A part of a training step, from [`crate::Engine::phase`] until it is dropped.
+#[derive(Debug)]
+#[must_use = "the phase lasts until this is dropped"]
+pub struct InPhase {
+    stream: Arc<Stream>,
+    phase: Phase,
+    began: u64,
+}
+
+impl InPhase {
+    pub(crate) fn begin(stream: Arc<Stream>, phase: Phase) -> Self {
+        let began = nanos();
+        let thread = thread::current().id();
+        stream.change(|overlap| overlap.doing.push(Doing { phase, began, thread, waits: false }));
+        Self { stream, phase, began }
+    }
+}
+
+impl Drop for InPhase {
+    fn drop(&mut self) {
+        let (phase, began, ended) = (self.phase, self.began, nanos());
+        self.stream.change(|overlap| {
+            let mine = |doing: &Doing| doing.phase == phase && doing.began == began;
+            if let Some(index) = overlap.doing.iter().rposition(mine) {
+                overlap.doing.remove(index);
+            }
+        });
+        self.stream.recorder.phase(phase, ended.saturating_sub(began));
+        self.stream.ring.push(|| Record::Phase(phase, began, ended));
+    }
+}
+
+/// The time, as records have it.
+pub(crate) fn nanos() -> u64 {
+    now().as_nanos() as u64
+}
+
+/// Nanoseconds of processor time, of all threads, in user and system mode together.
+fn processor_time() -> u64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Bytes that this process has had in memory at most.
+pub fn largest_memory() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) << 10
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{thread::sleep, time::Duration};
+
+    use super::*;
+
+    #[test]
+    fn this_process_has_some_memory() {
+        assert!(largest_memory() > 1 << 20);
+    }
+
+    #[test]
+    fn what_runs_while_nobody_waits_is_hidden() {
+        let recorder = Arc::new(Recorder::create().unwrap());
+        let stream = Stream::new(recorder.clone());
+        let pause = Duration::from_millis(5);
+        stream.running(true);
+        sleep(pause);
+        stream.waiting(true);
+        sleep(pause);
+        stream.running(false);
+        sleep(pause);
+        stream.waiting(false);
+        sleep(pause);
+        stream.refresh();
+        let counts = recorder.counts();
+        let [hidden, exposed, waited, elapsed, memory] =
+            [Whole::Hidden, Whole::Exposed, Whole::Waited, Whole::Elapsed, Whole::Memory]
+                .map(|what| counts.whole(what));
+        let pause = pause.as_nanos() as u64;
+        assert!(hidden >= pause && exposed >= pause && waited >= exposed + pause, "{hidden} {exposed} {waited}");
+        assert!(elapsed >= hidden + waited + pause && memory > 1 << 20, "{elapsed} {memory}");
+    }
+}

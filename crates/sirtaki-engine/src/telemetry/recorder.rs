@@ -1,0 +1,251 @@
+//! The flight recorder: the last things a rank did, in shared memory, so that others can read them after its end.
+//!
+//! One writer, the owner thread; any number of readers in any process. The memory has no name: it is reached through
+//! the process id and descriptor of [`Recorder::address`] by whoever opens it while the process lives, and stays as
+//! long as somebody has it. Records are words that are stored one by one; a reader drops those that may have been
+//! overwritten while it looked. Behind them lie words that only count: see [`crate::telemetry::counts`].
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sirtaki_comm::{CommError, shm::Segment};
+
+use crate::telemetry::counts::Counts;
+
+/// Records kept.
+const RECORDS: u64 = 4096;
+/// Words of a record: phase and sequence, time, bytes, name.
+const WORDS: usize = 8;
+/// Bytes of a name that are kept.
+const NAME: usize = (WORDS - 3) * 8;
+/// Words behind the last record.
+const COUNTS: usize = crate::telemetry::counts::WORDS;
+/// Words before the first record: magic, records begun, records finished, time of the last beat.
+const HEAD: usize = 8;
+const MAGIC: u64 = u64::from_le_bytes(*b"sirtaki2");
+
+/// What a rank did with a tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Phase {
+    /// It was handed in.
+    Submitted = 1,
+    /// The rank waits for the others to come as far, in an adopted order.
+    Met = 2,
+    /// Its collective began.
+    Running = 3,
+    /// It is done.
+    Done = 4,
+    /// It will not be done.
+    Failed = 5,
+}
+
+impl Phase {
+    fn from_code(code: u64) -> Option<Phase> {
+        [Phase::Submitted, Phase::Met, Phase::Running, Phase::Done, Phase::Failed]
+            .into_iter()
+            .find(|phase| *phase as u64 == code)
+    }
+}
+
+/// One thing a rank did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// The collective's number on this rank; the next one's for what is not running yet.
+    pub sequence: u64,
+    /// What happened.
+    pub phase: Phase,
+    /// When, in nanoseconds of the host's monotonic clock.
+    pub time: u64,
+    /// Bytes of the tensor.
+    pub bytes: u64,
+    /// The tensor's name, cut to its first 40 bytes.
+    pub name: String,
+}
+
+/// A rank's record, to write or to read.
+#[derive(Debug)]
+pub struct Recorder {
+    segment: Segment,
+    /// Nothing is written down.
+    silent: bool,
+}
+
+impl Recorder {
+    /// Bytes of its memory.
+    pub const SIZE: usize = (HEAD + RECORDS as usize * WORDS + COUNTS) * 8;
+
+    /// An empty record.
+    pub fn create() -> Result<Self, CommError> {
+        let recorder = Self { segment: Segment::create(Self::SIZE)?, silent: false };
+        recorder.word(0).store(MAGIC, Ordering::Release);
+        Ok(recorder)
+    }
+
+    /// The same, but whatever is added is forgotten at once.
+    pub(crate) fn silenced(self) -> Self {
+        Self { silent: true, ..self }
+    }
+
+    /// Where others find it: process id and descriptor.
+    pub fn address(&self) -> (u32, i32) {
+        self.segment.address()
+    }
+
+    /// The record of another process on this host, which has to be alive for opening but not for reading.
+    pub fn open(pid: u32, descriptor: i32) -> Result<Self, CommError> {
+        let recorder = Self { segment: Segment::open(pid, descriptor, Self::SIZE)?, silent: false };
+        if recorder.word(0).load(Ordering::Acquire) != MAGIC {
+            let problem = format!("descriptor {descriptor} of process {pid} is not a flight record");
+            return Err(CommError::Invalid { problem });
+        }
+        Ok(recorder)
+    }
+
+    /// As [`Recorder::open`], to write into: what was there is forgotten. The memory belongs to somebody who wants to
+    /// read it after our end, and only one process may write.
+    pub fn adopt(pid: u32, descriptor: i32) -> Result<Self, CommError> {
+        let recorder = Self::open(pid, descriptor)?;
+        let counts = HEAD + RECORDS as usize * WORDS;
+        for index in (1..HEAD).chain(counts..counts + COUNTS) {
+            recorder.word(index).store(0, Ordering::Release);
+        }
+        Ok(recorder)
+    }
+
+    fn word(&self, index: usize) -> &AtomicU64 {
+        debug_assert!(index < HEAD + RECORDS as usize * WORDS + COUNTS);
+        // SAFETY: the segment has SIZE bytes, starts at a page and consists of words that are only used atomically.
+        unsafe { &*self.segment.start().cast::<AtomicU64>().add(index) }
+    }
+
+    fn place(number: u64) -> usize {
+        HEAD + (number % RECORDS) as usize * WORDS
+    }
+
+    /// Adds something. Only one thread may.
+    pub fn note(&self, phase: Phase, sequence: u64, time: u64, bytes: u64, name: &str) {
+        if self.silent {
+            return;
+        }
+        let number = self.word(1).load(Ordering::Relaxed);
+        let at = Self::place(number);
+        let mut text = [0; NAME];
+        let length = name.len().min(NAME);
+        text[..length].copy_from_slice(&name.as_bytes()[..length]);
+        // Announced first: a reader that sees new words sees that this record is being replaced.
+        self.word(1).store(number + 1, Ordering::Release);
+        std::sync::atomic::fence(Ordering::Release);
+        self.word(at).store((phase as u64) << 56 | (sequence & (u64::MAX >> 8)), Ordering::Relaxed);
+        self.word(at + 1).store(time, Ordering::Relaxed);
+        self.word(at + 2).store(bytes, Ordering::Relaxed);
+        for (index, word) in text.chunks_exact(8).enumerate() {
+            let word = u64::from_le_bytes(std::array::from_fn(|byte| word[byte]));
+            self.word(at + 3 + index).store(word, Ordering::Relaxed);
+        }
+        self.word(2).store(number + 1, Ordering::Release);
+    }
+
+    /// One of the words that count; `None` where nothing is written down.
+    pub(crate) fn count(&self, index: usize) -> Option<&AtomicU64> {
+        (!self.silent && index < COUNTS).then(|| self.word(HEAD + RECORDS as usize * WORDS + index))
+    }
+
+    /// The words that count, as they are now.
+    pub fn counts(&self) -> Counts {
+        Counts((0..COUNTS).map(|at| self.count(at).map_or(0, |word| word.load(Ordering::Relaxed))).collect())
+    }
+
+    /// Says that the process is there, at this time.
+    pub fn beat(&self, time: u64) {
+        self.word(3).store(time, Ordering::Release);
+    }
+
+    /// When the process last said that it is there.
+    pub fn last_beat(&self) -> u64 {
+        self.word(3).load(Ordering::Acquire)
+    }
+
+    /// What was done last, oldest first.
+    pub fn read(&self) -> Vec<Record> {
+        let finished = self.word(2).load(Ordering::Acquire);
+        let first = finished.saturating_sub(RECORDS - 1);
+        let records: Vec<(u64, Option<Record>)> =
+            (first..finished).map(|number| (number, self.record(number))).collect();
+        std::sync::atomic::fence(Ordering::Acquire);
+        let begun = self.word(1).load(Ordering::Relaxed);
+        let kept = |number: u64| number + RECORDS > begun;
+        records.into_iter().filter_map(|(number, record)| record.filter(|_| kept(number))).collect()
+    }
+
+    fn record(&self, number: u64) -> Option<Record> {
+        let at = Self::place(number);
+        let load = |index: usize| self.word(at + index).load(Ordering::Relaxed);
+        let text: Vec<u8> =
+            (3..WORDS).flat_map(|index| load(index).to_le_bytes()).take_while(|&byte| byte != 0).collect();
+        Some(Record {
+            sequence: load(0) & (u64::MAX >> 8),
+            phase: Phase::from_code(load(0) >> 56)?,
+            time: load(1),
+            bytes: load(2),
+            name: String::from_utf8_lossy(&text).into_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_records_are_read_by_others() {
+        let recorder = Recorder::create().unwrap();
+        let (pid, descriptor) = recorder.address();
+        let reader = Recorder::open(pid, descriptor).unwrap();
+        assert!(reader.read().is_empty());
+        for number in 0..10_000_u64 {
+            recorder.note(
+                Phase::Done,
+                number,
+                number * 3,
+                4,
+                &format!("tensor {number} with a name that is too long to keep"),
+            );
+        }
+        let long_gone = recorder;
+        drop(long_gone);
+        let records = reader.read();
+        assert_eq!(records.len() as u64, RECORDS - 1);
+        assert_eq!(records.last().unwrap().sequence, 9999);
+        assert!(records.windows(2).all(|pair| pair[1].sequence == pair[0].sequence + 1));
+        assert_eq!(records.last().unwrap().name, "tensor 9999 with a name that is too long");
+        assert_eq!((records[0].phase, records[0].bytes), (Phase::Done, 4));
+    }
+
+    #[test]
+    fn a_silenced_record_stays_empty() {
+        let recorder = Recorder::create().unwrap().silenced();
+        recorder.note(Phase::Done, 1, 1, 4, "tensor");
+        assert!(recorder.read().is_empty());
+    }
+
+    #[test]
+    fn memory_of_another_process_is_written_anew() {
+        let keeper = Recorder::create().unwrap();
+        keeper.note(Phase::Done, 7, 1, 4, "from before");
+        let (pid, descriptor) = keeper.address();
+        let writer = Recorder::adopt(pid, descriptor).unwrap();
+        assert!(keeper.read().is_empty());
+        writer.note(Phase::Running, 1, 2, 8, "new");
+        assert_ne!(writer.address(), keeper.address(), "others find the writer's through the writer");
+        drop(writer);
+        let records = keeper.read();
+        assert_eq!((records.len(), records[0].name.as_str()), (1, "new"));
+    }
+
+    #[test]
+    fn other_memory_is_refused() {
+        let other = Segment::create(Recorder::SIZE).unwrap();
+        let (pid, descriptor) = other.address();
+        assert!(Recorder::open(pid, descriptor).is_err());
+    }
+}

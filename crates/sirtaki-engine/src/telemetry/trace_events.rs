@@ -1,0 +1,216 @@
+//! Records as events of the TraceEvents trace format, which Perfetto and other viewers read.
+//!
+//! A rank is a process. Its lanes are threads: the phases of a training step, the collectives, and one lane per tensor,
+//! where a slice with the tensor's name encloses its phases in order. Should two slices of a lane overlap, the second
+//! gets another lane of the same name, so everything nests.
+
+use std::{collections::HashMap, sync::Arc};
+
+use sirtaki_comm::Group;
+
+use super::{
+    clock::Offset,
+    record::{Batch, Record, Traced},
+    text::{Texts, micros, number},
+};
+
+/// Lanes of a rank with names of their own; tensors beyond share the lane of the others.
+const LANES: usize = 4096;
+/// Characters of a name that are shown.
+const NAME: usize = 200;
+/// Ranks whose arrival is told, so that an event stays short.
+const ARRIVALS: usize = 128;
+
+/// Slices under one label that do not overlap.
+#[derive(Debug)]
+struct Lane {
+    /// As JSON.
+    label: Arc<str>,
+    threads: Vec<Thread>,
+}
+
+/// Slices one after another.
+#[derive(Debug)]
+struct Thread {
+    /// How each of them begins in the file.
+    opening: Arc<str>,
+    /// The end of the last one.
+    last: u64,
+}
+
+#[derive(Debug, Default)]
+struct Process {
+    lanes: HashMap<String, Lane>,
+    threads: usize,
+}
+
+/// Makes events of records.
+#[derive(Debug)]
+pub(crate) struct TraceEvents {
+    group: Group,
+    /// The time that events count from.
+    zero: u64,
+    processes: Vec<Option<Process>>,
+}
+
+impl TraceEvents {
+    pub(crate) fn new(group: Group, zero: u64) -> Self {
+        let processes = group.members().iter().map(|_| None).collect();
+        Self { group, zero, processes }
+    }
+
+    /// The beginning of the file: the array of events, with one in it.
+    pub(crate) fn head(&self, dropped: u64, error: u64) -> String {
+        let facts = format!(
+            "\"format\":\"sirtaki timeline, version 1\",\"ranks\":{},\"dropped\":{dropped},\
+             \"clock_error_us\":{},\"times\":\"microseconds since the start of the timeline on rank 0's clock\"",
+            self.group.size(),
+            error as f64 / 1e3,
+        );
+        format!(
+            "{{\"displayTimeUnit\":\"ms\",\"otherData\":{{{facts}}},\"traceEvents\":[\n\
+             {{\"ph\":\"M\",\"pid\":0,\"tid\":0,\"name\":\"sirtaki\",\"args\":{{{facts}}}}}"
+        )
+    }
+
+    /// How well the clock of a rank is known.
+    pub(crate) fn clock(&self, texts: &mut Texts, rank: usize, offset: Offset) {
+        let (ahead, error) = (offset.ahead as f64 / 1e3, offset.error as f64 / 1e3);
+        fact(texts, (rank, 0), "clock", &format!("\"ahead_us\":{ahead},\"error_us\":{error}"));
+    }
+
+    /// Adds the events of a record of `rank`, with times of rank 0's clock.
+    pub(crate) fn events(&mut self, texts: &mut Texts, rank: usize, record: &Record, offset: Offset) {
+        if self.processes[rank].is_none() {
+            self.processes[rank] = Some(Process::default());
+            let who = &self.group.members()[rank];
+            let name = json(&format!("rank {} ({}, pid {})", who.world_rank, who.host, who.pid));
+            fact(texts, (rank, 0), "process_name", &format!("\"name\":{name}"));
+            fact(texts, (rank, 0), "process_sort_index", &format!("\"sort_index\":{rank}"));
+        }
+        let time = |begin: u64, end: u64| (offset.apply(begin), offset.apply(end));
+        match record {
+            Record::Phase(phase, begin, end) => {
+                let times = time(*begin, *end);
+                let (opening, label) = self.lane(texts, rank, phase.name(), times);
+                self.slice(texts, &opening, &label, times, |_| ());
+            }
+            Record::Vote(begin, end) => {
+                let times = time(*begin, *end);
+                let (opening, _) = self.lane(texts, rank, "collectives", times);
+                self.slice(texts, &opening, "\"vote\"", times, |_| ());
+            }
+            Record::Failed(name, begin, end) => {
+                let times = time(*begin, *end);
+                let (opening, label) = self.lane(texts, rank, name, times);
+                self.slice(texts, &opening, &label, times, |text| text.push_str("\"failed\":true"));
+            }
+            Record::Batch(batch) => self.batch(texts, rank, batch, offset),
+        }
+    }
+
+    fn batch(&mut self, texts: &mut Texts, rank: usize, batch: &Batch, offset: Offset) {
+        let Batch { number: which, kind, algorithm, bytes, times, tensors } = batch;
+        let [began, entered, left, ended] =
+            [times.began, times.entered, times.left, times.ended].map(|time| offset.apply(time));
+        let by = algorithm.map(|algorithm| format!(",\"algorithm\":\"{}\"", algorithm.name())).unwrap_or_default();
+        let (name, by) = (json(kind.name()), format!("\"bytes\":{bytes}{by}"));
+        let (opening, _) = self.lane(texts, rank, "collectives", (began, ended));
+        self.slice(texts, &opening, &name, (began, ended), |text| {
+            text.push_str(&format!("\"number\":{which},\"tensors\":{},{by}", tensors.len()));
+        });
+        for tensor in tensors {
+            let submitted = offset.apply(tensor.submitted).min(began);
+            let agreed = offset.apply(tensor.agreed).clamp(submitted, began);
+            let (opening, label) = self.lane(texts, rank, &tensor.name, (submitted, ended));
+            self.slice(texts, &opening, &label, (submitted, ended), |text| {
+                text.push_str("\"bytes\":");
+                number(text, tensor.bytes);
+                text.push_str(",\"collective\":");
+                number(text, *which);
+            });
+            self.slice(texts, &opening, "\"agreement\"", (submitted, agreed), |text| self.arrivals(text, tensor));
+            self.slice(texts, &opening, "\"queue\"", (agreed, began), |_| ());
+            if entered > began {
+                self.slice(texts, &opening, "\"copy in\"", (began, entered), |_| ());
+            }
+            self.slice(texts, &opening, &name, (entered, left), |text| text.push_str(&by));
+            if ended > left {
+                self.slice(texts, &opening, "\"copy out\"", (left, ended), |_| ());
+            }
+        }
+    }
+
+    fn arrivals(&self, text: &mut String, tensor: &Traced) {
+        if tensor.arrived.is_empty() || tensor.arrived.len() > ARRIVALS {
+            return;
+        }
+        text.push_str("\"arrived\":");
+        for (at, &time) in tensor.arrived.iter().enumerate() {
+            text.push(if at == 0 { '[' } else { ',' });
+            match time {
+                // A rank that has joined took no part.
+                0 => text.push_str("null"),
+                _ => micros(text, time.saturating_sub(self.zero)),
+            }
+        }
+        text.push(']');
+    }
+
+    /// How a slice under this label begins, and the label, both as JSON.
+    fn lane(&mut self, texts: &mut Texts, rank: usize, label: &str, (begin, end): (u64, u64)) -> (Arc<str>, Arc<str>) {
+        let process = self.processes[rank].get_or_insert_default();
+        let room = process.lanes.len() < LANES;
+        let key = if room || process.lanes.contains_key(label) { label } else { "other tensors" };
+        let lane = match process.lanes.get_mut(key) {
+            Some(lane) => lane,
+            None => {
+                let lane = Lane { label: json(key).into(), threads: Vec::new() };
+                process.lanes.entry(key.to_owned()).or_insert(lane)
+            }
+        };
+        let shown = if key == label { lane.label.clone() } else { json(label).into() };
+        if let Some(thread) = lane.threads.iter_mut().find(|thread| thread.last <= begin) {
+            thread.last = end;
+            return (thread.opening.clone(), shown);
+        }
+        process.threads += 1;
+        let opening: Arc<str> = format!("{{\"ph\":\"X\",\"pid\":{rank},\"tid\":{},\"ts\":", process.threads).into();
+        lane.threads.push(Thread { opening: opening.clone(), last: end });
+        fact(texts, (rank, process.threads), "thread_name", &format!("\"name\":{}", lane.label));
+        (opening, shown)
+    }
+
+    /// Adds a slice; `opening` and `name` are JSON already, and `more` writes what goes along with it.
+    fn slice(&self, texts: &mut Texts, opening: &str, name: &str, times: (u64, u64), more: impl FnOnce(&mut String)) {
+        let (begin, end) = (times.0.saturating_sub(self.zero), times.1.saturating_sub(self.zero));
+        let text = texts.now();
+        text.push_str(opening);
+        micros(text, begin);
+        text.push_str(",\"dur\":");
+        micros(text, end.saturating_sub(begin));
+        text.push_str(",\"name\":");
+        text.push_str(name);
+        let bare = text.len();
+        text.push_str(",\"args\":{");
+        let empty = text.len();
+        more(text);
+        match text.len() {
+            length if length == empty => text.truncate(bare),
+            _ => text.push('}'),
+        }
+        text.push('}');
+        texts.end();
+    }
+}
+
+/// Adds something that is not about a time; `more` is JSON.
+fn fact(texts: &mut Texts, (rank, thread): (usize, usize), name: &str, more: &str) {
+    texts.push(&format!("{{\"ph\":\"M\",\"pid\":{rank},\"tid\":{thread},\"name\":\"{name}\",\"args\":{{{more}}}}}"));
+}
+
+/// A text as JSON, not too long.
+fn json(text: &str) -> String {
+    let short: String = text.chars().take(NAME).collect();
+    serde_json::Value::from(short).to_string()
+}

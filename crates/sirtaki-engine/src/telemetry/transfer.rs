@@ -1,0 +1,374 @@
+//! How records and numbers get to rank 0: over the control links, by the watcher, now and then.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+use sirtaki_comm::Rank;
+
+use super::{
+    Stream,
+    clock::Offset,
+    counts::Counts,
+    profile::Profile,
+    progress::Progress,
+    run_folder::RunFolder,
+    timeline_writer::{Chunk, TimelineWriter, Work},
+};
+use crate::{
+    Profiling, Settings, Warn,
+    decide::blame::Sign,
+    files::replace,
+    runtime::shared::{Shared, now},
+};
+
+/// How often numbers that the system keeps are brought up to date.
+const REFRESH: Duration = Duration::from_secs(1);
+/// How often the folder of a run gets a new profile.
+const KEEP: Duration = Duration::from_secs(10);
+/// Exchanges with rank 0's clock at first, and the pauses between them then and later.
+const ROUNDS: u32 = 16;
+const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+/// Events in one message, so that other words do not wait for long behind it.
+const MESSAGE: usize = 1000;
+/// How long others may take to hand in their numbers when rank 0 ends.
+const LAST: Duration = Duration::from_secs(5);
+
+/// What ranks say to each other here.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Said {
+    /// From rank 0: this timeline begins.
+    Start(u32),
+    /// From rank 0: it ends.
+    Stop,
+    /// To rank 0: records for this timeline.
+    Chunk(u32, Chunk),
+    /// To rank 0: these were all.
+    Last(u32),
+    /// To rank 0: the numbers so far, and whether they are the last.
+    Counts(Counts, bool),
+}
+
+/// What rank 0 knows of another rank.
+#[derive(Debug, Default, Clone)]
+struct Known {
+    counts: Option<Counts>,
+    last: bool,
+}
+
+/// A process's part in what is seen of the job.
+#[derive(Debug)]
+pub(crate) struct Telemetry {
+    pub(crate) stream: Arc<Stream>,
+    /// The engine of a process set leaves carrying to the one it came from.
+    pub(crate) carries: bool,
+    /// Which timeline records are for.
+    timeline: AtomicU32,
+    /// On rank 0, while there is a timeline.
+    writer: Mutex<Option<TimelineWriter>>,
+    /// On rank 0, while the run is recorded.
+    run_folder: Mutex<Option<RunFolder>>,
+    /// On rank 0, by rank.
+    known: Mutex<Vec<Known>>,
+    /// Held by who takes in what others say, so that it is taken in when the next one looks.
+    hearing: Mutex<()>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Telemetry {
+    pub(crate) fn new(stream: Arc<Stream>, carries: bool, ranks: usize) -> Self {
+        let known = Mutex::new(vec![Known::default(); ranks]);
+        Self {
+            stream,
+            carries,
+            timeline: AtomicU32::new(0),
+            writer: Mutex::default(),
+            run_folder: Mutex::default(),
+            known,
+            hearing: Mutex::default(),
+        }
+    }
+
+    fn give(&self, work: Work) {
+        if let Some(writer) = lock(&self.writer).as_mut() {
+            writer.give(work);
+        }
+    }
+
+    fn begin(&self, timeline: u32) {
+        self.timeline.store(timeline, Ordering::Relaxed);
+        self.stream.ring.take(usize::MAX);
+        self.stream.ring.set_open(true);
+    }
+}
+
+impl Shared {
+    /// Starts the timeline that the settings want, on all ranks at once.
+    pub(crate) fn start_first_timeline(&self) -> io::Result<()> {
+        match &self.settings.timeline {
+            Some(path) if self.group.rank() == 0 => self.start_timeline(path),
+            Some(_) => {
+                self.telemetry.begin(1);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Starts a timeline for all ranks; only rank 0 does anything.
+    pub(crate) fn start_timeline(&self, path: &Path) -> io::Result<()> {
+        if self.group.rank() != 0 || !self.telemetry.carries {
+            return Ok(());
+        }
+        self.stop_timeline(true);
+        let Settings { timeline_limit, warn, .. } = &self.settings;
+        match TimelineWriter::start(path, *timeline_limit, &self.group, warn.clone()) {
+            Ok(writer) => *lock(&self.telemetry.writer) = Some(writer),
+            Err(error) => {
+                // Others may have begun already.
+                self.star().see(&Said::Stop);
+                return Err(error);
+            }
+        }
+        let timeline = self.telemetry.timeline.load(Ordering::Relaxed) + 1;
+        self.telemetry.begin(timeline);
+        self.star().see(&Said::Start(timeline));
+        Ok(())
+    }
+
+    /// Ends it, with the last records of ranks that are still there if those are wanted.
+    pub(crate) fn stop_timeline(&self, with_others: bool) {
+        if self.group.rank() != 0 || lock(&self.telemetry.writer).is_none() {
+            return;
+        }
+        self.telemetry.stream.ring.set_open(false);
+        let awaited = {
+            let mut star = self.star();
+            star.see(&Said::Stop);
+            let there = |rank: &Rank| with_others && matches!(star.sign(*rank), Sign::Quiet(_));
+            (1..self.group.size()).filter(there).collect()
+        };
+        self.deliver(usize::MAX);
+        // What those have said who are gone by now.
+        self.take_in();
+        // Others' last records come through the watcher, which must find the writer meanwhile.
+        let end = lock(&self.telemetry.writer).as_mut().and_then(TimelineWriter::end);
+        if let Some(end) = end {
+            end.wait(awaited);
+            *lock(&self.telemetry.writer) = None;
+        }
+    }
+
+    /// Hands records on, in messages of limited size and at most so many; says whether there are more.
+    fn deliver(&self, messages: usize) -> bool {
+        let Telemetry { stream, timeline, .. } = &self.telemetry;
+        for _ in 0..messages {
+            if self.group.rank() == 0 {
+                let (records, dropped) = stream.ring.take(usize::MAX);
+                if !records.is_empty() || dropped > 0 {
+                    self.telemetry.give(Work::Chunk(0, Chunk { offset: Offset::default(), records, dropped }));
+                }
+                return false;
+            }
+            let mut star = self.star();
+            let offset = if self.is_here(0) { Some(Offset::default()) } else { star.offset(0, now()) };
+            let Some(offset) = offset.filter(|_| messages == usize::MAX || star.flush()) else { return false };
+            let (records, dropped) = stream.ring.take(MESSAGE);
+            if records.is_empty() && dropped == 0 {
+                return false;
+            }
+            star.see(&Said::Chunk(timeline.load(Ordering::Relaxed), Chunk { offset, records, dropped }));
+        }
+        true
+    }
+
+    /// Takes in what others have said.
+    fn take_in(&self) {
+        let _hearing = lock(&self.telemetry.hearing);
+        let heard = self.star().take_seen();
+        heard.into_iter().for_each(|(rank, said)| self.hear(rank, said));
+    }
+
+    fn hear(&self, rank: Rank, said: Said) {
+        let telemetry = &self.telemetry;
+        let current = telemetry.timeline.load(Ordering::Relaxed);
+        match said {
+            Said::Start(timeline) if rank == 0 && timeline != current => telemetry.begin(timeline),
+            Said::Stop if rank == 0 => self.hand_in_last_records(),
+            Said::Chunk(timeline, chunk) if timeline == current => telemetry.give(Work::Chunk(rank, chunk)),
+            Said::Last(timeline) if timeline == current => telemetry.give(Work::Last(rank)),
+            Said::Counts(counts, last) => {
+                if let Some(known) = lock(&telemetry.known).get_mut(rank) {
+                    *known = Known { counts: Some(counts), last };
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn hand_in_last_records(&self) {
+        self.telemetry.stream.ring.set_open(false);
+        self.deliver(usize::MAX);
+        self.star().see(&Said::Last(self.telemetry.timeline.load(Ordering::Relaxed)));
+    }
+
+    /// This rank leaves in good order: hands in what it has.
+    pub(crate) fn hand_in(&self) {
+        if self.group.rank() == 0 || !self.telemetry.carries {
+            return;
+        }
+        if self.telemetry.stream.is_traced() {
+            self.hand_in_last_records();
+        }
+        if self.settings.wants_counts() {
+            self.telemetry.stream.refresh();
+            self.star().see(&Said::Counts(self.recorder.counts(), true));
+        }
+    }
+
+    /// The engine has ended: rank 0 closes the timeline and tells what was counted.
+    pub(crate) fn end_telemetry(&self, failed: Option<String>) {
+        if self.group.rank() != 0 || !self.telemetry.carries {
+            return;
+        }
+        self.stop_timeline(failed.is_none());
+        self.telemetry.stream.refresh();
+        if !self.settings.wants_counts() {
+            return;
+        }
+        self.await_counts(now() + if failed.is_some() { Duration::ZERO } else { LAST });
+        let profile = self.profile().beside_copies();
+        if let Some(wanted) = &self.settings.profile {
+            tell(&profile, wanted, &self.settings.warn);
+        }
+        if let Some(run_folder) = lock(&self.telemetry.run_folder).take() {
+            run_folder.end(profile, failed);
+        }
+    }
+
+    /// Takes in the last numbers of ranks that are still there.
+    fn await_counts(&self, deadline: Duration) {
+        let there = |rank: &Rank| matches!(self.star().sign(*rank), Sign::Quiet(_));
+        let missing = |rank: &Rank| !lock(&self.telemetry.known)[*rank].last && there(rank);
+        while now() < deadline && (1..self.group.size()).any(|rank| missing(&rank)) {
+            thread::sleep(Duration::from_millis(5));
+            self.star().fill();
+            self.take_in();
+        }
+    }
+
+    /// Rank 0 begins to record the run, where that is wanted.
+    pub(crate) fn start_keeping(&self) -> io::Result<()> {
+        let Settings { run_folder: Some(folder), warn, .. } = &self.settings else { return Ok(()) };
+        if self.group.rank() == 0 {
+            *lock(&self.telemetry.run_folder) = Some(RunFolder::start(folder, &self.group, warn.clone())?);
+        }
+        Ok(())
+    }
+
+    /// The program has come this far.
+    pub(crate) fn progress(&self, progress: &Progress) {
+        self.telemetry.stream.recorder.progress(progress);
+        if let Some(run_folder) = lock(&self.telemetry.run_folder).as_mut() {
+            run_folder.progress(progress);
+        }
+    }
+
+    /// More settings of the program.
+    pub(crate) fn describe(&self, settings: BTreeMap<String, String>) {
+        if let Some(run_folder) = lock(&self.telemetry.run_folder).as_mut() {
+            run_folder.settings(settings);
+        }
+    }
+
+    /// Where the run is recorded.
+    pub(crate) fn kept_in(&self) -> Option<PathBuf> {
+        lock(&self.telemetry.run_folder).as_ref().map(|run_folder| run_folder.folder().to_owned())
+    }
+
+    /// What is known of all ranks.
+    pub(crate) fn profile(&self) -> Profile {
+        let known = lock(&self.telemetry.known).clone();
+        let counts = |rank: Rank| match (&self.records[rank], rank == self.group.rank()) {
+            (_, true) => Some(self.recorder.counts()),
+            (Some(record), _) => Some(record.counts()),
+            (None, _) => known[rank].counts.clone(),
+        };
+        let hosts = self.group.members().iter().map(|member| member.host.clone()).collect();
+        Profile::new(hosts, (0..self.group.size()).map(counts).collect())
+    }
+}
+
+fn tell(profile: &Profile, wanted: &Profiling, warn: &Warn) {
+    warn(&profile.to_string());
+    if let Profiling::File(path) = wanted
+        && let Err(error) = replace(path, profile.to_json().as_bytes())
+    {
+        warn(&format!("the profile cannot be written to {}: {error}; hint: name another file", path.display()));
+    }
+}
+
+/// The watcher's part.
+#[derive(Debug, Default)]
+pub(crate) struct Carrier {
+    refreshed: Duration,
+    kept: Duration,
+    asked: Duration,
+    rounds: u32,
+    timeline: u32,
+}
+
+impl Carrier {
+    /// Does what is due; says whether it should be called again soon.
+    pub(crate) fn carry(&mut self, shared: &Shared) -> bool {
+        let (telemetry, time) = (&shared.telemetry, now());
+        if !telemetry.carries {
+            return false;
+        }
+        if time.saturating_sub(self.refreshed) >= REFRESH {
+            self.refreshed = time;
+            telemetry.stream.refresh();
+            if shared.settings.wants_counts() && shared.group.rank() != 0 && !shared.is_here(0) {
+                shared.star().see(&Said::Counts(shared.recorder.counts(), false));
+            }
+        }
+        if time.saturating_sub(self.kept) >= KEEP {
+            self.kept = time;
+            if let Some(run_folder) = lock(&telemetry.run_folder).as_mut() {
+                run_folder.profile(shared.profile());
+            }
+        }
+        shared.take_in();
+        if !telemetry.stream.is_traced() {
+            return false;
+        }
+        let asks = shared.group.rank() != 0 && !shared.is_here(0) && self.ask(shared, time);
+        shared.deliver(1) || asks
+    }
+
+    /// Asks for rank 0's time when that is due; says whether it soon is again.
+    fn ask(&mut self, shared: &Shared, time: Duration) -> bool {
+        let timeline = shared.telemetry.timeline.load(Ordering::Relaxed);
+        if timeline != self.timeline {
+            (self.timeline, self.rounds) = (timeline, 0);
+        }
+        let pause = if self.rounds < ROUNDS { PAUSES.0 } else { PAUSES.1 };
+        if time.saturating_sub(self.asked) >= pause {
+            (self.asked, self.rounds) = (time, self.rounds.saturating_add(1));
+            shared.star().ask_time();
+        }
+        self.rounds < ROUNDS
+    }
+}

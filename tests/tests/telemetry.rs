@@ -1,0 +1,220 @@
+//! Timeline and profile of engines whose ranks are threads: what is in them is what was done.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails has to panic")]
+
+use std::{
+    fs,
+    path::Path,
+    sync::{Arc, Mutex},
+    thread::sleep,
+    time::Duration,
+};
+
+use serde_json::Value;
+use sirtaki_engine::{Engine, Operation, Phase, Profiling, Settings, Ticket, telemetry::counts::Kind};
+use sirtaki_tests::{
+    engines::{each, submit, sum},
+    make,
+    trace::Trace,
+};
+
+const NAMES: [&str; 3] = ["weight", "bias", "a \"strange\" name \\ with ü"];
+
+fn step(engine: &Engine) {
+    let backward = engine.phase(Phase::Backward);
+    let tickets: Vec<Ticket> = NAMES.iter().map(|name| sum(engine, name, vec![1.0_f32; 1000])).collect();
+    drop(backward);
+    tickets.into_iter().for_each(|ticket| drop(ticket.wait().unwrap()));
+}
+
+fn with_timeline(path: &Path) -> Settings {
+    Settings { timeline: Some(path.into()), ..Settings::default() }
+}
+
+#[test]
+fn a_timeline_has_every_tensor_of_every_rank() {
+    for (make, algorithm) in [(&make::arena as sirtaki_tests::team::Make<'_>, "flat"), (&make::tcp, "")] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.json");
+        each(make, 3, &with_timeline(&path), |engine| {
+            let _ = submit(engine, "start", Operation::Broadcast { root: 1 }, vec![1_u8; 77]).wait().unwrap();
+            (0..10).for_each(|_| step(engine));
+            engine.barrier("end").unwrap();
+        });
+        let trace = Trace::read(&path);
+        trace.check();
+        for rank in 0..3 {
+            let of_rank = |name: &str| trace.tensors().iter().filter(|s| s.rank == rank && s.name == name).count();
+            assert!(NAMES.iter().all(|name| of_rank(name) == 10), "rank {rank}");
+            assert_eq!((of_rank("start"), of_rank("end")), (1, 1), "rank {rank}");
+            assert_eq!(trace.named("backward").iter().filter(|slice| slice.rank == rank).count(), 10);
+        }
+        assert!(!trace.named("vote").is_empty(), "the order was adopted");
+        let reduced = trace.slices.iter().find(|slice| slice.name == "all_reduce" && slice.more["tensors"] == 3);
+        let by = reduced.unwrap().more["algorithm"].as_str().unwrap().to_owned();
+        assert!(by == algorithm || algorithm.is_empty() && ["ring", "doubling"].contains(&by.as_str()), "{by}");
+        let arrived: Vec<&Value> =
+            trace.slices.iter().map(|slice| &slice.more["arrived"]).filter(|a| a.is_array()).collect();
+        assert!(arrived.len() >= 5 && arrived.iter().all(|times| times.as_array().unwrap().len() == 3), "{arrived:?}");
+        assert_eq!((trace.about("dropped"), trace.about("clock_error_us")), (0.0, 0.0));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left there");
+    }
+}
+
+#[test]
+fn a_timeline_starts_and_stops_while_the_engine_works() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) = (folder.path().join("1.json"), folder.path().join("2.json"));
+    each(&make::arena, 2, &Settings::default(), |engine| {
+        let phase = |name: &str, path: Option<&Path>| {
+            path.iter().for_each(|path| engine.start_timeline(path).unwrap());
+            engine.barrier(&format!("before {name}")).unwrap();
+            // Others hear of it now and then.
+            sleep(Duration::from_millis(300));
+            drop(sum(engine, name, vec![1.0_f32; 10]).wait().unwrap());
+            engine.barrier(&format!("after {name}")).unwrap();
+            engine.stop_timeline();
+            engine.barrier(&format!("stopped {name}")).unwrap();
+        };
+        phase("nothing", None);
+        phase("one", Some(&first));
+        phase("between", None);
+        phase("two", Some(&second));
+        let error = engine.start_timeline(Path::new("/nowhere/t.json"));
+        match engine.group().rank() {
+            0 => assert!(error.unwrap_err().to_string().contains("hint: "), "a folder that is not there"),
+            _ => error.unwrap(),
+        }
+        step(engine);
+    });
+    for (path, name, other) in [(&first, "one", "two"), (&second, "two", "one")] {
+        let trace = Trace::read(path);
+        trace.check();
+        let ranks: Vec<u64> = trace.named(name).iter().map(|slice| slice.rank).collect();
+        assert!(ranks.len() == 2 && ranks.contains(&0) && ranks.contains(&1), "{name}: {ranks:?}");
+        assert!(
+            trace.named(other).is_empty() && trace.named("between").is_empty() && trace.named("nothing").is_empty()
+        );
+    }
+}
+
+#[test]
+fn a_timeline_keeps_to_its_limit_and_says_what_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.json");
+    let settings = Settings { timeline_limit: 100 << 10, ..with_timeline(&path) };
+    each(&make::arena, 2, &settings, |engine| (0..300).for_each(|_| step(engine)));
+    assert!(fs::metadata(&path).unwrap().len() <= 100 << 10);
+    let trace = Trace::read(&path);
+    trace.check();
+    assert!(trace.about("dropped") > 100.0 && trace.tensors().len() > 50);
+    assert_eq!(trace.facts("sirtaki")[0]["args"]["dropped"], trace.all["otherData"]["dropped"]);
+}
+
+#[test]
+fn process_sets_are_part_of_the_timeline_and_the_profile() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.json");
+    each(&make::arena, 3, &with_timeline(&path), |engine| {
+        let set = engine.process_set("pair", &[1, 2]).unwrap();
+        if let Some(set) = &set {
+            drop(sum(set, "inside", vec![1.0_f32; 8]).wait().unwrap());
+            let rank = engine.group().rank();
+            let profile = engine.profile();
+            assert_eq!(profile.counts[rank].as_ref().unwrap().tensors(Kind::AllReduce), 1);
+        }
+        engine.barrier("end").unwrap();
+    });
+    let trace = Trace::read(&path);
+    trace.check();
+    assert_eq!(trace.named("inside").iter().map(|slice| slice.rank).max(), Some(2));
+    assert_eq!(trace.named("inside").len(), 2);
+}
+
+#[test]
+fn a_profile_counts_what_was_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("p.json");
+    let said = Arc::new(Mutex::new(String::new()));
+    let page = said.clone();
+    let settings = Settings {
+        profile: Some(Profiling::File(path.clone())),
+        warn: Arc::new(move |text| page.lock().unwrap().push_str(text)),
+        ..Settings::default()
+    };
+    each(&make::arena, 2, &settings, |engine| {
+        for _ in 0..5 {
+            let small = sum(engine, "small", vec![1.0_f32; 100]);
+            let large = sum(engine, "large", vec![1.0_f32; 1 << 20]);
+            small.wait().unwrap();
+            large.wait().unwrap();
+        }
+        drop(submit(engine, "rows", Operation::AllGather, vec![1_i64; 3]).wait().unwrap());
+        drop(engine.phase(Phase::Forward));
+    });
+    let profile: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    for rank in 0..2 {
+        let one = &profile["ranks"][rank];
+        let operation = |name: &str| {
+            let all = one["operations"].as_array().unwrap();
+            all.iter().find(|operation| operation["operation"] == name).unwrap().clone()
+        };
+        let reduced = operation("all_reduce");
+        assert_eq!((&reduced["tensors"], &reduced["tensor_bytes"]), (&10.into(), &(5 * (400 + (4 << 20))).into()));
+        assert!(reduced["seconds"].as_f64().unwrap() > 0.0);
+        let gathered = operation("all_gather");
+        assert_eq!(
+            (&gathered["tensors"], &gathered["tensor_bytes"], &gathered["collective_bytes"]),
+            (&1.into(), &24.into(), &48.into())
+        );
+        assert_eq!((&one["phases"][0]["phase"], &one["phases"][0]["times"]), (&"forward".into(), &1.into()));
+        let number = |name: &str| one[name].as_f64().unwrap();
+        assert!(number("elapsed_seconds") > number("waited_seconds") && number("waited_seconds") > 0.0);
+        assert!(number("cpu_seconds") > 0.0 && number("largest_memory_bytes") > 1e6);
+        assert!(number("communication_seconds") <= 1.001 * number("elapsed_seconds"));
+    }
+    let all = &profile["operations"][0];
+    assert_eq!((&all["operation"], &all["tensors"]), (&"all_reduce".into(), &20.into()));
+    let sizes = all["sizes"].as_array().unwrap();
+    let tensors = |bytes: u64| {
+        sizes.iter().find(|size| size["from_bytes"] == bytes).map(|size| size["tensors"].as_u64().unwrap())
+    };
+    assert_eq!((tensors(256), tensors(4 << 20)), (Some(10), Some(10)), "{sizes:?}");
+    assert!(profile["copied_bytes_per_second"].as_f64().unwrap() > 1e8);
+    compare_with_golden(&said.lock().unwrap());
+}
+
+/// Numbers depend on the machine: every run of digits, points and dashes that stands alone counts as the same.
+fn compare_with_golden(page: &str) {
+    let tolerant = |text: &str| -> Vec<Vec<String>> {
+        let number = |word: &str| {
+            word.chars().any(|c| c.is_ascii_digit()) && word.chars().all(|c| c.is_ascii_digit() || ".%-".contains(c))
+        };
+        let word = |word: &str| if number(word) || word == "-" { "#".to_owned() } else { word.to_owned() };
+        let line = |line: &str| line.split_whitespace().map(word).collect::<Vec<_>>();
+        // Whether there are votes, and whether somebody is late, depends on the machine, too.
+        let steady = |words: &Vec<String>| words.first().is_none_or(|first| first != "vote" && first != "straggler:");
+        text.lines().map(line).filter(steady).collect()
+    };
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/profile.txt");
+    if std::env::var_os("BLESS").is_some() {
+        fs::write(path, page).unwrap();
+    }
+    let golden = fs::read_to_string(path).unwrap_or_default();
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let anonymous = |text: &str| text.replace(&host, "localhost");
+    assert_eq!(tolerant(&anonymous(page)), tolerant(&anonymous(&golden)), "\n{page}");
+}
+
+#[test]
+fn a_world_of_one_is_seen_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let (timeline, profile) = (folder.path().join("t.json"), folder.path().join("p.json"));
+    let settings = Settings { profile: Some(Profiling::File(profile.clone())), ..with_timeline(&timeline) };
+    each(&make::arena, 1, &settings, |engine| (0..3).for_each(|_| step(engine)));
+    let trace = Trace::read(&timeline);
+    trace.check();
+    assert_eq!(trace.named("weight").len(), 3);
+    let profile: Value = serde_json::from_slice(&fs::read(profile).unwrap()).unwrap();
+    assert_eq!(profile["operations"][0]["tensors"], 9);
+}
