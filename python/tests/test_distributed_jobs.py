@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import textwrap
@@ -68,7 +67,6 @@ SHORT = """
 """
 
 
-@pytest.mark.skipif(shutil.which("mpirun") is None, reason="needs MPI")
 def test_mpirun_sets_no_variables_for_pytorch(tmp_path):
     starter = ["mpirun", "-n", "2", sys.executable]
     code, text = run(tmp_path, starter, textwrap.dedent(SHORT) + "main()")

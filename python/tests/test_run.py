@@ -2,7 +2,6 @@
 
 import contextlib
 import doctest
-import importlib.util
 import io
 import os
 import pickle
@@ -22,7 +21,6 @@ import sirtaki
 import sirtaki._run
 
 PATIENCE = 60.0
-HAS_CLOUDPICKLE = importlib.util.find_spec("cloudpickle") is not None
 
 # What is typed into a notebook, or stands in a script.
 FROM_MAIN = {"__name__": "__main__"}
@@ -161,7 +159,6 @@ class Pickling(unittest.TestCase):
         with self.assertRaisesRegex(sirtaki.LaunchError, "hint: "):
             sirtaki.run(jobs.add, (threading.Lock(), 1))
 
-    @unittest.skipUnless(HAS_CLOUDPICKLE, "cloudpickle is not installed for this Python")
     def test_with_cloudpickle_a_notebooks_own_things_travel_both_ways(self):
         offset, function = 5, FROM_MAIN["function"]
         self.assertEqual(sirtaki.run(lambda: jobs.place()[0] + offset), [5, 6])

@@ -15,6 +15,7 @@ pub mod job;
 pub mod launch;
 pub mod make;
 pub mod memory;
+pub mod python;
 pub mod reference;
 pub mod runs;
 pub mod scale;

@@ -13,6 +13,7 @@ use std::{
 
 use sirtaki_comm::{rendezvous::TcpStore, secure::Secret};
 use sirtaki_engine::telemetry::recorder::{Phase, Recorder};
+use sirtaki_tests::python::python_with;
 use tempfile::TempDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_join-rank");
@@ -116,18 +117,18 @@ fn like_torchrun(cache: &Path, size: usize) -> Command {
     command
 }
 
-/// The variables of `torchrun`; and `torchrun` itself where PyTorch is, which the Python named by
-/// `SIRTAKI_BENCH_PYTHON` has to have. With a shell in between, the ranks' parents differ.
+/// The variables of `torchrun`, and `torchrun` itself. With a shell in between, the ranks' parents differ.
 #[test]
 fn ranks_find_each_other_under_torchrun() {
     let cache = cache();
-    let mut starters = vec![like_torchrun(cache.path(), 3)];
-    if let Ok(python) = std::env::var("SIRTAKI_BENCH_PYTHON") {
-        let run = [&python, "-m", "torch.distributed.run", "--nproc-per-node", "3", "--no-python"];
-        let wrapped = ["sh", "-c", "\"$0\" & wait", PROGRAM];
-        starters.push(command(cache.path(), &[&run, &[PROGRAM][..]].concat()));
-        starters.push(command(cache.path(), &[&run, &wrapped[..]].concat()));
-    }
+    let python = python_with("torch");
+    let run = [&python, "-m", "torch.distributed.run", "--nproc-per-node", "3", "--no-python"];
+    let wrapped = ["sh", "-c", "\"$0\" & wait", PROGRAM];
+    let starters = [
+        like_torchrun(cache.path(), 3),
+        command(cache.path(), &[&run, &[PROGRAM][..]].concat()),
+        command(cache.path(), &[&run, &wrapped[..]].concat()),
+    ];
     for starter in starters {
         assert_eq!(sorted(output(starter)), expected(3, "arena"));
         nothing_left(cache.path());

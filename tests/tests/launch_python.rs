@@ -1,19 +1,18 @@
 //! Python and the launcher: programs that know nothing of it run under it unchanged, and `sirtaki.run` starts jobs
 //! from Python. Its own tests are in `python/tests`; here they get a launcher, and a look at what they leave behind.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a test that fails panics, one that leaves something out says so"
-)]
+#![allow(clippy::unwrap_used, reason = "a test that fails panics")]
 
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
 };
 
-use sirtaki_tests::launch::{Finished, Launch};
+use sirtaki_tests::{
+    launch::{Finished, Launch},
+    python::python_with,
+};
 
 const SIRTAKI: &str = env!("CARGO_BIN_EXE_sirtaki-under-test");
 
@@ -50,11 +49,10 @@ fn run(python: &str, name: &str) -> Finished {
 /// Runs a class of `test_run.py`; afterwards there must be no process and no file of it.
 fn passes(class: &str) {
     let temporary = tempfile::tempdir().unwrap();
-    let mut command = command("python3");
+    let mut command = command(&python_with("cloudpickle"));
     command.args(["-m", "unittest", "--verbose", &format!("test_run.{class}")]);
     command.current_dir(folder().join("tests")).env("TMPDIR", temporary.path());
     let done = Launch::start(command).ends();
-    println!("{}", done.message());
     assert_eq!(done.code, 0, "{}\n{}", done.out.join("\n"), done.message());
     let left: Vec<_> = fs::read_dir(temporary.path()).unwrap().flatten().map(|entry| entry.path()).collect();
     assert!(left.is_empty(), "left behind: {left:?}");
@@ -126,22 +124,9 @@ fn progress_bars_become_lines_without_a_terminal() {
     assert_eq!(done.err, [full_bar(0, "pipe"), full_bar(1, "pipe")]);
 }
 
-/// A Python that has PyTorch. Says so where there is none: that cannot be installed in passing.
-fn python_with_torch() -> Option<String> {
-    let python = std::env::var("SIRTAKI_BENCH_PYTHON").unwrap_or_else(|_| "python3".into());
-    let mut command = Command::new(&python);
-    command.args(["-c", "import torch"]).stdout(Stdio::null()).stderr(Stdio::null());
-    if command.status().is_ok_and(|status| status.success()) {
-        return Some(python);
-    }
-    println!("LEFT OUT: {python} has no PyTorch; name one that has in SIRTAKI_BENCH_PYTHON");
-    None
-}
-
 #[test]
 fn pytorch_ddp_runs_unchanged() {
-    let Some(python) = python_with_torch() else { return };
-    let done = run(&python, "ddp.py");
+    let done = run(&python_with("torch"), "ddp.py");
     let said = |rank: usize, what: &str| {
         let start = format!("[{rank}] {what} ");
         let line = done.out.iter().find_map(|line| line.strip_prefix(&start));
@@ -150,5 +135,4 @@ fn pytorch_ddp_runs_unchanged() {
     // Different data, so different losses; averaged gradients, so the same weights.
     assert!(said(0, "size").starts_with("2 loss ") && said(0, "size") != said(1, "size"), "{done:?}");
     assert_eq!(said(0, "gradient"), said(1, "gradient"));
-    println!("PyTorch DDP ran on 2 ranks under {python}");
 }

@@ -13,8 +13,10 @@ const ZIG: &str = "ziglang==0.17.*";
 const TOOLS: &str = "target/tools/python";
 /// The oldest system that wheels are for: its C library is from 2012, and computing centres are slow to change.
 const OLDEST: &str = "manylinux_2_17";
+/// Where PyTorch and the following are installed, once.
+const ENVIRONMENT: &str = "target/python/environment";
 /// What the tests need beside the wheel and PyTorch.
-const NEEDS: [&str; 5] = ["pytest", "numpy", "mypy", "selenium", "viztracer"];
+const NEEDS: [&str; 6] = ["cloudpickle", "mypy", "numpy", "pytest", "selenium", "viztracer"];
 const PYTEST: [&str; 7] = ["-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider"];
 /// Tests that one process runs.
 const ALONE: [&str; 6] = [
@@ -29,8 +31,8 @@ const ALONE: [&str; 6] = [
 const OLDER: [&str; 2] = ["1.13.1", "2.0.1"];
 /// Ranks that each test runs on.
 const RANKS: [&str; 3] = ["1", "2", "4"];
-/// Names a Python that has PyTorch, so that it need not be downloaded.
-const WITH_TORCH: &str = "SIRTAKI_BENCH_PYTHON";
+/// Names a Python that has PyTorch, so that it need not be downloaded, and tells tests which one to use.
+pub(crate) const WITH_TORCH: &str = "SIRTAKI_BENCH_PYTHON";
 
 /// Builds the wheel as users get it, and returns its path.
 pub(crate) fn wheel(shell: &Shell) -> Result<String> {
@@ -44,7 +46,7 @@ pub(crate) fn wheel(shell: &Shell) -> Result<String> {
 /// Builds the wheel with what the other tests have built already, installs it, and runs its tests.
 pub(crate) fn test(shell: &Shell) -> Result<()> {
     let folder = "target/python/tests";
-    let python = install(shell, folder, std::env::var(WITH_TORCH).ok().as_deref(), &NEEDS)?;
+    let python = install(shell, folder, &environment(shell)?, &[])?;
     on_ranks(shell, folder)?;
     let examples = Call::new(&python).args(PYTEST).args(["--doctest-modules", "--pyargs", "sirtaki"]);
     shell.run(examples)?;
@@ -64,22 +66,45 @@ pub(crate) fn test_older(shell: &Shell) -> Result<()> {
             shell.run(pip.args([&format!("torch=={version}"), "numpy<2", "setuptools"]))?;
         }
         let folder = format!("target/python/tests-{version}");
-        install(shell, &folder, Some(&torch), &["pytest"])?;
+        install(shell, &folder, &torch, &["pytest"])?;
         on_ranks(shell, &folder)?;
         fs::remove_dir_all(shell.root.join(folder))?;
     }
     Ok(())
 }
 
-/// Makes an environment with the wheel and whatever else is needed; gives its Python.
-fn install(shell: &Shell, folder: &str, torch: Option<&str>, needs: &[&str]) -> Result<String> {
+/// A Python that has PyTorch and everything else that tests need, but not the wheel. It is made once and kept: PyTorch is a
+/// download of 3 GB, unless [`WITH_TORCH`] names a Python that has it.
+pub(crate) fn environment(shell: &Shell) -> Result<String> {
+    let python = shell.root.join(ENVIRONMENT).join("bin/python").display().to_string();
+    let imports = format!("import torch, {}", NEEDS.join(", "));
+    if !shell.succeeds(&Call::new(&python).args(["-c", &imports])) {
+        println!("  installing PyTorch and {} into {ENVIRONMENT}, once", NEEDS.join(", "));
+        shell.run(Call::new("python3").args(["-m", "venv", "--clear", ENVIRONMENT]))?;
+        let given = std::env::var(WITH_TORCH).ok();
+        let missing = match &given {
+            Some(other) => !borrow_packages(shell, &python, other)?,
+            None => true,
+        };
+        shell.run(pip_install(&python).args(NEEDS).args(missing.then_some("torch")))?;
+    }
+    Ok(python)
+}
+
+/// Makes an environment with the wheel, the packages of `other`, and whatever else is needed; gives its Python.
+fn install(shell: &Shell, folder: &str, other: &str, needs: &[&str]) -> Result<String> {
     let wheel = build(shell, maturin(shell)?, "target/python/wheels", &[])?;
     shell.run(Call::new("python3").args(["-m", "venv", "--clear", folder]))?;
     let python = format!("{folder}/bin/python");
-    let missing = borrow_torch(shell, &python, torch)?;
-    let pip = Call::new(&python).args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
-    shell.run(pip.args([wheel.as_str()]).args(needs.to_vec()).args(missing.then_some("torch")))?;
+    if !borrow_packages(shell, &python, other)? {
+        bail!("{other} has no PyTorch\nhint: remove its environment and try again");
+    }
+    shell.run(pip_install(&python).args([wheel.as_str()]).args(needs.to_vec()))?;
     Ok(python)
+}
+
+fn pip_install(python: &str) -> Call {
+    Call::new(python).args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
 }
 
 /// Runs the tests that several ranks run together.
@@ -130,13 +155,13 @@ fn installed(shell: &Shell, module: &str, package: &str) -> Result<Call> {
     Ok(Call::new(python).args(["-m", module]))
 }
 
-/// Lets a new environment see the PyTorch of another; says whether it still has to be installed.
-fn borrow_torch(shell: &Shell, python: &str, other: Option<&str>) -> Result<bool> {
-    let Some(other) = other else { return Ok(true) };
-    let place = "import torch, os; print(os.path.dirname(torch.__path__[0]))";
-    let Ok(packages) = shell.read(&Call::new(other).args(["-c", place])) else { return Ok(true) };
+/// Lets a new environment see the packages of another that has PyTorch; says whether it has.
+fn borrow_packages(shell: &Shell, python: &str, other: &str) -> Result<bool> {
+    let place = "import os, sysconfig, torch; print(sysconfig.get_path('purelib')); \
+                 print(os.path.dirname(torch.__path__[0]))";
+    let Ok(packages) = shell.read(&Call::new(other).args(["-c", place])) else { return Ok(false) };
     let own = shell.read(&Call::new(python).args(["-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]))?;
-    let file = Path::new(own.trim()).join("torch.pth");
+    let file = Path::new(own.trim()).join("borrowed.pth");
     fs::write(&file, packages).with_context(|| format!("cannot write {}", file.display()))?;
-    Ok(false)
+    Ok(true)
 }

@@ -160,12 +160,15 @@ fn docs(shell: &Shell) -> Result<()> {
 }
 
 fn test(shell: &Shell) -> Result<()> {
+    let python = python::environment(shell)?;
     if has("cargo-nextest") {
-        shell.run(cargo(["nextest", "run", "--workspace", "--locked", "--no-fail-fast"]))?;
+        let tests = cargo(["nextest", "run", "--workspace", "--locked", "--no-fail-fast"]);
+        shell.run(tests.env(python::WITH_TORCH, python))?;
         return shell.run(cargo(["nextest", "run"]).args(TRAIN).args(["--test", "learner", "--locked"]));
     }
     println!("  cargo-nextest is not installed; its reports are nicer, the tests are the same");
-    shell.run(cargo(["test", "--workspace", "--all-targets", "--locked", "--no-fail-fast"]))?;
+    let tests = cargo(["test", "--workspace", "--all-targets", "--locked", "--no-fail-fast"]);
+    shell.run(tests.env(python::WITH_TORCH, python))?;
     shell.run(cargo(["test"]).args(TRAIN).args(["--test", "learner", "--locked"]))
 }
 
