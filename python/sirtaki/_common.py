@@ -9,6 +9,7 @@ import threading
 import warnings
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Any
 
 from sirtaki import _variables
 from sirtaki._errors import Error
@@ -27,9 +28,37 @@ OPERATIONS = {
 """The words of the engine for the reductions."""
 
 NAMES = 4096
-"""How many tensors without a name can be on their way at the same time."""
+"""Names for tensors that have none; with more in flight, later ones wait for earlier ones."""
 
 NOT_INITIALIZED = "Sirtaki has not been initialized; use init()."
+
+
+class InFlight:
+    """Names in use, each with a ticket that tells whether it still is."""
+
+    def __init__(self) -> None:
+        self._tickets: dict[Any, Any] = {}
+        self._limit = 64
+
+    def __contains__(self, name: Any) -> bool:
+        ticket = self._tickets.get(name)
+        return ticket is not None and not ticket.poll()
+
+    def add(self, name: Any, ticket: Any) -> None:
+        """Puts a name to use."""
+        self._tickets[name] = ticket
+        if len(self._tickets) > self._limit:
+            # From time to time, so that programs may use as many names as they like.
+            tickets = self._tickets.items()
+            self._tickets = {name: ticket for name, ticket in tickets if not ticket.poll()}
+            self._limit = 64 + 2 * len(self._tickets)
+
+    def clear(self) -> None:
+        """Forgets all names."""
+        self._tickets.clear()
+
+    def __len__(self) -> int:
+        return len(self._tickets)
 
 
 class _World:
@@ -40,8 +69,8 @@ class _World:
         self.rounds = 0
         self.forked = False
         self.counters: dict = defaultdict(itertools.count)
-        self.flying: dict = {}
-        """The last ticket by every name that a user gave."""
+        self.in_flight = InFlight()
+        """The names that users gave to tensors that are not done."""
         self.sets: dict = {}
         self.next_set = 1
         self.leaving: list = []
@@ -75,17 +104,18 @@ def engine() -> Engine:
     return world.engine
 
 
-def start(defaults: dict[str, str] | None = None) -> bool:
+def start(defaults: dict[str, str] | None = None, timeout: float | None = None) -> bool:
     """Joins the job; says whether that was new.
 
-    ``defaults`` are variables for where the environment has none; usually what Horovod's say.
+    ``defaults`` are variables for where the environment has none; usually what Horovod's say. The
+    other ranks have ``timeout`` seconds to come, or as long as the launcher says.
     """
     if world.forked:
         engine()
     if world.engine is not None:
         return False
     defaults = _variables.translated() if defaults is None else defaults
-    world.engine = Engine.join_job(defaults, world.rounds)
+    world.engine = Engine.join_job(defaults, world.rounds, timeout)
     if world.engine.rank == 0:
         _variables.warn_about_others()
     if world.rounds == 0:
@@ -114,14 +144,14 @@ def shutdown() -> None:
     world.engine = None
     world.sets.clear()
     world.counters.clear()
-    world.flying.clear()
+    world.in_flight.clear()
     world.next_set = 1
 
 
 def enter_phase(name: str) -> None:
     """This process begins a part of a training step, and ends the one it was in."""
     leave_phase()
-    if is_initialized():
+    if world.engine is not None and is_initialized():
         world.phase = world.engine.phase(name)
 
 
@@ -202,7 +232,7 @@ def is_homogeneous() -> bool:
     return engine().homogeneous
 
 
-def name_for(kind: str, name: str | None, process_set: int, waits: bool = False) -> str:
+def name_for(kind: str, name: str | None, process_set: int | None, waits: bool = False) -> str:
     """The name by which ranks know that they mean the same tensor.
 
     Without one of the caller's it is a number that goes round, so that there is no end of names to
@@ -211,8 +241,7 @@ def name_for(kind: str, name: str | None, process_set: int, waits: bool = False)
     """
     if name is not None:
         full = f"{kind}.{name}"
-        before = world.flying.get((full, process_set))
-        if before is not None and not before.poll():
+        if (full, process_set) in world.in_flight:
             raise ValueError(
                 f"{kind} of `{name}`: another tensor with the same name is currently being "
                 "processed\nhint: wait for it with synchronize(), or use another name"

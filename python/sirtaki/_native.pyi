@@ -6,7 +6,7 @@ from typing import Any, final
 
 from typing_extensions import TypeAlias
 
-__all__ = ["Engine", "Output", "Phase", "Ticket", "command", "dtypes", "main"]
+__all__ = ["Completions", "Engine", "Output", "Phase", "Ticket", "command", "dtypes", "main"]
 
 _Described: TypeAlias = tuple[int, int, Sequence[int], Any]
 """Address, code of the element type, shape, and what keeps the memory alive."""
@@ -23,9 +23,17 @@ class Output:
     def take(self) -> Any: ...
 
 @final
+class Completions:
+    def __new__(cls) -> Completions: ...
+    def put(self, number: int) -> None: ...
+    def next(self) -> int | None: ...
+    def close(self) -> None: ...
+
+@final
 class Ticket:
     def poll(self) -> bool: ...
     def wait(self) -> Any: ...
+    def notify(self, completions: Completions, number: int) -> None: ...
 
 @final
 class Phase:
@@ -40,10 +48,15 @@ class Engine:
     homogeneous: bool
     back_end: str
     @staticmethod
-    def join_job(defaults: dict[str, str], round: int) -> Engine: ...
+    def join_job(defaults: dict[str, str], round: int, timeout: float | None = None) -> Engine: ...
     @staticmethod
     def meet(
-        store: Any, rank: int, size: int, whole: bool, defaults: dict[str, str]
+        store: Any,
+        rank: int,
+        size: int,
+        whole: bool,
+        defaults: dict[str, str],
+        timeout: float | None = None,
     ) -> Engine: ...
     def all_reduce(
         self,

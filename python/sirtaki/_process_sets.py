@@ -19,7 +19,7 @@ class ProcessSet:
     """
 
     process_set_id: int | None = None
-    ranks: list[int] | None = None
+    ranks: list[int]
     mpi_comm: Any = None
 
     def __init__(self, ranks_or_comm: Sequence[int]) -> None:
@@ -47,19 +47,19 @@ class ProcessSet:
 
     def size(self) -> int | None:
         """How many ranks it has; ``None`` before it was added."""
-        return None if self.process_set_id is None else len(self.ranks or ())
+        return None if self.process_set_id is None else len(self.ranks)
 
     def rank(self) -> int | None:
         """Which rank of the set this process is; ``None`` before it was added."""
         return None if self.process_set_id is None else self.engine().rank
 
-    def included(self) -> bool | None:
+    def included(self) -> bool:
         """Whether this process is in it."""
-        return None if self.ranks is None else _common.rank() in self.ranks
+        return _common.rank() in self.ranks
 
     def root(self, root_rank: int) -> int:
         """Which rank of the set a rank of the job is."""
-        if root_rank not in (self.ranks or ()):
+        if root_rank not in self.ranks:
             raise Error(f"root_rank {root_rank} is not in the process set of ranks {self.ranks}")
         return self.ranks.index(root_rank)
 
@@ -76,7 +76,7 @@ class _GlobalProcessSet(ProcessSet):
         self._engine = None
 
     @property
-    def ranks(self) -> list[int]:
+    def ranks(self) -> list[int]:  # type: ignore[override]
         return list(range(_common.size())) if _common.is_initialized() else []
 
     def _invalidate(self) -> None:

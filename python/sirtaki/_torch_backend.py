@@ -15,6 +15,11 @@ def register() -> None:
 
     if not dist.is_available() or hasattr(dist.Backend, "SIRTAKI"):
         return
+    # The engine keeps a record of its own, and groups that are written in Python have no place for
+    # PyTorch's.
+    recording = getattr(dist.distributed_c10d, "_FR_SELF_RECORDING_BACKENDS", None)
+    if isinstance(recording, set):
+        recording.add("sirtaki")
     try:
         dist.Backend.register_backend("sirtaki", _create, devices=["cpu", "cuda"])
     except TypeError:

@@ -120,7 +120,33 @@ def test_a_timeout_is_an_error_that_names_who_is_missing(tmp_path, groups):
     """
     code, text = run(tmp_path, SIRTAKI, script)
     assert code == 0 and text.count("is told:") == 2, text
-    assert re.search("rank 0 is told: .*rank 1", text), text
+    assert re.search("rank 0 is told: .*timeout.*rank 1", text), text
+
+
+LATE = """
+    import datetime, time, torch, torch.distributed as dist
+    dist.init_process_group("sirtaki", timeout=datetime.timedelta(seconds={limit}))
+    rank, tensor = dist.get_rank(), torch.zeros(3)
+    if rank == 1:
+        # Longer than ranks may take to start.
+        time.sleep(6)
+    try:
+        dist.recv(tensor, 1) if rank == 0 else dist.send(tensor + 5, 0)
+        print(f"rank {{rank}} has {{tensor.tolist()}}")
+    except RuntimeError as error:
+        print(f"rank {{rank}} is told: {{' '.join(str(error).split())}}")
+"""
+
+
+def test_the_first_message_may_come_late(tmp_path):
+    starter = [*SIRTAKI[:2], "--start-timeout", "2", *SIRTAKI[2:]]
+    code, text = run(tmp_path, starter, LATE.format(limit=100))
+    assert code == 0 and "rank 0 has [5.0, 5.0, 5.0]" in text, text
+
+
+def test_a_first_message_that_does_not_come_is_a_timeout(tmp_path):
+    _, text = run(tmp_path, SIRTAKI, LATE.format(limit=2))
+    assert re.search(r"rank 0 is told: timeout: .*rank 1.*2(\.0)? s", text), text
 
 
 def test_ranks_that_disagree_with_the_launcher(tmp_path):

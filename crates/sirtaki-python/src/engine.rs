@@ -5,6 +5,7 @@ use std::{
     mem::ManuallyDrop,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use pyo3::{Bound, Py, PyAny, PyResult, Python, pyclass, pyfunction, pymethods, types::PyDict};
@@ -16,9 +17,10 @@ use sirtaki_engine::{
 };
 
 use crate::{
-    carry::{self, Described},
     error,
+    in_flight::InFlight,
     meeting::Foreign,
+    memory::{self, Described},
     phase::Phase,
     ticket::{self, Ticket, misuse},
 };
@@ -49,6 +51,16 @@ fn discover(py: Python<'_>, defaults: &Variables) -> PyResult<Job> {
     Ok(job)
 }
 
+/// Has a job wait this many seconds for other ranks to come.
+fn set_timeout(job: &mut Job, seconds: Option<f64>) {
+    if let Some(limit) = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) {
+        job.communication.start_timeout = limit.min(LONGEST_WAIT);
+    }
+}
+
+/// Far beyond any job, and still a time that can be added to the present.
+const LONGEST_WAIT: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
 /// All ranks of a job, or some of them, from the point of view of one.
 #[pyclass(module = "sirtaki._native", frozen)]
 pub(crate) struct Engine {
@@ -56,6 +68,7 @@ pub(crate) struct Engine {
     /// The process that may use it.
     process: u32,
     group: Group,
+    in_flight: InFlight,
     local: Position,
     cross: Position,
     #[pyo3(get)]
@@ -74,7 +87,8 @@ impl Engine {
         let group = engine.group().clone();
         let process = std::process::id();
         let own = Own { engine: ManuallyDrop::new(engine), process };
-        Self { own: Mutex::new(Some(Arc::new(own))), process, group, local, cross, back_end }
+        let own = Mutex::new(Some(Arc::new(own)));
+        Self { own, process, group, in_flight: InFlight::default(), local, cross, back_end }
     }
 
     fn own(&self, py: Python<'_>) -> PyResult<Arc<Own>> {
@@ -97,35 +111,34 @@ impl Engine {
         let count = tensors.len();
         let mut requests = Vec::with_capacity(count);
         for (index, described) in tensors.into_iter().enumerate() {
-            let (tensor, dtype, shape) = carry::tensor(described)?;
+            let (tensor, dtype, shape) = memory::tensor(described)?;
             let request = match count {
                 1 => request(name, dtype, &shape),
                 _ => request(&format!("{name}.{index}"), dtype, &shape),
             };
             requests.push((request, tensor));
         }
-        let alone = if count == 1 { requests.pop() } else { None };
-        let ticket = match alone {
-            Some((request, tensor)) => own.engine.submit(request, tensor),
-            None => own.engine.submit_group(name, requests),
-        };
-        Ok(Ticket::new(ticket, in_place))
+        Ok(Ticket::new(self.in_flight.submit(&own.engine, name, requests), in_place))
     }
 
     fn without_data(&self, py: Python<'_>, name: &str, operation: Operation, in_place: bool) -> PyResult<Ticket> {
         let request = Request::new(name, operation, DType::U8, &[0]);
-        Ok(Ticket::new(self.own(py)?.engine.submit(request, Tensor::empty()), in_place))
+        let requests = vec![(request, Tensor::empty())];
+        Ok(Ticket::new(self.in_flight.submit(&self.own(py)?.engine, name, requests), in_place))
     }
 }
 
 #[pymethods]
 impl Engine {
     /// Joins the job that this process was started for. `defaults` are `SIRTAKI_*` variables for where the environment
-    /// has none; `round` counts how often this process has joined before.
+    /// has none; `round` counts how often this process has joined before. The others have `timeout` seconds to come, if
+    /// that is given, however long a launcher would wait.
     #[staticmethod]
-    fn join_job(py: Python<'_>, defaults: Variables, round: usize) -> PyResult<Engine> {
+    #[pyo3(signature = (defaults, round, timeout = None))]
+    fn join_job(py: Python<'_>, defaults: Variables, round: usize, timeout: Option<f64>) -> PyResult<Engine> {
         let mut job = discover(py, &defaults)?;
         job.round = round;
+        set_timeout(&mut job, timeout);
         let world = match job.place.meeting {
             // MPI wants the thread in which the program runs.
             Meeting::Mpi(_) => py.detach(|| job.join()),
@@ -136,9 +149,10 @@ impl Engine {
         Ok(Engine::new(world.into_engine(), local, cross, back_end))
     }
 
-    /// Meets the ranks of a group in `store`; see [`Foreign`]. `whole` says that they are all there are, and `defaults`
-    /// are the same as for a job.
+    /// Meets the ranks of a group in `store`; see [`Foreign`]. `whole` says that they are all there are; `defaults` and
+    /// `timeout` are the same as for a job.
     #[staticmethod]
+    #[pyo3(signature = (store, rank, size, whole, defaults, timeout = None))]
     fn meet(
         py: Python<'_>,
         store: Py<PyAny>,
@@ -146,8 +160,10 @@ impl Engine {
         size: usize,
         whole: bool,
         defaults: Variables,
+        timeout: Option<f64>,
     ) -> PyResult<Engine> {
         let mut job = discover(py, &defaults)?;
+        set_timeout(&mut job, timeout);
         if !whole {
             // Those of the whole job have the same names.
             (job.engine.timeline, job.engine.profile) = (None, None);

@@ -1,7 +1,7 @@
 //! The engine's errors as Python exceptions. There is one class, `sirtaki.Error`, defined in Python.
 
 use pyo3::{PyErr, Python, import_exception, types::PyAnyMethods};
-use sirtaki_comm::Rank;
+use sirtaki_comm::{CommError, Rank};
 use sirtaki_engine::{EngineError, job::JobError};
 
 import_exception!(sirtaki._errors, Error);
@@ -17,13 +17,30 @@ pub(crate) fn raised(py: Python<'_>, text: String, rank: Option<Rank>) -> PyErr 
 
 /// A collective went wrong.
 pub(crate) fn of_engine(py: Python<'_>, error: &EngineError) -> PyErr {
-    raised(py, error.to_string(), error.rank())
+    let reason = match error {
+        EngineError::Failed { reason, .. } | EngineError::Comm(reason) => Some(reason),
+        _ => None,
+    };
+    raised(py, with_timeout(reason, error.to_string()), error.rank())
+}
+
+/// The text of an error; programs for PyTorch look for the word if it was a time limit.
+fn with_timeout(reason: Option<&CommError>, text: String) -> String {
+    match reason {
+        Some(CommError::Timeout { .. }) => format!("timeout: {text}"),
+        _ => text,
+    }
 }
 
 /// The job could not be joined.
 pub(crate) fn of_job(py: Python<'_>, error: &JobError) -> PyErr {
     let hint = error.hint().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
-    raised(py, format!("{error}{hint}"), None)
+    let (reason, rank) = match error {
+        JobError::Comm(reason) => (Some(reason), reason.rank()),
+        JobError::Engine(EngineError::Comm(reason)) => (Some(reason), reason.rank()),
+        _ => (None, None),
+    };
+    raised(py, with_timeout(reason, format!("{error}{hint}")), rank)
 }
 
 /// The engine belongs to the process that this one was forked from.

@@ -8,18 +8,22 @@
 //!
 //! - `engine`: joining a job and handing in tensors.
 //! - `meeting`: ranks that meet in a framework's store.
+//! - `in_flight`: names that are in use.
 //! - `ticket`: waiting, with the interpreter free and signals heard.
-//! - `carry`: memory of a framework's tensors, for the engine.
+//! - `completions`: what is done, for threads that act on it.
+//! - `memory`: memory of a framework's tensors, for the engine.
 //! - `output`: memory of the engine's, for a framework.
 //! - `phase`: parts of training steps, for timelines and profiles.
 //! - `error`: exceptions.
 //! - `command`: the `sirtaki` command.
 
-mod carry;
 mod command;
+mod completions;
 mod engine;
 mod error;
+mod in_flight;
 mod meeting;
+mod memory;
 mod output;
 mod phase;
 mod ticket;
@@ -30,6 +34,7 @@ mod _native {
     #[pymodule_export]
     use crate::{
         command::{command, main},
+        completions::Completions,
         engine::{Engine, dtypes},
         output::Output,
         phase::Phase,

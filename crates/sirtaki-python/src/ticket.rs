@@ -1,7 +1,8 @@
 //! Waiting from Python: the interpreter is free meanwhile, and Ctrl-C is heard.
 
 use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
+    mem::ManuallyDrop,
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -15,15 +16,15 @@ use pyo3::{
 };
 use sirtaki_engine::{Outcome, Output as Done};
 
-use crate::{engine::Engine, error, output::Output};
+use crate::{completions::Completions, engine::Engine, error, output::Output};
 
 /// How long a signal may go unnoticed.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// What was handed in and is not waited for yet.
+/// What was handed in. Any number of threads may wait for it; one of them gets the result.
 #[pyclass(module = "sirtaki._native", frozen)]
 pub(crate) struct Ticket {
-    ticket: Mutex<Option<sirtaki_engine::Ticket>>,
+    ticket: ManuallyDrop<Arc<sirtaki_engine::Ticket>>,
     /// The process that may wait.
     process: u32,
     /// Whether results are where inputs were, so that there is nothing to return.
@@ -31,12 +32,8 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    pub(crate) fn new(ticket: sirtaki_engine::Ticket, in_place: bool) -> Self {
-        Self { ticket: Mutex::new(Some(ticket)), process: std::process::id(), in_place }
-    }
-
-    fn inside(&self) -> MutexGuard<'_, Option<sirtaki_engine::Ticket>> {
-        self.ticket.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn new(ticket: Arc<sirtaki_engine::Ticket>, in_place: bool) -> Self {
+        Self { ticket: ManuallyDrop::new(ticket), process: std::process::id(), in_place }
     }
 
     fn check_process(&self, py: Python<'_>) -> PyResult<()> {
@@ -46,18 +43,10 @@ impl Ticket {
     /// The outcome; an interrupted wait can be repeated.
     fn outcome(&self, py: Python<'_>) -> PyResult<Outcome> {
         self.check_process(py)?;
-        let ticket = self.inside().take();
-        let mut ticket = ticket.ok_or_else(|| PyRuntimeError::new_err("somebody has waited for this already"))?;
-        loop {
-            match py.detach(|| ticket.wait_timeout(SLICE)) {
-                Ok(outcome) => return Ok(outcome),
-                Err(again) => ticket = again,
-            }
-            if let Err(interrupt) = py.check_signals() {
-                *self.inside() = Some(ticket);
-                return Err(interrupt);
-            }
+        while !py.detach(|| self.ticket.wait_for(SLICE)) {
+            py.check_signals()?;
         }
+        self.ticket.take().ok_or_else(|| PyRuntimeError::new_err("the result was taken by another thread"))
     }
 }
 
@@ -66,7 +55,7 @@ impl Ticket {
     /// Whether it is done, well or badly.
     fn poll(&self, py: Python<'_>) -> PyResult<bool> {
         self.check_process(py)?;
-        Ok(self.inside().as_ref().is_none_or(sirtaki_engine::Ticket::poll))
+        Ok(self.ticket.poll())
     }
 
     /// Waits and returns what came of it: nothing where results are in place, else a list of outputs, the last rank to
@@ -89,17 +78,24 @@ impl Ticket {
         }
         Ok(Some(list.into_any().unbind()))
     }
+
+    /// Puts `number` into `completions` once it is done.
+    fn notify(&self, py: Python<'_>, completions: &Completions, number: u64) -> PyResult<()> {
+        self.check_process(py)?;
+        self.ticket.when_done(completions.callback(number));
+        Ok(())
+    }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
         // The locks inside may be held for ever by threads that a forked process does not have.
-        if self.process != std::process::id() {
-            std::mem::forget(self.ticket.get_mut().unwrap_or_else(PoisonError::into_inner).take());
+        if self.process == std::process::id() {
+            // SAFETY: dropped once, here.
+            unsafe { ManuallyDrop::drop(&mut self.ticket) }
         }
     }
 }
-
 /// Does something that may take long in a thread of its own, so that an interrupt need not wait for it.
 pub(crate) fn interruptible<T: Send + 'static>(
     py: Python<'_>,

@@ -18,7 +18,8 @@
 - ``mpi_ops``, ``mpi_lib_v2``: modules of Horovod's that scripts import.
 - ``capabilities``: questions that scripts ask about their communication library.
 - ``distributed``: a back end of ``torch.distributed``.
-- ``_submit``, ``_carry``, ``_hooks``: tensors to the engine and back, gradients as they come.
+- ``_submit``, ``_memory``, ``_handle``: tensors to the engine and back.
+- ``_hooks``: gradients as they are computed.
 """
 
 from sirtaki._common import (

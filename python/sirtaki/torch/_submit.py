@@ -14,9 +14,10 @@ import torch
 
 from sirtaki import _common
 from sirtaki._common import OPERATIONS, Adasum, Average, name_for
+from sirtaki._errors import Error
 from sirtaki._process_sets import ProcessSet, global_process_set
-from sirtaki.torch import _carry
-from sirtaki.torch._carry import Handle
+from sirtaki.torch import _memory
+from sirtaki.torch._handle import Handle
 
 Tensors = Sequence[torch.Tensor]
 
@@ -25,15 +26,13 @@ _SINGLE = (torch.float16, torch.bfloat16, torch.float32)
 
 def single(handle: Handle) -> Handle:
     """The handle of a single tensor gives that and not a list."""
-    finish = handle._finish
-    handle._finish = lambda result: finish(result)[0]
-    return handle
+    return handle.map(lambda results: results[0])
 
 
-def _noted(handle: Handle, name: str | None, full: str, process_set: ProcessSet) -> Handle:
-    """Remembers a name that a user gave, which is taken until the tensor is through."""
+def _registered(handle: Handle, name: str | None, full: str, process_set: ProcessSet) -> Handle:
+    """Remembers a name that a user gave, which is in use until the tensor is done."""
     if name is not None:
-        _common.world.flying[full, process_set.process_set_id] = handle._ticket
+        _common.world.in_flight.add((full, process_set.process_set_id), handle.ticket)
     return handle
 
 
@@ -58,16 +57,15 @@ def reduce_in_place(
 ) -> Handle:
     """All-reduces tensors where they are; ``returns`` are the objects to return for them."""
     for tensor in tensors:
-        _carry.check(tensor, moves=False)
+        _memory.check(tensor, moves=False)
     if op == Adasum:
         check_adasum(process_set)
     scale = _rounded(scale, tensors)
     full = name_for("allreduce", name, process_set.process_set_id, waits)
     start = partial(_start_reduction, process_set.engine(), full, op, scale, wire)
-    handle = _noted(_carry.hand_in(start, tensors, moves=False), name, full, process_set)
+    handle = _registered(_memory.hand_in(start, tensors), name, full, process_set)
     if returns is not None:
-        finish = handle._finish
-        handle._finish = lambda result: finish(result) and list(returns)
+        return handle.map(lambda _: list(returns))
     return handle
 
 
@@ -103,13 +101,13 @@ def gather(
     With ``of_all`` it fails once a rank has joined; otherwise that rank brings no rows.
     """
     for tensor in tensors:
-        _carry.check(tensor, moves=True)
+        _memory.check(tensor, moves=True)
     # A number is a row of one.
     rows = [tensor.reshape(1) if tensor.dim() == 0 else tensor for tensor in tensors]
     full = name_for("allgather", name, process_set.process_set_id, waits)
     start = partial(_start_gather, process_set.engine(), full, of_all)
-    handle = _carry.hand_in_for_new(start, rows, lambda made: [tensor for tensor, _ in made])
-    return _noted(handle, name, full, process_set)
+    handle = _memory.hand_in_for_new(start, rows, lambda made: [tensor for tensor, _ in made])
+    return _registered(handle, name, full, process_set)
 
 
 def _start_gather(engine: Any, name: str, of_all: bool, described: list) -> Any:
@@ -120,11 +118,11 @@ def spread(
     tensor: torch.Tensor, root_rank: int, name: str | None, process_set: ProcessSet, waits: bool
 ) -> Handle:
     """Replaces a tensor by that of ``root_rank``, where it is."""
-    _carry.check(tensor, moves=True)
+    _memory.check(tensor, moves=True)
     engine, root = process_set.engine(), process_set.root(root_rank)
     full = name_for("broadcast", name, process_set.process_set_id, waits)
     start = partial(_start_broadcast, engine, full, root)
-    handle = _noted(_carry.hand_in(start, [tensor], moves=True), name, full, process_set)
+    handle = _registered(_memory.hand_in(start, [tensor]), name, full, process_set)
     return single(handle)
 
 
@@ -136,7 +134,7 @@ def exchange(
     tensor: torch.Tensor, splits: Any, name: str | None, process_set: ProcessSet, waits: bool
 ) -> Handle:
     """Sends rows to other ranks; the result is what came, and how many rows from each."""
-    _carry.check(tensor, moves=True)
+    _memory.check(tensor, moves=True)
     engine = process_set.engine()
     rows = _splits(tensor, splits, engine.size)
     if tensor.dim() and sum(rows) < tensor.shape[0]:
@@ -152,7 +150,7 @@ def exchange(
         [(received, counts)] = made
         return received, torch.tensor(counts, **kind)
 
-    return _noted(_carry.hand_in_for_new(start, [tensor], build), name, full, process_set)
+    return _registered(_memory.hand_in_for_new(start, [tensor], build), name, full, process_set)
 
 
 def _start_exchange(engine: Any, name: str, splits: list[int], described: list) -> Any:
@@ -194,15 +192,15 @@ def scatter(
     if op not in (Average, _common.Sum):
         raise NotImplementedError("reducescatter knows the reductions Average and Sum alone")
     for tensor in tensors:
-        _carry.check(tensor, moves=False)
+        _memory.check(tensor, moves=False)
         if tensor.dim() == 0:
-            raise _common.Error("a number has no rows to scatter\nhint: use allreduce")
+            raise Error("a number has no rows to scatter\nhint: use allreduce")
     scale = _rounded(scale, tensors)
     full = name_for("reducescatter", name, process_set.process_set_id, waits)
     start = partial(_start_scatter, process_set.engine(), full, op, scale)
     copies = [copied(tensor) for tensor in tensors]
-    handle = _carry.hand_in_for_new(start, copies, lambda made: [tensor for tensor, _ in made])
-    return _noted(handle, name, full, process_set)
+    handle = _memory.hand_in_for_new(start, copies, lambda made: [tensor for tensor, _ in made])
+    return _registered(handle, name, full, process_set)
 
 
 def _start_scatter(

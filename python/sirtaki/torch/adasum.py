@@ -12,14 +12,15 @@ from typing import Any
 import torch
 
 from sirtaki import _progress
-from sirtaki._common import Adasum, Error
+from sirtaki._common import Adasum
+from sirtaki._errors import Error
 from sirtaki._process_sets import global_process_set
 from sirtaki.torch._hooks import when_accumulated
 from sirtaki.torch._submit import reduce_in_place
-from sirtaki.torch.optimizer import TOO_EARLY, TOO_OFTEN, taken_over
+from sirtaki.torch.optimizer import TOO_EARLY, TOO_OFTEN, Mixin, taken_over
 
 
-class _AdasumOptimizer:
+class _AdasumOptimizer(Mixin):
     """What is added to a user's optimizer."""
 
     def _distribute(self, names: dict[torch.Tensor, str], compression: Any, passes: int) -> None:
@@ -27,7 +28,7 @@ class _AdasumOptimizer:
         self.backward_passes_per_step = passes
         parameters = [p for group in self.param_groups for p in group["params"] if p.requires_grad]
         self._waiting = dict.fromkeys(parameters, passes)
-        self._flying: dict[torch.Tensor, Any] = {}
+        self._in_flight: dict[torch.Tensor, Any] = {}
         self._steps = 0
         self._hooks = [when_accumulated(p, self._accumulated) for p in parameters]
 
@@ -36,9 +37,9 @@ class _AdasumOptimizer:
             raise AssertionError(TOO_OFTEN)
         self._waiting[parameter] -= 1
         if self._waiting[parameter] == 0:
-            self._fly(parameter)
+            self._start_reduction(parameter)
 
-    def _fly(self, parameter: torch.Tensor) -> None:
+    def _start_reduction(self, parameter: torch.Tensor) -> None:
         """Steps with this parameter alone and hands in by how much it changed."""
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
@@ -63,7 +64,7 @@ class _AdasumOptimizer:
             with torch.no_grad():
                 parameter.copy_(start.add_(combined))
 
-        self._flying[parameter] = wait
+        self._in_flight[parameter] = wait
 
     def synchronize(self) -> None:
         """Does nothing: ``step`` waits."""
@@ -78,10 +79,10 @@ class _AdasumOptimizer:
         """Waits until the changes of all ranks are combined."""
         loss = closure() if closure is not None else None
         for parameter in self._waiting:
-            if parameter not in self._flying:
-                self._fly(parameter)
-        flying, self._flying = self._flying, {}
-        for wait in flying.values():
+            if parameter not in self._in_flight:
+                self._start_reduction(parameter)
+        in_flight, self._in_flight = self._in_flight, {}
+        for wait in in_flight.values():
             wait()
         self._waiting = dict.fromkeys(self._waiting, self.backward_passes_per_step)
         self._steps += 1
@@ -90,7 +91,7 @@ class _AdasumOptimizer:
 
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
         """As the optimizer's own, but not while changes are on their way."""
-        if self._flying:
+        if self._in_flight:
             raise AssertionError(TOO_EARLY)
         super().zero_grad(*args, **kwargs)
 
@@ -101,8 +102,8 @@ class _AdasumOptimizer:
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
         """As the optimizer's own; changes on their way are forgotten."""
-        flying, self._flying = self._flying, {}
-        for wait in flying.values():
+        in_flight, self._in_flight = self._in_flight, {}
+        for wait in in_flight.values():
             with suppress(Error):
                 wait()
         self._waiting = dict.fromkeys(self._waiting, self.backward_passes_per_step)

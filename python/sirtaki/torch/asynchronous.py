@@ -9,7 +9,7 @@ import torch
 from sirtaki import _common
 from sirtaki._common import Average, name_for
 from sirtaki._process_sets import ProcessSet, global_process_set
-from sirtaki.torch._carry import Handle
+from sirtaki.torch._handle import Handle
 from sirtaki.torch._submit import (
     Tensors,
     copied,
@@ -190,7 +190,7 @@ def broadcast_async_(
     >>> hvd.synchronize(hvd.broadcast_async_(weight, root_rank=0)) is weight
     True
     """
-    return spread(tensor, root_rank, name, process_set, waits=False).then(lambda: tensor)
+    return spread(tensor, root_rank, name, process_set, waits=False).map(lambda _: tensor)
 
 
 def alltoall_async(

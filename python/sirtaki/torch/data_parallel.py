@@ -22,7 +22,7 @@ import torch
 from sirtaki import _progress
 from sirtaki._common import Average, enter_phase, leave_phase, world
 from sirtaki._process_sets import ProcessSet, global_process_set, init
-from sirtaki.torch import _carry
+from sirtaki.torch import _memory
 from sirtaki.torch._hooks import around_steps, when_accumulated
 from sirtaki.torch._submit import reduce_in_place
 from sirtaki.torch.asynchronous import broadcast_async_, join
@@ -46,7 +46,7 @@ class DataParallel(torch.nn.Module):
         self._compression, self._process_set = compression, process_set
         self._named = [(n, p) for n, p in module.named_parameters() if p.requires_grad]
         self._names = {parameter: f"gradient.{name}" for name, parameter in self._named}
-        self._flying: dict[torch.Tensor, Any] = {}
+        self._in_flight: dict[torch.Tensor, Any] = {}
         self._local: set[torch.Tensor] = set()
         """Parameters with gradients that the other ranks do not know of."""
         self._reduces, self._called_back, self._steps = True, False, 0
@@ -58,7 +58,7 @@ class DataParallel(torch.nn.Module):
         ]
         for handle in handles:
             handle.wait()
-        if process_set.size() > 1:
+        if len(process_set.ranks) > 1:
             self._hooks = [when_accumulated(p, self._accumulated) for _, p in self._named]
         elif self._named:
             self._hooks = [when_accumulated(self._named[0][1], self._count)]
@@ -68,7 +68,7 @@ class DataParallel(torch.nn.Module):
         if self._called_back:
             # The last backward failed half-way.
             self._called_back = False
-            self._flying.clear()
+            self._in_flight.clear()
         if not self.training:
             leave_phase()
             return self.module(*args, **kwargs)
@@ -88,7 +88,7 @@ class DataParallel(torch.nn.Module):
             return
         start = partial(_spread, self._process_set.engine())
         handles = [
-            _carry.hand_in(partial(start, f"buffers.{number}"), buffers, moves=True)
+            _memory.hand_in(partial(start, f"buffers.{number}"), buffers)
             for number, buffers in enumerate(places.values())
         ]
         for handle in handles:
@@ -142,7 +142,7 @@ class DataParallel(torch.nn.Module):
         self._local.add(parameter)
         if not self._reduces:
             return
-        if parameter in self._flying:
+        if parameter in self._in_flight:
             raise RuntimeError(
                 f"the parameter of {self._names[parameter]} got a gradient twice in one backward\n"
                 "hint: use checkpoint(..., use_reentrant=False)"
@@ -151,12 +151,12 @@ class DataParallel(torch.nn.Module):
             self._called_back = True
             enter_phase("backward")
             torch.autograd.Variable._execution_engine.queue_callback(self._finish)
-        self._fly(parameter, parameter.grad)
+        self._start_reduction(parameter, parameter.grad)
 
-    def _fly(self, parameter: torch.Tensor, gradient: torch.Tensor) -> None:
+    def _start_reduction(self, parameter: torch.Tensor, gradient: torch.Tensor) -> None:
         name = self._names[parameter]
         if gradient.is_sparse:
-            self._flying[parameter] = sparse_allreduce_async(
+            self._in_flight[parameter] = sparse_allreduce_async(
                 gradient, name, Average, self._process_set
             )
             return
@@ -171,25 +171,25 @@ class DataParallel(torch.nn.Module):
             result = result if wire else self._compression.decompress(result, ctx)
             return gradient if result.data_ptr() == gradient.data_ptr() else gradient.copy_(result)
 
-        self._flying[parameter] = wait
+        self._in_flight[parameter] = wait
 
     def _finish(self) -> None:
         """Backward is through: hands in what is missing, and waits."""
         self._called_back = False
         unused = []
         for _, parameter in self._named:
-            if parameter in self._flying:
+            if parameter in self._in_flight:
                 continue
             if parameter in self._local:
-                self._fly(parameter, parameter.grad)
+                self._start_reduction(parameter, parameter.grad)
             else:
                 unused.append(parameter)
-                self._fly(parameter, torch.zeros_like(parameter))
+                self._start_reduction(parameter, torch.zeros_like(parameter))
         absent = set(unused)
         used = torch.tensor([float(parameter not in absent) for _, parameter in self._named])
         agreed = reduce_in_place([used], "used", Average, (1.0, 1.0), self._process_set)
-        flying, self._flying = self._flying, {}
-        results = {parameter: wait() for parameter, wait in flying.items()}
+        in_flight, self._in_flight = self._in_flight, {}
+        results = {parameter: wait() for parameter, wait in in_flight.items()}
         agreed.wait()
         self._local.clear()
         for (_, parameter), share in zip(self._named, used.tolist()):

@@ -49,7 +49,7 @@ def broadcast_object(
     >>> hvd.broadcast_object({"epoch": 3})
     {'epoch': 3}
     """
-    name = f"object.{name or type(obj).__name__}"
+    name = f"object.{name}" if name else "object"
     if _common.rank() == root_rank:
         content = _packed(obj)
         broadcast_(torch.tensor([len(content)]), root_rank, f"{name}.size", process_set)
@@ -68,7 +68,7 @@ def allgather_object(obj: Any, name: str | None = None) -> list[Any]:
     >>> hvd.allgather_object("mine") == ["mine"] * hvd.size()
     True
     """
-    name = f"object.{name or type(obj).__name__}"
+    name = f"object.{name}" if name else "object"
     content = _packed(obj)
     sizes = allgather(torch.tensor([len(content)]), f"{name}.sizes").tolist()
     contents = allgather(content, f"{name}.contents")

@@ -10,12 +10,13 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from sirtaki import _common, _progress
 from sirtaki._common import Adasum, Average, enter_phase, leave_phase
+from sirtaki._errors import Error
 from sirtaki._process_sets import ProcessSet, global_process_set
 from sirtaki.torch._hooks import when_accumulated
 from sirtaki.torch._submit import check_adasum, reduce_in_place
@@ -33,7 +34,11 @@ TOO_EARLY = (
 )
 
 
-class _Distributed:
+# For those who check types, a mixin is what it will be part of.
+Mixin: Any = torch.optim.Optimizer if TYPE_CHECKING else object
+
+
+class _Distributed(Mixin):
     """What is added to a user's optimizer: a class of its own is made from both."""
 
     def _distribute(
@@ -59,7 +64,7 @@ class _Distributed:
         """Backward passes left for each parameter."""
         self._ready: set[torch.Tensor] = set()
         """Parameters of groups that are not complete yet."""
-        self._flying: dict[tuple, Any] = {}
+        self._in_flight: dict[tuple, Any] = {}
         """What was handed in: parameters and a function that waits for them."""
         self._hooks: list[Any] = []
         self._group_of: dict[torch.Tensor, tuple] = {}
@@ -84,16 +89,16 @@ class _Distributed:
         if self._waiting[parameter] == 0:
             group = self._group_of.get(parameter)
             if group is None:
-                self._fly((parameter,))
+                self._start_reduction((parameter,))
                 return
             self._ready.add(parameter)
             if self._ready.issuperset(group):
                 self._ready.difference_update(group)
-                self._fly(group)
+                self._start_reduction(group)
 
-    def _fly(self, parameters: tuple) -> None:
+    def _start_reduction(self, parameters: tuple) -> None:
         """Hands in the gradients of parameters that belong together."""
-        if not self._flying:
+        if not self._in_flight:
             enter_phase("backward")
         for parameter in parameters:
             self._waiting[parameter] = 0
@@ -102,11 +107,11 @@ class _Distributed:
                 parameter.grad = torch.zeros_like(parameter)
         if any(parameter.grad.is_sparse for parameter in parameters):
             for parameter in parameters:
-                self._flying[(parameter,)] = self._fly_sparse(parameter)
+                self._in_flight[(parameter,)] = self._start_sparse(parameter)
         else:
-            self._flying[parameters] = self._fly_dense(parameters)
+            self._in_flight[parameters] = self._start_dense(parameters)
 
-    def _fly_dense(self, parameters: tuple) -> Any:
+    def _start_dense(self, parameters: tuple) -> Any:
         gradients = [parameter.grad for parameter in parameters]
         wires = {travels_as(self._compression, gradient) for gradient in gradients}
         wire = wires.pop() if len(wires) == 1 else None
@@ -129,7 +134,7 @@ class _Distributed:
 
         return wait
 
-    def _fly_sparse(self, parameter: torch.Tensor) -> Any:
+    def _start_sparse(self, parameter: torch.Tensor) -> Any:
         gradient, name = parameter.grad, self._parameter_names[parameter]
         if self.sparse_as_dense or not gradient.is_sparse:
             dense = gradient.to_dense()
@@ -152,15 +157,15 @@ class _Distributed:
         self._synchronized = True
         if not self._hooks:
             return
-        done = {parameter for parameters in self._flying for parameter in parameters}
+        done = {parameter for parameters in self._in_flight for parameter in parameters}
         self._ready.clear()
         for parameter in self._waiting:
             if parameter not in done:
                 group = self._group_of.get(parameter, (parameter,))
                 if group[0] is parameter:
-                    self._fly(group)
-        flying, self._flying = self._flying, {}
-        for wait in flying.values():
+                    self._start_reduction(group)
+        in_flight, self._in_flight = self._in_flight, {}
+        for wait in in_flight.values():
             wait()
         leave_phase()
         self._waiting = dict.fromkeys(self._waiting, self.backward_passes_per_step)
@@ -201,7 +206,7 @@ class _Distributed:
 
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
         """As the optimizer's own, but not while gradients are on their way."""
-        if self._flying:
+        if self._in_flight:
             raise AssertionError(TOO_EARLY)
         super().zero_grad(*args, **kwargs)
 
@@ -212,9 +217,9 @@ class _Distributed:
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
         """As the optimizer's own; gradients on their way are forgotten."""
-        flying, self._flying = self._flying, {}
-        for wait in flying.values():
-            with suppress(_common.Error):
+        in_flight, self._in_flight = self._in_flight, {}
+        for wait in in_flight.values():
+            with suppress(Error):
                 wait()
         self._ready.clear()
         self._synchronized, self._should_synchronize = False, True
@@ -338,7 +343,7 @@ def DistributedOptimizer(  # noqa: N802
 
 def taken_over(optimizer: torch.optim.Optimizer, kind: type) -> torch.optim.Optimizer:
     """The same optimizer, with parameters, options and state, as an object of another class."""
-    made = kind.__new__(kind)
+    made: Any = object.__new__(kind)
     made.__dict__.update(optimizer.__dict__)
     # Schedulers put a function there that would call the old object.
     made.__dict__.pop("step", None)

@@ -6,9 +6,10 @@ from typing import Callable
 
 import torch
 
-from sirtaki._common import Average, Error, Sum
+from sirtaki._common import Average, Sum
+from sirtaki._errors import Error
 from sirtaki._process_sets import ProcessSet, global_process_set
-from sirtaki.torch._carry import Handle
+from sirtaki.torch._handle import Handle
 from sirtaki.torch._submit import gather
 
 

@@ -62,7 +62,7 @@ class _Normalize(torch.autograd.Function):
         ctx.save_for_backward(normal, weight, inverse)
         ctx.count, ctx.around, ctx.shape, ctx.dtype = count, around, shape, input.dtype
         _track(running, count, mean, variance)
-        if weight is not None:
+        if weight is not None and bias is not None:
             normal = normal * weight.view(shape) + bias.view(shape)
         return normal.to(input.dtype)
 

@@ -94,6 +94,24 @@ def test_sync_batch_norm():
     )
 
 
+def test_tensors_of_cpu_and_gpu_in_one_group():
+    total = sum(range(1, hvd.size() + 1))
+    for devices in ([DEVICE, "cpu", DEVICE], ["cpu", DEVICE]):
+        tensors = [torch.full((5,), hvd.rank() + 1.0, device=device) for device in devices]
+        for results in (
+            hvd.grouped_allreduce(tensors, op=hvd.Sum),
+            hvd.grouped_allreduce_(tensors, op=hvd.Sum),
+        ):
+            for tensor, result in zip(tensors, results):
+                assert result.device == tensor.device and result.eq(total).all()
+        tensors = [torch.full((5,), hvd.rank() + 1.0, device=device) for device in devices]
+        for tensor, result in zip(tensors, hvd.grouped_allgather(tensors)):
+            assert result.device == tensor.device and len(result) == 5 * hvd.size()
+        shares = [torch.ones(hvd.size(), 2, device=device) for device in devices]
+        for tensor, result in zip(shares, hvd.grouped_reducescatter(shares, op=hvd.Sum)):
+            assert result.device == tensor.device and result.eq(hvd.size()).all()
+
+
 def test_parameters():
     model = torch.nn.Linear(3, 3).to(DEVICE)
     hvd.broadcast_parameters(model.state_dict(), 0)

@@ -286,3 +286,38 @@ def test_ranks_that_want_different_things(several):
     tensor = torch.ones(2)
     dist.all_reduce(tensor)
     assert tensor.eq(size()).all()
+
+
+def test_messages_whose_sizes_differ(several):
+    import sirtaki
+
+    if rank() > 1:
+        return
+    for _ in range(2):
+        with pytest.raises(sirtaki.Error, match=r"different shapes.*\[4\].*\[5\]"):
+            if rank() == 0:
+                dist.send(torch.ones(4), 1, tag=3)
+            else:
+                dist.recv(torch.ones(5), 0, tag=3)
+        got = torch.zeros(2)
+        dist.send(torch.ones(2), 1, tag=3) if rank() == 0 else dist.recv(got, 0, tag=3)
+        assert rank() == 0 or got.eq(1).all()
+
+
+def test_as_many_in_flight_as_a_program_likes(several):
+    """A rank that has many collectives in flight can still do what the others wait for."""
+    pair = dist.new_group([0, 1])
+    if rank() > 1:
+        tensors = [torch.ones(4) for _ in range(100)]
+    else:
+        token = torch.ones(1)
+        if rank() == 1:
+            dist.all_reduce(token, group=pair)
+        tensors = [torch.ones(4) for _ in range(100)]
+    works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+    if rank() == 0:
+        # Only now does rank 1 begin.
+        dist.all_reduce(token, group=pair)
+    for work in works:
+        work.wait()
+    assert all(tensor.eq(size()).all() for tensor in tensors)

@@ -12,6 +12,14 @@ import sirtaki
 import sirtaki.torch as hvd
 
 
+def test_objects_of_different_types_on_different_ranks():
+    """The name of an object does not depend on what a rank happens to have."""
+    given = {"epoch": 3} if hvd.rank() == 0 else None
+    assert hvd.broadcast_object(given, 0) == {"epoch": 3}
+    everything = hvd.allgather_object([None, 1, "two", {}][hvd.rank() % 4])
+    assert everything == [[None, 1, "two", {}][rank % 4] for rank in range(hvd.size())]
+
+
 def test_broadcast_parameters():
     root = hvd.size() - 1
     model = nn.BatchNorm1d(3)

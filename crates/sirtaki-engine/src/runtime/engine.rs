@@ -135,10 +135,8 @@ impl Engine {
     }
 
     /// Hands in several tensors that are done together or not at all.
-    pub fn submit_group(&self, name: &str, mut requests: Vec<(Request, Tensor)>) -> Ticket {
-        let bundle = Bundle { name: name.into(), size: requests.len() };
-        requests.iter_mut().for_each(|(request, _)| request.bundle = Some(bundle.clone()));
-        self.hand_in(requests)
+    pub fn submit_group(&self, name: &str, requests: Vec<(Request, Tensor)>) -> Ticket {
+        self.hand_in(bundled(name, requests))
     }
 
     fn hand_in(&self, requests: Vec<(Request, Tensor)>) -> Ticket {
@@ -148,6 +146,32 @@ impl Engine {
             Some(error) => promise.fail(error),
             None => self.shared.inbox.send(Command::Submit(requests, promise.clone(), now())),
         }
+        Ticket(promise)
+    }
+
+    /// As [`Engine::submit`], but not before an earlier request of this engine is done: the way to use its name again.
+    pub fn submit_after(&self, before: &Ticket, request: Request, tensor: Tensor) -> Ticket {
+        self.hand_in_after(before, vec![(request, tensor)])
+    }
+
+    /// As [`Engine::submit_group`], but not before an earlier request of this engine is done.
+    pub fn submit_group_after(&self, before: &Ticket, name: &str, requests: Vec<(Request, Tensor)>) -> Ticket {
+        self.hand_in_after(before, bundled(name, requests))
+    }
+
+    fn hand_in_after(&self, before: &Ticket, requests: Vec<(Request, Tensor)>) -> Ticket {
+        let promise = Promise::new(requests.len(), Some(self.shared.telemetry.stream.clone()));
+        let size = self.group().size();
+        if let Some(error) = requests.iter().find_map(|(request, tensor)| problem(request, tensor, size)) {
+            promise.fail(error);
+            return Ticket(promise);
+        }
+        let (shared, later) = (self.shared.clone(), promise.clone());
+        // An engine that has ended looks at no command any more.
+        before.0.when_settled(Box::new(move |over| match over {
+            Some(error) => later.fail(error),
+            None => shared.inbox.send(Command::Submit(requests, later, now())),
+        }));
         Ticket(promise)
     }
 
@@ -238,6 +262,13 @@ impl Drop for Engine {
             let _ = thread.join();
         }
     }
+}
+
+/// The requests, to be done together.
+fn bundled(name: &str, mut requests: Vec<(Request, Tensor)>) -> Vec<(Request, Tensor)> {
+    let bundle = Bundle { name: name.into(), size: requests.len() };
+    requests.iter_mut().for_each(|(request, _)| request.bundle = Some(bundle.clone()));
+    requests
 }
 
 fn problem(request: &Request, tensor: &Tensor, size: usize) -> Option<EngineError> {

@@ -61,11 +61,22 @@ impl Output {
 /// What came of all requests of a ticket, in the order in which they were handed in.
 pub type Outcome = Result<Vec<Output>, EngineError>;
 
-#[derive(Debug)]
 struct State {
     outputs: Vec<Option<Output>>,
     left: usize,
     outcome: Option<Outcome>,
+    /// Why the engine ended, if that is why this failed.
+    over: Option<EngineError>,
+    callbacks: Vec<Callback>,
+}
+
+/// Called once the promise is settled, with the reason if the engine has ended.
+type Callback = Box<dyn FnOnce(Option<EngineError>) + Send>;
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State").field("left", &self.left).field("outcome", &self.outcome).finish_non_exhaustive()
+    }
 }
 
 /// The engine's end. Kept until all parts are there, so that they complete together or not at all.
@@ -84,7 +95,7 @@ impl Promise {
         let outputs = (0..parts).map(|_| None).collect();
         let outcome = (parts == 0).then(|| Ok(Vec::new()));
         let done = AtomicBool::new(outcome.is_some());
-        let state = Mutex::new(State { outputs, left: parts, outcome });
+        let state = Mutex::new(State { outputs, left: parts, outcome, over: None, callbacks: Vec::new() });
         let awaited = AtomicBool::new(false);
         Arc::new(Self { state, changed: Condvar::new(), done, awaited, stream })
     }
@@ -120,10 +131,26 @@ impl Promise {
     }
 
     fn settle(&self, mut state: MutexGuard<'_, State>, outcome: Outcome) {
+        let over = outcome.as_ref().err().filter(|error| !error.is_recoverable()).cloned();
+        state.over.clone_from(&over);
         state.outcome = Some(outcome);
+        let callbacks = std::mem::take(&mut state.callbacks);
         self.done.store(true, Ordering::Release);
         drop(state);
         self.changed.notify_all();
+        callbacks.into_iter().for_each(|callback| callback(over.clone()));
+    }
+
+    /// Calls back once it is settled: at once, or in the thread that settles it, so this must not take long.
+    pub(crate) fn when_settled(&self, callback: Callback) {
+        let mut state = self.state();
+        if self.done.load(Ordering::Acquire) {
+            let over = state.over.clone();
+            drop(state);
+            callback(over);
+        } else {
+            state.callbacks.push(callback);
+        }
     }
 }
 
@@ -140,7 +167,8 @@ impl Ticket {
 
     /// Waits as long as it takes.
     pub fn wait(self) -> Outcome {
-        self.wait_until(None).unwrap_or_else(|_| Ok(Vec::new()))
+        self.wait_until(None);
+        self.take().unwrap_or_else(|| Ok(Vec::new()))
     }
 
     /// Waits for the only output of a ticket.
@@ -151,18 +179,34 @@ impl Ticket {
 
     /// Waits at most `limit`; gives the ticket back if that was not enough.
     pub fn wait_timeout(self, limit: Duration) -> Result<Outcome, Ticket> {
+        self.wait_for(limit);
+        self.take().ok_or(self)
+    }
+
+    /// Waits at most `limit` and says whether it is done. Any number of threads may do so at the same time.
+    pub fn wait_for(&self, limit: Duration) -> bool {
         self.wait_until(Instant::now().checked_add(limit))
     }
 
-    fn wait_until(self, deadline: Option<Instant>) -> Result<Outcome, Ticket> {
-        let stream = self.0.stream.clone().filter(|_| !self.poll());
-        stream.iter().for_each(|stream| stream.waiting(true));
-        let outcome = self.look_and_sleep(deadline);
-        stream.iter().for_each(|stream| stream.waiting(false));
-        outcome
+    /// What came of it, if it is done and nobody has taken that before.
+    pub fn take(&self) -> Option<Outcome> {
+        self.0.state().outcome.take()
     }
 
-    fn look_and_sleep(self, deadline: Option<Instant>) -> Result<Outcome, Ticket> {
+    /// Calls back once it is done: at once, or in the engine's thread, so this must not take long.
+    pub fn when_done(&self, callback: impl FnOnce() + Send + 'static) {
+        self.0.when_settled(Box::new(|_| callback()));
+    }
+
+    fn wait_until(&self, deadline: Option<Instant>) -> bool {
+        let stream = self.0.stream.clone().filter(|_| !self.poll());
+        stream.iter().for_each(|stream| stream.waiting(true));
+        let done = self.look_and_sleep(deadline);
+        stream.iter().for_each(|stream| stream.waiting(false));
+        done
+    }
+
+    fn look_and_sleep(&self, deadline: Option<Instant>) -> bool {
         for _ in 0..LOOKS {
             if self.poll() {
                 break;
@@ -171,18 +215,14 @@ impl Ticket {
         }
         self.0.awaited.store(true, Ordering::Relaxed);
         let mut state = self.0.state();
-        loop {
-            if let Some(outcome) = state.outcome.take() {
-                return Ok(outcome);
-            }
+        while !self.poll() {
             state = match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
                 None => self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
                 Some(left) if left.is_zero() => break,
                 Some(left) => self.0.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
             };
         }
-        drop(state);
-        Err(self)
+        self.poll()
     }
 }
 
@@ -211,5 +251,34 @@ mod tests {
         promise.keep(1, part());
         assert!(Ticket(promise).wait().is_err());
         assert!(Ticket(Promise::new(0, None)).wait().unwrap().is_empty());
+    }
+
+    #[test]
+    fn all_who_wait_learn_that_it_is_done_and_one_gets_the_outcome() {
+        let promise = Promise::new(1, None);
+        let ticket = Ticket(promise.clone());
+        std::thread::scope(|scope| {
+            let waits = || scope.spawn(|| ticket.wait_for(Duration::from_secs(600)));
+            let waiters = [waits(), waits()];
+            promise.keep(0, part());
+            assert!(waiters.into_iter().all(|waiter| waiter.join().unwrap()));
+        });
+        assert!(ticket.take().is_some_and(|outcome| outcome.is_ok()));
+        assert!(ticket.take().is_none() && ticket.poll());
+    }
+
+    #[test]
+    fn callbacks_come_once_whenever_they_are_asked_for() {
+        let (sender, calls) = std::sync::mpsc::channel();
+        let promise = Promise::new(1, None);
+        let ask = |number| {
+            let sender = sender.clone();
+            promise.when_settled(Box::new(move |over| sender.send((number, over.is_some())).unwrap()));
+        };
+        ask(1);
+        assert!(calls.try_recv().is_err());
+        promise.fail(EngineError::Comm(sirtaki_comm::CommError::Stopped { reason: "closed".into() }));
+        ask(2);
+        assert_eq!(calls.try_iter().collect::<Vec<_>>(), [(1, true), (2, true)]);
     }
 }

@@ -156,7 +156,7 @@ impl Watcher<'_> {
         if let Some(limit) = shutdown_after
             && let Some(reason) = sentence(shared, now, *limit)
         {
-            return self.blame.complain(Alarm::Stopped { reason }, now);
+            return self.blame.complain(Alarm::Stopped { reason: format!("timeout: {reason}") }, now);
         }
         if let Some(limit) = warn_after
             && now.saturating_sub(self.warned) >= *limit

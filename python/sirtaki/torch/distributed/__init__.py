@@ -15,8 +15,10 @@ True
 
 - ``meeting``: which ranks there are, and the engine that connects those of a group.
 - ``group``: PyTorch's collectives, as requests of the engine; ``pairs``: sending and receiving.
+- ``place``: a rank's place in a group; ``eager``: what ``torch.compile`` must leave alone.
 - ``reductions``: what PyTorch's reductions are called here.
-- ``lane``: requests in the order of the program; ``work``: waiting for them.
+- ``lane``: requests in the order of the program, under ``names`` that follow from it.
+- ``work``: waiting for them; ``completer``: threads for those who have a future instead.
 """
 
 from __future__ import annotations

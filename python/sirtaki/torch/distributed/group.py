@@ -9,30 +9,34 @@ from __future__ import annotations
 
 import atexit
 import weakref
+from datetime import timedelta
 from typing import Any, Callable
 
 import torch
 import torch.distributed as dist
 
-from sirtaki.torch import _carry
+from sirtaki.torch._handle import Handle
+from sirtaki.torch.distributed.completer import join_threads
+from sirtaki.torch.distributed.eager import run_eagerly
 from sirtaki.torch.distributed.lane import Lane
 from sirtaki.torch.distributed.moving import Moving
 from sirtaki.torch.distributed.pairs import Pairs
+from sirtaki.torch.distributed.place import Place, monitor
 from sirtaki.torch.distributed.reducing import Reducing
 from sirtaki.torch.distributed.tensors import Tensors
-from sirtaki.torch.distributed.work import Together, Work, join_threads
+from sirtaki.torch.distributed.work import CombinedWork, Work
 
-_CPU = torch.device("cpu")
+_HAS_GPU = torch.cuda.is_available()
 
 
 class Group(Reducing, Moving, dist.ProcessGroup):
     """The ranks of a group, as ``torch.distributed`` knows them."""
 
-    def __init__(self, rank: int, size: int, lane: Lane, pairs: Pairs) -> None:  # noqa: D107
-        dist.ProcessGroup.__init__(self, rank, size)
-        self._rank, self._size = rank, size
-        self._lane, self._pairs = lane, pairs
-        self._together: list[Work] | None = None
+    def __init__(self, place: Place, lane: Lane, pairs: Pairs) -> None:  # noqa: D107
+        dist.ProcessGroup.__init__(self, place.rank, place.size)
+        self._rank, self._size = place.rank, place.size
+        self._place, self._lane, self._pairs = place, lane, pairs
+        self._coalescing: list[Work] | None = None
         self._name = self._description = ""
         _open.add(self)
 
@@ -40,17 +44,21 @@ class Group(Reducing, Moving, dist.ProcessGroup):
         """Done once all ranks have called it."""
 
         def start(engine: Any, name: str) -> Any:
-            return _carry.Handle(engine.barrier(name), lambda _: [])
+            return Handle(engine.barrier(name), lambda _: [])
 
         return self._submit("barrier", [], start)
 
+    def monitored_barrier(self, timeout: timedelta, wait_all_ranks: bool = False) -> None:
+        """Waits for all ranks, and says who did not come in time."""
+        monitor(self._place.meeting("monitored_barrier"), self._place, timeout, wait_all_ranks)
+
     def send(self, tensors: Tensors, rank: int, tag: int = 0) -> Work:
         """Sends a tensor to another rank."""
-        return self._noted(self._pairs.send(tensors[0], rank, tag))
+        return self._combined(self._pairs.send(tensors[0], rank, tag))
 
     def recv(self, tensors: Tensors, rank: int, tag: int = 0) -> Work:
         """Replaces a tensor by one that another rank sends."""
-        return self._noted(self._pairs.receive(tensors[0], rank, tag))
+        return self._combined(self._pairs.receive(tensors[0], rank, tag))
 
     def recv_anysource(self, tensors: Tensors, tag: int = 0) -> Work:
         """Cannot be had."""
@@ -69,31 +77,59 @@ class Group(Reducing, Moving, dist.ProcessGroup):
     ) -> Work:
         if elements is None:
             elements = sum(tensor.numel() for tensor in tensors)
-        device = tensors[0].device if tensors else _CPU
-        return self._noted(self._lane.submit(kind, elements, device, start))
+        devices = sorted({tensor.device for tensor in tensors if tensor.is_cuda}, key=str)
+        return self._combined(self._lane.submit(f"{kind}.{elements}", devices, start))
 
     # Several calls as one.
 
-    def _noted(self, work: Work) -> Work:
-        if self._together is not None:
-            self._together.append(work)
+    def _combined(self, work: Work) -> Work:
+        if self._coalescing is not None:
+            self._coalescing.append(work)
         return work
 
     def start_coalescing(self, device: Any = None) -> None:
         """The calls from here on are one."""
-        self._together = []
+        self._coalescing = []
 
-    def end_coalescing(self, device: Any = None, works: Any = None) -> Together:
+    def end_coalescing(self, device: Any = None, works: Any = None) -> CombinedWork:
         """The calls since the start, as one; older versions have kept their works."""
-        works, self._together = self._together or [], None
-        return Together(works)
+        works, self._coalescing = self._coalescing or [], None
+        return CombinedWork(works)
 
     _start_coalescing, _end_coalescing = start_coalescing, end_coalescing
 
     # What PyTorch asks a group about itself.
 
     supports_coalescing = False
-    supports_splitting = False
+    supports_splitting = True
+
+    @property
+    def _device_types(self) -> list[torch.device]:
+        return [torch.device(name) for name in ("cpu", "cuda") if name == "cpu" or _HAS_GPU]
+
+    def get_group_store(self) -> Any:
+        """The store in which its ranks met."""
+        return self._place.store
+
+    def split_group(
+        self,
+        ranks: list[int],
+        timeout: timedelta | None = None,
+        opts: Any = None,
+        group_name: str = "",
+        group_desc: str | None = None,
+        device_types: Any = None,
+    ) -> Group | None:
+        """A group of some of its ranks, for those that are in it; all ranks call it."""
+        if self._rank not in ranks:
+            return None
+        group = self._place.split(ranks, group_name, timeout)
+        group.setGroupName(group_name)
+        group.setGroupDesc(group_desc or "")
+        return group
+
+    def perform_nocolor_split(self, device: Any = None) -> None:
+        """Nothing is left to do for ranks that will not be in a group."""
 
     def supports_tensor_alloc(self, device: Any) -> bool:
         """No memory is better than any other."""
@@ -156,6 +192,8 @@ class Group(Reducing, Moving, dist.ProcessGroup):
 
     abort = shutdown
 
+
+run_eagerly(Reducing, Moving, Group, Work, CombinedWork)
 
 _open: weakref.WeakSet = weakref.WeakSet()
 

@@ -1,61 +1,51 @@
-"""Requests to one engine, in the order of the program.
-
-PyTorch's collectives have no names, only an order that is the same on all ranks, and the engine
-wants names; it is fastest where the same ones come again. So a name is the kind of collective, the
-number of elements and a small number that goes round. Who has as many of the same on their way
-waits for the oldest before the next: names then depend on the order alone.
-"""
+"""Requests to one engine, in the order of the program."""
 
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
-from functools import partial
 from typing import Any, Callable
 
 import torch
 
-from sirtaki._native import Engine
-from sirtaki.torch.distributed.work import Completer, Work
-
-AT_ONCE = 8
-"""Collectives of one kind and size that are on their way at the same time."""
+from sirtaki.torch.distributed.completer import Completer
+from sirtaki.torch.distributed.names import Names
+from sirtaki.torch.distributed.work import Work
 
 
 class Lane:
-    """An engine, the names that are in use, and the thread for futures."""
+    """An engine, the names of requests to it, and the threads for futures."""
 
-    def __init__(self, engine: Engine, owned: bool, at_once: int = AT_ONCE) -> None:  # noqa: D107
-        self._engine: Engine | None = engine
-        self._owned, self._at_once = owned, at_once
-        self._completer = Completer()
-        self._counting = threading.Lock()
-        self._counts: dict[str, int] = defaultdict(int)
+    def __init__(self, engine: Any, owned: bool, names: Names, ordered: bool) -> None:  # noqa: D107
+        self._engine, self._owned = engine, owned
+        self._completer = Completer(ordered)
+        self._lock = threading.Lock()
+        self._names = names
         # Also keeps works alive that only PyTorch's C++ knows: older versions do not do that.
-        self._flying: dict[str, Work] = {}
+        self._in_flight: set[Work] = set()
+        self._limit = 64
 
     @property
-    def engine(self) -> Engine:
+    def engine(self) -> Any:
         """What runs the collectives."""
         if self._engine is None:
             raise ValueError("this process group was destroyed\nhint: make a new one")
         return self._engine
 
     def submit(
-        self, kind: str, elements: int, device: torch.device, start: Callable[[Engine, str], Any]
+        self, what: str, devices: list[torch.device], start: Callable[[Any, str], Any]
     ) -> Work:
         """Has ``start`` hand in something under a name; returns a work for it."""
-        what = f"{kind}.{elements}"
-        with self._counting:
-            number = self._counts[what]
-            self._counts[what] = (number + 1) % self._at_once
-        name = f"distributed.{what}.{number}"
-        before = self._flying.get(name)
-        if before is not None:
-            before.settle()
-        settled = partial(self._flying.pop, name, None)
-        work = Work(start(self.engine, name), device, self._completer, settled)
-        self._flying[name] = work
+        engine = self.engine
+        with self._lock:
+            name = self._names.name(what)
+        work = Work(start(engine, name), devices, self._completer, self._in_flight.discard)
+        self._in_flight.add(work)
+        if len(self._in_flight) > self._limit:
+            # Works that nobody waits for end here.
+            for other in list(self._in_flight):
+                if other.is_completed():
+                    other.settle()
+            self._limit = 64 + 2 * len(self._in_flight)
         return work
 
     def close(self) -> None:
@@ -65,4 +55,4 @@ class Lane:
             engine.close()
         # In an engine that goes on, what it waits for may take long.
         self._completer.close(waits=self._owned)
-        self._flying.clear()
+        self._in_flight.clear()

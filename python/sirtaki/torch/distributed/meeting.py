@@ -25,7 +25,9 @@ from sirtaki._errors import Error
 from sirtaki._native import Engine
 from sirtaki.torch.distributed.group import Group
 from sirtaki.torch.distributed.lane import Lane
+from sirtaki.torch.distributed.names import COLLECTIVES, Names
 from sirtaki.torch.distributed.pairs import Pairs
+from sirtaki.torch.distributed.place import Place
 from sirtaki.torch.functions import broadcast_object
 
 LONGEST_PAUSE = 0.02
@@ -71,20 +73,43 @@ class Meeting:
 def create(store: Any, rank: int, size: int, timeout: timedelta) -> Group:
     """The process group of ``size`` ranks that share a store."""
     whole, limits = not dist.is_initialized(), _limits(timeout)
-    pairs = Pairs(rank, partial(Meeting, store), limits)
+    seconds = timeout.total_seconds()
+    place = Place(
+        rank,
+        size,
+        store,
+        meeting=lambda name: Meeting(store, name, rank),
+        split=partial(_split, store, rank, timeout),
+    )
+    pairs = Pairs(rank, partial(Meeting, store), limits, seconds)
     if whole:
         Meeting.worlds += 1
-        _common.start(limits)
+        _common.start(limits, seconds)
         if (_common.rank(), _common.size()) == (rank, size):
-            return Group(rank, size, Lane(_common.engine(), owned=False), pairs)
+            return Group(
+                place, Lane(_common.engine(), False, Names(COLLECTIVES), ordered=True), pairs
+            )
         if _common.size() > 1:
             raise Error(
                 f"init_process_group says rank {rank} of {size}, but the launcher says rank "
                 f"{_common.rank()} of {_common.size()}\n"
-                "hint: leave rank and world_size away, or start one process per rank"
+                "hint: leave out rank and world_size, or start one process per rank"
             )
-    engine = Engine.meet(Meeting(store, "group", rank), rank, size, whole, limits)
-    return Group(rank, size, Lane(engine, owned=True), pairs)
+    engine = Engine.meet(Meeting(store, "group", rank), rank, size, whole, limits, seconds)
+    return Group(place, Lane(engine, True, Names(COLLECTIVES), ordered=True), pairs)
+
+
+def _split(
+    store: Any,
+    rank: int,
+    usual: timedelta,
+    ranks: list[int],
+    name: str,
+    timeout: timedelta | None,
+) -> Group:
+    """The group of some of the ranks that share a store, in this order."""
+    part = dist.PrefixStore(f"split/{name}", store)
+    return create(part, ranks.index(rank), len(ranks), timeout or usual)
 
 
 def _limits(timeout: timedelta) -> dict[str, str]:
@@ -111,7 +136,7 @@ def serve_env() -> None:
 
 def _meet_by_job(given: dict[str, str], timeout: timedelta) -> Iterator:
     """Rank, size and a store from the job that this process was started for."""
-    _common.start(_limits(timeout))
+    _common.start(_limits(timeout), timeout.total_seconds())
     place = {"RANK": _common.rank(), "WORLD_SIZE": _common.size()}
     for name, value in place.items():
         said = given.get(name) or os.environ.get(name)
@@ -119,7 +144,7 @@ def _meet_by_job(given: dict[str, str], timeout: timedelta) -> Iterator:
             raise Error(
                 f"{name} is {said}, but the launcher says {value}, and MASTER_ADDR and "
                 "MASTER_PORT, by which ranks could meet otherwise, are not set\n"
-                "hint: leave rank and world_size away, or set all of PyTorch's variables"
+                "hint: leave out rank and world_size, or set all of PyTorch's variables"
             )
     rank, size = _common.rank(), _common.size()
     store, address = None, None

@@ -12,7 +12,8 @@ from typing import Any, Callable
 
 import torch
 
-from sirtaki.torch import _carry
+from sirtaki.torch import _memory
+from sirtaki.torch.distributed.part import Part
 from sirtaki.torch.distributed.tensors import (
     Tensors,
     deal_out,
@@ -26,8 +27,8 @@ from sirtaki.torch.distributed.tensors import (
 from sirtaki.torch.distributed.work import Work
 
 
-class Moving:
-    """The part of a group that moves tensors. ``_submit`` comes from the group."""
+class Moving(Part):
+    """The part of a group that moves tensors."""
 
     def broadcast(self, tensors: Tensors, opts: Any) -> Work:
         """Replaces tensors by those of the root."""
@@ -35,7 +36,7 @@ class Moving:
 
         def start(engine: Any, name: str) -> Any:
             hand_in = partial(_broadcast, engine, name, opts.rootRank)
-            return _carry.hand_in(hand_in, tensors, moves=True).then(lambda: list(tensors))
+            return _memory.hand_in(hand_in, tensors).map(lambda _: list(tensors))
 
         return self._submit("broadcast", tensors, start)
 
@@ -80,7 +81,8 @@ class Moving:
 
     def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> Work:
         """The root gets everybody's tensor, in a list."""
-        [tensor], parts = inputs, []
+        [tensor] = inputs
+        parts: Tensors = []
         if self._rank == opts.rootRank:
             [parts] = outputs
             require_one_per_rank(parts, self._size)
@@ -132,7 +134,7 @@ class Moving:
         rows = [flat(tensor) for tensor in tensors]
 
         def start(engine: Any, name: str) -> Any:
-            return _carry.hand_in_for_new(partial(engine.all_gather, name), rows, build)
+            return _memory.hand_in_for_new(partial(engine.all_gather, name), rows, build)
 
         return self._submit("allgather", rows, start, elements)
 
@@ -143,7 +145,7 @@ class Moving:
 
         def start(engine: Any, name: str) -> Any:
             hand_in = partial(_all_to_all, engine, name, splits)
-            return _carry.hand_in_for_new(
+            return _memory.hand_in_for_new(
                 hand_in, [elements], lambda made: deal_out(made[0][0], outputs)
             )
 

@@ -14,12 +14,11 @@ from typing import Any, Callable
 import torch
 
 from sirtaki._native import Engine
-from sirtaki.torch import _carry
+from sirtaki.torch import _memory
+from sirtaki.torch._handle import Deferred
 from sirtaki.torch.distributed.lane import Lane
+from sirtaki.torch.distributed.names import MESSAGES, Names
 from sirtaki.torch.distributed.work import Work
-
-AT_ONCE = 4096
-"""Messages of one size that are on their way to or from a rank: senders must not wait."""
 
 
 class _WhenMet:
@@ -50,7 +49,7 @@ class _WhenMet:
         if self._met.done():
             return self._met.result().broadcast(name, described, root)
         self._met.add_done_callback(hand_in)
-        return _carry._Later(ticket)
+        return Deferred(ticket)
 
     def close(self) -> None:
         """Closes it as soon as there is one."""
@@ -61,9 +60,14 @@ class Pairs:
     """The pairs that a rank is in."""
 
     def __init__(  # noqa: D107
-        self, rank: int, meeting: Callable[[str, int], Any], defaults: dict[str, str]
+        self,
+        rank: int,
+        meeting: Callable[[str, int], Any],
+        defaults: dict[str, str],
+        timeout: float,
     ) -> None:
-        self._rank, self._meeting, self._defaults = rank, meeting, defaults
+        self._rank, self._meeting = rank, meeting
+        self._defaults, self._timeout = defaults, timeout
         self._lanes: dict[int, Lane] = {}
 
     def send(self, tensor: torch.Tensor, other: int, tag: int) -> Work:
@@ -75,25 +79,27 @@ class Pairs:
         return self._message(tensor, other, tag, sender=other)
 
     def _message(self, tensor: torch.Tensor, other: int, tag: int, sender: int) -> Work:
-        _carry.check(tensor, moves=True)
+        _memory.check(tensor, moves=True)
         if other == self._rank:
             raise ValueError(f"rank {other} cannot send to itself\nhint: use copy_")
         root = int(sender > min(other, self._rank))
 
         def start(engine: Any, name: str) -> Any:
             hand_in = partial(_broadcast, engine, name, root)
-            return _carry.hand_in(hand_in, [tensor], moves=True)
+            return _memory.hand_in(hand_in, [tensor])
 
-        kind = f"message.{root}.{tag}"
-        return self._lane(other).submit(kind, tensor.numel(), tensor.device, start)
+        devices = [tensor.device] if tensor.is_cuda else []
+        return self._lane(other).submit(f"message.{root}.{tag}", devices, start)
 
     def _lane(self, other: int) -> Lane:
         if other not in self._lanes:
             first, second = sorted((other, self._rank))
             place = int(self._rank == second)
             meeting = self._meeting(f"pair/{first}/{second}", place)
-            meet = partial(Engine.meet, meeting, place, 2, False, self._defaults)
-            self._lanes[other] = Lane(_WhenMet(meet), owned=True, at_once=AT_ONCE)
+            meet = partial(Engine.meet, meeting, place, 2, False, self._defaults, self._timeout)
+            self._lanes[other] = Lane(
+                _WhenMet(meet), owned=True, names=Names(MESSAGES), ordered=False
+            )
         return self._lanes[other]
 
     def close(self) -> None:

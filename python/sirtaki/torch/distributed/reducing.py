@@ -9,7 +9,8 @@ from typing import Any, Callable
 import torch
 import torch.distributed as dist
 
-from sirtaki.torch import _carry
+from sirtaki.torch import _memory
+from sirtaki.torch.distributed.part import Part
 from sirtaki.torch.distributed.reductions import Reduction
 from sirtaki.torch.distributed.tensors import (
     Tensors,
@@ -22,8 +23,8 @@ from sirtaki.torch.distributed.tensors import (
 from sirtaki.torch.distributed.work import Work
 
 
-class Reducing:
-    """The part of a group that reduces. ``_submit`` and ``_gather`` come from the others."""
+class Reducing(Part):
+    """The part of a group that reduces."""
 
     def allreduce(self, tensors: Tensors, opts: Any = None) -> Work:
         """Reduces tensors where they are."""
@@ -82,10 +83,8 @@ class Reducing:
         _require_known(numbers)
 
         def start(engine: Any, name: str) -> Any:
-            handle = _carry.hand_in(
-                partial(_all_reduce, engine, name, reduction), numbers, moves=False
-            )
-            return handle.then(finish)
+            handle = _memory.hand_in(partial(_all_reduce, engine, name, reduction), numbers)
+            return handle.map(lambda _: finish())
 
         return self._submit("allreduce", tensors, start)
 
@@ -108,7 +107,7 @@ class Reducing:
             return list(outputs)
 
         def start(engine: Any, name: str) -> Any:
-            return _carry.hand_in_for_new(
+            return _memory.hand_in_for_new(
                 partial(_reduce_scatter, engine, name, reduction), rows, build
             )
 
@@ -158,7 +157,7 @@ def _reduction(op: Any, tensors: Tensors) -> Reduction:
 
 def _require_known(tensors: Tensors) -> None:
     for tensor in tensors:
-        _carry.check(tensor, moves=False)
+        _memory.check(tensor, moves=False)
 
 
 def _all_reduce(engine: Any, name: str, reduction: Reduction, described: list) -> Any:

@@ -8,7 +8,7 @@ from typing import Any, Callable
 import torch
 from torch.distributed import ReduceOp
 
-from sirtaki.torch import _carry
+from sirtaki.torch import _memory
 
 _WORDS = {"SUM": "sum", "AVG": "average", "MIN": "min", "MAX": "max", "PRODUCT": "product"}
 _BITWISE = {
@@ -40,7 +40,7 @@ class Reduction:
             self._fold_bits(dtype)
         if self.word is None and self.fold is None:
             raise ValueError(f"the reduction {self.name} is unknown here\nhint: use ReduceOp.SUM")
-        if self.word and not dtype.is_complex and not _carry.reducible(dtype):
+        if self.word and not dtype.is_complex and not _memory.reducible(dtype):
             raise ValueError(
                 f"{self.name} of {dtype} is not supported\n"
                 "hint: convert the tensor to a larger type, such as int32 or float32"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from sirtaki.torch import _carry
+from sirtaki.torch import _memory
 
 Tensors = Sequence[torch.Tensor]
 
@@ -20,7 +20,7 @@ def require(condition: bool, problem: str) -> None:
 def require_movable(tensors: Tensors) -> None:
     """Fails where a tensor cannot travel."""
     for tensor in tensors:
-        _carry.check(tensor, moves=True)
+        _memory.check(tensor, moves=True)
 
 
 def require_one_per_rank(tensors: Tensors, size: int) -> None:

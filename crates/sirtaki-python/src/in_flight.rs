@@ -1,0 +1,46 @@
+//! Requests that are not done, by name: a name in use is used again only when what has it is done.
+//!
+//! Ranks give names by order where programs give none, and there is no limit to how many such requests a program may have
+//! in flight. Later ones wait here and not in the caller, who may have to do something for the earlier ones to get done.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use sirtaki_engine::{Engine, Request, Tensor, Ticket};
+
+/// The requests that are not done.
+#[derive(Default)]
+pub(crate) struct InFlight {
+    last: Arc<Mutex<HashMap<String, Arc<Ticket>>>>,
+}
+
+impl InFlight {
+    fn lock(last: &Mutex<HashMap<String, Arc<Ticket>>>) -> MutexGuard<'_, HashMap<String, Arc<Ticket>>> {
+        last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands in requests under a name, after those that have it: one alone, or a group.
+    pub(crate) fn submit(&self, engine: &Engine, name: &str, mut requests: Vec<(Request, Tensor)>) -> Arc<Ticket> {
+        let mut last = Self::lock(&self.last);
+        let alone = if requests.len() == 1 { requests.pop() } else { None };
+        let ticket = match (last.get(name), alone) {
+            (None, Some((request, tensor))) => engine.submit(request, tensor),
+            (None, None) => engine.submit_group(name, requests),
+            (Some(before), Some((request, tensor))) => engine.submit_after(before, request, tensor),
+            (Some(before), None) => engine.submit_group_after(before, name, requests),
+        };
+        let ticket = Arc::new(ticket);
+        last.insert(name.into(), ticket.clone());
+        drop(last);
+        let (last, name, own) = (self.last.clone(), name.to_owned(), Arc::downgrade(&ticket));
+        ticket.when_done(move || {
+            let mut last = Self::lock(&last);
+            if last.get(&name).is_some_and(|current| own.as_ptr() == Arc::as_ptr(current)) {
+                last.remove(&name);
+            }
+        });
+        ticket
+    }
+}

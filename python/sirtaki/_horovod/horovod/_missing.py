@@ -1,0 +1,34 @@
+"""An answer to imports of what Horovod has and Sirtaki has not."""
+
+from __future__ import annotations
+
+from importlib.abc import MetaPathFinder
+from typing import Any
+
+_INSTEAD = {
+    "tensorflow": "TensorFlow",
+    "_keras": "Keras",
+    "keras": "Keras",
+    "mxnet": "MXNet",
+    "spark": "Spark",
+    "ray": "Ray",
+    "data": "Horovod's data loaders",
+}
+
+
+class Finder(MetaPathFinder):
+    """Comes last, so that it is asked for what nobody else has found."""
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:
+        """Says what there is instead of a module of Horovod's."""
+        package, _, rest = fullname.partition(".")
+        if package != "horovod" or not rest:
+            return
+        part = rest.partition(".")[0]
+        what = f"{_INSTEAD[part]} is" if part in _INSTEAD else f"{fullname} is"
+        raise ModuleNotFoundError(
+            f"{what} not supported: under `sirtaki run --horovod`, `horovod` is Sirtaki, which "
+            "has horovod.torch, horovod.run and what belongs to them\n"
+            "hint: port the script to PyTorch, or run it with Horovod itself, without --horovod",
+            name=fullname,
+        )
