@@ -171,6 +171,28 @@ def test_modules_that_scripts_import():
         from horovod.torch.sync_batch_norm import SyncBatchNorm
         assert horovod.torch is sirtaki.torch and horovod.run is horovod.runner.run
         assert horovod.torch.HorovodInternalError is HorovodInternalError
+        import threading
+        from horovod.common.util import _cache, extension_available
+        from horovod.runner.common.util.env import get_env_rank_and_size
+        from horovod.runner.launch import run_commandline
+        from horovod.runner.util.threads import execute_function_multithreaded, in_thread, on_event
+        assert _cache(len)("ab") == 2 and get_env_rank_and_size() == (0, 1)
+        assert extension_available("torch") and not extension_available("mxnet")
+        event, seen = threading.Event(), []
+        thread = on_event(event, seen.append, (1,))
+        event.set()
+        thread.join(60)
+        in_thread(seen.append, (2,)).join(60)
+        assert seen == [1, 2]
+        assert execute_function_multithreaded(pow, [[2, 3], [3, 2]]) == {0: 8, 1: 9}
+        for name in ("mxnet", "tensorflow", "tensorflow.keras", "keras", "spark", "nothing"):
+            try:
+                __import__(f"horovod.{name}")
+                raise AssertionError(name)
+            except ModuleNotFoundError as error:
+                text = str(error)
+                assert error.name.startswith("horovod.") and "not supported" in text, text
+                assert "horovod.torch" in text and "hint:" in text and "install" not in text
         assert split_list([1, 2, 3], 2) == [[1, 2], [3]] and gloo_built(verbose=True)
         basics = HorovodBasics(__file__, "mpi_lib_v2")
         basics.init()

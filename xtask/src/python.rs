@@ -9,7 +9,9 @@ use crate::shell::{Call, Shell};
 const MATURIN: &str = "maturin==1.16.*";
 /// A linker that knows old versions of the C library.
 const ZIG: &str = "ziglang==0.17.*";
-/// Where both are installed.
+const RUFF: &str = "ruff==0.17.*";
+const MYPY: &str = "mypy==2.4.*";
+/// Where these are installed.
 const TOOLS: &str = "target/tools/python";
 /// The oldest system that wheels are for: its C library is from 2012, and computing centres are slow to change.
 const OLDEST: &str = "manylinux_2_17";
@@ -19,7 +21,8 @@ const ENVIRONMENT: &str = "target/python/environment";
 const NEEDS: [&str; 6] = ["cloudpickle", "mypy", "numpy", "pytest", "selenium", "viztracer"];
 const PYTEST: [&str; 7] = ["-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider"];
 /// Tests that one process runs.
-const ALONE: [&str; 6] = [
+const ALONE: [&str; 7] = [
+    "python/tests/test_horovodrun.py",
     "python/tests/test_torch_jobs.py",
     "python/tests/test_distributed_jobs.py",
     "python/tests/test_surface.py",
@@ -41,6 +44,15 @@ pub(crate) fn wheel(shell: &Shell) -> Result<String> {
     let size = fs::metadata(&wheel)?.len() as f64 / f64::from(1 << 20);
     println!("  {wheel}: {size:.1} MiB");
     Ok(wheel)
+}
+
+/// Style and annotations of the package and its tests. PyTorch is not needed for it.
+pub(crate) fn lint(shell: &Shell) -> Result<()> {
+    let ruff = installed(shell, "ruff", RUFF)?;
+    shell.run(ruff.clone().args(["check", "--no-cache", "python"]))?;
+    shell.run(ruff.args(["format", "--no-cache", "--check", "python"]))?;
+    let mypy = installed(shell, "mypy", MYPY)?.env("MYPYPATH", "python");
+    shell.run(mypy.args(["--config-file", "python/mypy.ini", "--cache-dir", "target/python/mypy", "python/sirtaki"]))
 }
 
 /// Builds the wheel with what the other tests have built already, installs it, and runs its tests.

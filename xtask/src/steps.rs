@@ -20,6 +20,7 @@ const STEPS: &[Step] = &[
     Step { name: "format", about: "cargo fmt --check", run: format },
     Step { name: "packages", about: "Debian packages the tests need; installed if allowed", run: packages::check },
     Step { name: "lint", about: "clippy, warnings are errors", run: lint },
+    Step { name: "python-lint", about: "Ruff and mypy on the Python package", run: python::lint },
     Step { name: "deny", about: "licences, sources and dependency directions (cargo-deny)", run: deny },
     Step { name: "docs", about: "cargo doc, warnings are errors", run: docs },
     Step { name: "test", about: "unit and integration tests", run: test },

@@ -1,7 +1,12 @@
 """``horovod`` under ``sirtaki run --horovod``: Sirtaki by the names of Horovod."""
 
+import sys
+
+from horovod import _missing
 from horovod.runner import run
 
 __all__ = ["run"]
 
 __version__ = "0.28.1"
+
+sys.meta_path.append(_missing.Finder())

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Callable
 
 import sirtaki.torch.capabilities as _capabilities
 from horovod.common.exceptions import (
@@ -36,6 +37,11 @@ __all__ = [
     "num_rank_is_power_2",
     "split_list",
 ]
+
+
+def _cache(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Calls a function once for the same arguments."""
+    return functools.lru_cache(maxsize=None)(f)
 
 
 def extension_available(ext_base_name: str, verbose: bool = False) -> bool:
