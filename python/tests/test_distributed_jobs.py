@@ -159,9 +159,9 @@ def test_ranks_that_disagree_with_the_launcher(tmp_path):
 
 
 @pytest.mark.skipif(not FINDS_BACK_ENDS, reason="the page is about newer versions")
-@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("number", range(4))
 def test_the_page_for_ddp(tmp_path, number):
     scripts = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(scripts) == 3
+    assert len(scripts) == 4
     code, text = run(tmp_path, SIRTAKI, scripts[number])
     assert code == 0, text

@@ -23,7 +23,7 @@ from sirtaki.torch._submit import (
 
 
 def synchronize(handle: Any) -> Any:
-    """Waits for a handle and returns its result; ``None`` if somebody has waited before.
+    """Waits for a handle and returns its result; ``None`` if somebody has got it before.
 
     >>> import torch, sirtaki.torch as hvd
     >>> hvd.init()
@@ -76,7 +76,9 @@ def allreduce_async_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> Handle:
-    """Reduces a tensor over all ranks where it is. Leave it alone until ``synchronize``.
+    """Reduces a tensor over all ranks where it is.
+
+    Do not read, change or resize it before ``synchronize``: other threads work in its memory.
 
     >>> import torch, sirtaki.torch as hvd
     >>> hvd.init()
