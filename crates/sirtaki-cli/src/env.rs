@@ -1,6 +1,8 @@
 //! The process's environment, which nothing but this crate reads. What variables are there and what they mean is in
 //! [`sirtaki_engine::job::variables`], except for those that only this command knows.
 
+use std::{os::unix::fs::PermissionsExt, path::Path};
+
 pub use sirtaki_engine::job::{
     Lookup,
     parse::{bytes, seconds},
@@ -36,6 +38,18 @@ const PYTHON: Section = Section {
 /// The value of one of the process's own variables.
 pub fn process(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+}
+
+/// Whether a word names a program that can be run: a file by its path, or a name in `PATH`.
+pub fn is_program(word: &str) -> bool {
+    let executable = |path: &Path| {
+        std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+    };
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    match word.contains('/') {
+        true => executable(Path::new(word)),
+        false => std::env::split_paths(&folders).any(|folder| executable(&folder.join(word))),
+    }
 }
 
 /// The page `docs/environment.md`.

@@ -22,10 +22,10 @@ use std::{
 };
 
 use anyhow::Result;
-use clap::Parser;
+use clap::CommandFactory;
 
 use crate::{
-    args::{Arguments, Bench, Command},
+    args::{Arguments, Bench, Command, habits},
     printer::Printer,
 };
 
@@ -41,7 +41,14 @@ pub fn main() -> ExitCode {
 pub fn run(arguments: impl IntoIterator<Item = OsString>, printer: &mut Printer) -> u8 {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let program: PathBuf = arguments.first().cloned().unwrap_or_default().into();
-    let arguments = match Arguments::try_parse_from(arguments) {
+    let arguments = match habits::understand(arguments, &Arguments::command(), &env::is_program) {
+        Ok(arguments) => arguments,
+        Err(advice) => {
+            printer.error(&advice.into());
+            return 2;
+        }
+    };
+    let arguments = match Arguments::read(arguments) {
         Ok(arguments) => arguments,
         Err(usage) => return printer.usage(&usage),
     };

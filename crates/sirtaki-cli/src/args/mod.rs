@@ -1,5 +1,7 @@
 //! What can be typed. Meaning is given to it in [`crate::commands`].
 
+mod brief;
+pub mod habits;
 pub mod predict;
 pub mod report;
 pub mod run;
@@ -7,9 +9,12 @@ pub mod scaling;
 #[cfg(feature = "train")]
 pub mod train;
 
-use std::{num::NonZeroUsize, str::FromStr, time::Duration};
+use std::{ffi::OsString, num::NonZeroUsize, str::FromStr, time::Duration};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{
+    Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
+    error::{ContextKind, ContextValue},
+};
 use sirtaki_comm::{DType, collective::Algorithm};
 
 use self::run::Run;
@@ -17,42 +22,66 @@ use crate::{commands::bench::sizes::Sizes, env};
 
 const EXAMPLES: &str = "\
 Examples:
-  sirtaki train                                       handwritten digits, on all cores
-  sirtaki run -n 4 -- python train.py                 a job of 4 processes
-  sirtaki report runs                                 what all runs in a folder reached
-  sirtaki doctor                                      what this machine offers
-  sirtaki bench allreduce -n 4                        how fast 4 processes sum up
-  sirtaki bench allreduce -n 2 --algorithm all        where the algorithms cross over
+  sirtaki train                                  handwritten digits, on all cores
+  sirtaki run -n 4 -- python train.py            a job of 4 processes
+  sirtaki report runs                            compare all runs in a folder
+  sirtaki doctor                                 what this machine offers
+  sirtaki bench allreduce -n 4                   how fast 4 processes all-reduce
+  sirtaki bench allreduce -n 2 --algorithm all   compare the algorithms
 
 Environment variables are listed in docs/environment.md.";
 
-/// Distributed deep learning: processes that compute together, quickly, and say what went wrong when they cannot.
+/// Distributed deep learning: fast, and clear about what went wrong.
 #[derive(Debug, Parser)]
-#[command(name = "sirtaki", version, after_help = EXAMPLES, max_term_width = 100, arg_required_else_help = true)]
+#[command(name = "sirtaki", version, after_help = EXAMPLES, max_term_width = 80, arg_required_else_help = true)]
 pub struct Arguments {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
 }
 
+impl Arguments {
+    /// Reads words, the first of which names this program. `-h` is answered with the most important options, `--help`
+    /// with all.
+    pub fn read(words: Vec<OsString>) -> Result<Self, clap::Error> {
+        let summary = words.iter().skip(1).take_while(|word| *word != "--").any(|word| word == "-h");
+        let command = if summary { brief::command() } else { Self::command() };
+        let matches = command.try_get_matches_from(words).map_err(without_hidden)?;
+        Self::from_arg_matches(&matches)
+    }
+}
+
+/// Commands that are not for people are not suggested to them either.
+fn without_hidden(mut error: clap::Error) -> clap::Error {
+    let command = Arguments::command();
+    let hidden = |name: &String| command.find_subcommand(name).is_some_and(clap::Command::is_hide_set);
+    if let Some(ContextValue::Strings(names)) = error.remove(ContextKind::SuggestedSubcommand) {
+        let names: Vec<_> = names.into_iter().filter(|name| !hidden(name)).collect();
+        if !names.is_empty() {
+            error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(names));
+        }
+    }
+    error
+}
+
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run a program as several processes that work together, on this machine or on many
+    /// Run a program as several processes, on this machine or on many
     Run(Box<Run>),
-    /// Train a network on all cores, or on many machines, and say how well and how fast it went
+    /// Train an image classifier on all cores, or on many machines
     #[cfg(feature = "train")]
     Train(Box<train::Train>),
-    /// Make a page of recorded runs, comparing speed, accuracy and scaling
+    /// Report on recorded runs: speed, accuracy and scaling
     Report(report::Report),
-    /// Show what this machine offers: cores, memory, network, MPI, NCCL, GPUs, Slurm
+    /// Check this machine: cores, memory, network, MPI, NCCL, GPUs, Slurm
     Doctor(Doctor),
-    /// Measure how fast processes talk to each other, and how a job gains from more of them
+    /// Measure communication, and how a job scales
     #[command(subcommand)]
     Bench(Bench),
-    /// Predict how fast a recorded job, or a described network, would be on more workers
+    /// Predict how fast a job would be on more workers
     Predict(predict::Predict),
-    /// Print a script that completes commands and options in a shell
+    /// Print a completion script for a shell
     Completions(Completions),
     /// Print a manual page, or write all of them
     Man(Man),
@@ -85,9 +114,9 @@ pub struct Doctor {
 /// `sirtaki bench …`.
 #[derive(Debug, Subcommand)]
 pub enum Bench {
-    /// All-reduce (sum) among processes of this machine
+    /// Time all-reduce among processes of this machine
     Allreduce(Allreduce),
-    /// A job on several numbers of workers, strong and weak, with a report
+    /// Run a job on different numbers of workers, and report how it scales
     Scaling(scaling::Scaling),
 }
 
@@ -95,11 +124,12 @@ const ALLREDUCE_EXAMPLES: &str = "\
 Examples:
   sirtaki bench allreduce -n 2
   sirtaki bench allreduce -n 4 --algorithm all --sizes 4..64M
-  sirtaki bench allreduce -n 2 --algorithm ring,halving --sizes 1K,1M --transport tcp
+  sirtaki bench allreduce -n 2 --algorithm ring,halving --transport tcp
   sirtaki bench allreduce -n 8 --sizes 16M --dtype bf16 --json
 
-Times are those of the slowest rank. Bus bandwidth is bytes / time * 2 (n-1) / n: what every
-rank has to send and receive at least, so that figures for different n can be compared.";
+Times are those of the slowest rank. Bus bandwidth is
+bytes / time * 2 (n-1) / n: the least that every rank has to send and receive,
+so that figures for different n can be compared.";
 
 /// `sirtaki bench allreduce`.
 #[derive(Debug, Args)]
@@ -109,11 +139,11 @@ pub struct Allreduce {
     #[arg(short = 'n', long = "ranks", default_value = "2", value_parser = at_least_one)]
     pub ranks: NonZeroUsize,
 
-    /// `auto`, `all`, or names separated by commas: flat, ring, doubling, halving, tree, direct, layered
+    /// Algorithms: auto, all, or a list of flat, ring, doubling, halving, tree, direct and layered
     #[arg(long, default_value = "auto", env = env::ALGORITHM, hide_env_values = true)]
     pub algorithm: Choice,
 
-    /// Bytes per rank: a list such as `4,1K,1M`, or a range such as `4..64M` (in steps of 4 times; `4..64M*2` of 2)
+    /// Bytes per rank: a list such as `4,1K,1M`, or a range such as `4..64M` (each size 4 times the last; `4..64M*2`: twice)
     #[arg(long, default_value = "4..64M")]
     pub sizes: Sizes,
 
@@ -121,7 +151,7 @@ pub struct Allreduce {
     #[arg(long, default_value = "f32", value_parser = dtype)]
     pub dtype: DType,
 
-    /// How the processes talk: auto (as a job would), shm (shared memory), tcp (loopback), tls (encrypted)
+    /// Transport: auto (as in a job), shm (shared memory), tcp (loopback) or tls (encrypted)
     #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
     pub transport: Transport,
 
@@ -148,7 +178,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = COMPLETIONS_EXAMPLES)]
 pub struct Completions {
-    /// Which shell
+    /// Shell to complete in
     pub shell: clap_complete::Shell,
 }
 
@@ -161,7 +191,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = MAN_EXAMPLES)]
 pub struct Man {
-    /// Of this command, such as `run` or `bench allreduce` [default: of sirtaki itself]
+    /// Command, such as `run` or `bench allreduce` [default: sirtaki itself]
     pub command: Vec<String>,
 
     /// Write the pages of all commands into this folder
@@ -238,11 +268,11 @@ pub enum Transport {
 }
 
 fn at_least_one(text: &str) -> Result<NonZeroUsize, String> {
-    text.parse().map_err(|_| "must be a number above zero".into())
+    text.parse().map_err(|_| "must be a whole number greater than zero".into())
 }
 
 fn share(text: &str) -> Result<f64, String> {
-    number(text, |number| number > 0.0 && number <= 1.0, "a share above 0 and up to 1, such as 0.985")
+    number(text, |number| number > 0.0 && number <= 1.0, "greater than 0 and at most 1, such as 0.985")
 }
 
 fn number(text: &str, good: impl Fn(f64) -> bool, wanted: &str) -> Result<f64, String> {

@@ -9,36 +9,37 @@ use crate::env;
 
 const EXAMPLES: &str = "\
 Examples:
-  sirtaki run -n 2 --timeline trace.json -- python train.py     record a job
+  sirtaki run -n 2 --timeline trace.json -- python train.py     # record a job
   sirtaki predict trace.json --workers 2..64 --bandwidth 10Gbit --latency 50us
   sirtaki predict trace.json --workers 8,16 --per-host 4 --strong --json
   sirtaki predict --model docs/predict/vgg16.json --workers 1..512 --per-host 4
 
-Efficiency is the speed of N workers over N times that of one. Latency is that of
-a small message from process to process: half of what ping shows, and some 20 us for waking up.
-docs/predict.md says how it is computed, how well that fits, and what it leaves out.";
+Efficiency is the speed of N workers divided by N times the speed of one.
+Latency is the time of a small message from process to process: half of what
+ping shows, plus some 20 us to wake the receiver. docs/predict.md describes the
+model, its accuracy and its limits.";
 
 /// `sirtaki predict`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Predict {
-    /// A timeline, or a run folder with a `timeline.json`
+    /// Timeline, or run folder with a `timeline.json`
     #[arg(value_name = "RUN", required_unless_present = "model")]
     pub run: Option<PathBuf>,
 
-    /// Instead of a recorded run, the description of a network (see docs/predict.md)
+    /// Description of a network, instead of a recorded run (see docs/predict.md)
     #[arg(long, value_name = "FILE", conflicts_with = "run")]
     pub model: Option<PathBuf>,
 
-    /// Numbers of workers: a list such as `1,2,12`, or a range such as `1..512` (in steps of 2 times)
+    /// Numbers of workers: a list such as `1,2,12`, or a range such as `1..512` (doubling)
     #[arg(long, default_value = "1..64")]
     pub workers: Workers,
 
-    /// What each host sends and receives at the same time, such as `25Gbit`, `200Mbit` or `3GB`, per second
+    /// Bandwidth of each host, per second and direction, such as `25Gbit`, `200Mbit` or `3GB`
     #[arg(long, default_value = "10Gbit", value_parser = bandwidth)]
     pub bandwidth: f64,
 
-    /// How long a small message takes from one host to another, such as `25us` or `0.5ms`
+    /// Latency of a small message between hosts, such as `25us` or `0.5ms`
     #[arg(long, default_value = "25us", value_parser = latency)]
     pub latency: f64,
 
@@ -46,27 +47,27 @@ pub struct Predict {
     #[arg(long, default_value = "1", value_name = "K", value_parser = super::at_least_one)]
     pub per_host: NonZeroUsize,
 
-    /// Share the work of the recorded workers among all, instead of giving each as much as one of them had
+    /// Strong scaling: divide the recorded work among all workers, instead of giving each the same
     #[arg(long)]
     pub strong: bool,
 
-    /// Samples of the data per worker and step, for samples per second [default: what the run folder or file says]
+    /// Samples per worker and step, to compute samples per second [default: as recorded]
     #[arg(long, value_name = "N", value_parser = super::at_least_one)]
     pub batch: Option<NonZeroUsize>,
 
-    /// One algorithm for everything between hosts: ring, doubling, halving, tree, direct, layered [default: by size]
+    /// Algorithm between hosts: ring, doubling, halving, tree, direct or layered [default: chosen by size]
     #[arg(long, value_parser = algorithm)]
     pub algorithm: Option<Algorithm>,
 
-    /// Bytes of tensors that are reduced together, at most, or `off`
+    /// Most bytes of tensors to reduce together, or `off`
     #[arg(long, default_value = "16M", value_name = "BYTES", value_parser = bytes_or_off)]
     pub fusion: usize,
 
-    /// Tensors of this many bytes are reduced by themselves
+    /// Size from which a tensor is reduced by itself
     #[arg(long, default_value = "1M", value_name = "BYTES", value_parser = env::bytes)]
     pub fusion_large: usize,
 
-    /// Print one JSON object: rows of workers, step_seconds, efficiency and more, and what is left out
+    /// Print the prediction as a JSON object
     #[arg(long)]
     pub json: bool,
 }
@@ -133,7 +134,7 @@ fn bandwidth(text: &str) -> Result<f64, String> {
     ];
     let example = "bits or bytes per second with a unit, such as 25Gbit, 200Mbit or 3GB";
     match quantity(text, &units, example)? {
-        none if none < 1.0 => Err("nothing gets through such a link; write at least 1Kbit".into()),
+        none if none < 1.0 => Err("too slow for any message; write at least 1Kbit".into()),
         value => Ok(value),
     }
 }
@@ -156,7 +157,7 @@ fn bytes_or_off(text: &str) -> Result<usize, String> {
 
 fn algorithm(text: &str) -> Result<Algorithm, String> {
     match text.parse()? {
-        Algorithm::Flat => Err("`flat` works inside a host alone".into()),
+        Algorithm::Flat => Err("`flat` works within one host only".into()),
         algorithm => Ok(algorithm),
     }
 }

@@ -6,42 +6,43 @@ use clap::Args;
 
 const EXAMPLES: &str = "\
 Examples:
-  One run, or all in a folder, as report.html:
+  One run, or all runs in a folder, as report.html:
     sirtaki report runs/lenet-20261115-095204
     sirtaki report runs
 
-  Two runs compared, for a merge request:
+  Compare two runs, for a merge request:
     sirtaki report runs/before runs/after --markdown
 
-  Speed-up of every scaling, as data:
+  Speed-ups as data:
     sirtaki report runs --json | jq '.scaling[].points[].speedup.mean'
 
-`sirtaki train` records its runs by itself; `sirtaki run --record=FOLDER` does for other programs.
-Runs that differ in nothing but their seed are one group; groups that differ in nothing but the
-number of workers are a scaling. Runs that failed or cannot be read are counted and listed.";
+`sirtaki train` always records its runs; other programs are recorded with
+`sirtaki run --record=FOLDER`. Runs that differ only in their seed form a group,
+and groups that differ only in the number of workers form a scaling series. Runs
+that failed or cannot be read are counted and listed.";
 
 /// `sirtaki report`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Report {
-    /// Folders of runs, or folders with such in them
+    /// Run folders, or folders that contain some
     #[arg(required = true, value_name = "RUN")]
     pub runs: Vec<PathBuf>,
 
-    /// Where to write [default: report.html; Markdown and JSON to standard output]
+    /// File to write [default: report.html; standard output for Markdown and JSON]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
-    /// Words and tables as Markdown instead of a page
+    /// Write text and tables as Markdown instead of a web page
     #[arg(long)]
     pub markdown: bool,
 
-    /// All figures as JSON instead of a page
+    /// Write all figures as JSON instead of a web page
     #[arg(long, conflicts_with = "markdown")]
     pub json: bool,
 
-    /// Share of test samples to recognise, whose time is compared [default: as each run was told]
-    #[arg(long, value_name = "SHARE", value_parser = super::share)]
+    /// Target accuracy, between 0 and 1; the time to reach it is compared [default: that of each run]
+    #[arg(long, value_name = "ACCURACY", value_parser = super::share)]
     pub target_accuracy: Option<f64>,
 
     /// Title of the report

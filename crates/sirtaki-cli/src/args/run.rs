@@ -24,7 +24,8 @@ Examples:
     sirtaki run -n 4 -- python train.py --lr 0.1
     sirtaki run -n 4 -- ./my-rust-program
 
-  A PyTorch DDP script, unchanged: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and the like are set:
+  A PyTorch DDP script, unchanged; RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR
+  and so on are set:
     sirtaki run -n 2 -- python ddp.py
 
   A script written for Horovod, unchanged:
@@ -32,24 +33,28 @@ Examples:
 
   On two hosts with 4 processes each, over ssh:
     sirtaki run -H a:4,b:4 -- python train.py
-    sirtaki run --hostfile hosts.txt -n 6 --env WANDB_MODE=offline -- python train.py
+    sirtaki run --hostfile hosts.txt -n 6 --env WANDB_MODE=offline -- ./train
 
-  In a Slurm batch script; hosts and slots come from the allocation, processes start through srun:
+  In a Slurm batch script: hosts and slots come from the allocation, and
+  processes are started through srun:
     #SBATCH --nodes=2 --ntasks-per-node=4
     sirtaki run -- python train.py
 
-  From a file that holds any option by its long name; what is typed beside it wins:
+  From a file that holds any option by its long name; what is typed wins:
     sirtaki run --config job.toml -n 2
       ranks = 8                              # job.toml
       hosts = [\"a:4\", \"b:4\"]
       program = [\"python\", \"train.py\"]
       env = { WANDB_MODE = \"offline\" }
 
-  What would happen:
+  Without starting anything, what would happen:
     sirtaki run -H a:4,b:4 --dry-run -- python train.py
 
-Options typed win over environment variables (docs/environment.md), these over the file. A switch is
-turned off again with `=no`, such as --tls=no. The exit code is that of the first rank that failed.";
+Options on the command line override environment variables
+(docs/environment.md), which override the file. An option with a value in
+brackets takes it after `=`, such as --tls=no. Common options of torchrun,
+horovodrun and mpirun, such as -np and --nproc-per-node, are understood.
+The exit code is that of the first rank that failed.";
 
 /// `sirtaki run`.
 #[derive(Debug, Clone, Default, PartialEq, Args)]
@@ -63,15 +68,15 @@ pub struct Run {
     #[arg(short = 'n', long, value_name = "N", value_parser = at_least_one)]
     pub ranks: Option<NonZeroUsize>,
 
-    /// Hosts and their slots, such as `a:4,user@b:4,[fd00::1]:2`; one slot without a number
+    /// Hosts with their slots (processes), such as `a:4,user@b:4,[fd00::1]:2`; without a number, a host has one slot
     #[arg(short = 'H', long, value_name = "LIST", value_parser = host_list, conflicts_with = "hostfile")]
     pub hosts: Option<HostList>,
 
-    /// The same from a file with a host per line, such as `a slots=4` or `a:4`
+    /// The same from a file with one host per line, such as `a slots=4` or `a:4`
     #[arg(long, value_name = "FILE")]
     pub hostfile: Option<PathBuf>,
 
-    /// How processes are started: auto, local, ssh, slurm, pbs or lsf [default: auto: the scheduler's way inside an
+    /// How to start processes: auto, local, ssh, slurm, pbs or lsf [default: auto: the scheduler's way inside an
     /// allocation, ssh for other hosts]
     #[arg(long, value_name = "WAY", hide_possible_values = true)]
     pub via: Option<Via>,
@@ -83,24 +88,24 @@ pub struct Run {
     )]
     pub oversubscribe: Option<bool>,
 
-    /// Folder to run in, on every host [default: the current one]
+    /// Working directory on every host [default: the current one]
     #[arg(long, value_name = "DIR", help_heading = "Processes")]
     pub workdir: Option<PathBuf>,
 
-    /// Set a variable for all processes, or pass on the one that is set here; may be repeated
+    /// Set a variable for all processes; without a value, pass on the one set here. May be repeated
     #[arg(long, value_name = "NAME[=VALUE]", value_parser = wish, help_heading = "Processes")]
     pub env: Vec<Wish>,
 
-    /// Divide the cores among the processes of a host: auto or none [default: auto]
+    /// Divide the cores of a host among its processes: auto or none [default: auto]
     #[arg(long, value_name = "HOW", hide_possible_values = true, help_heading = "Processes")]
     pub cores: Option<Cores>,
 
-    /// Which GPUs a process sees: auto, own or none [default: auto: its own, but scripts (Python, shell) see all and
-    /// choose by LOCAL_RANK; none: whatever there is]
+    /// Which GPUs a process sees: own, none (do not restrict it) or auto [default: auto: its own, except that scripts
+    /// (Python, shell) see all and choose by LOCAL_RANK]
     #[arg(long, value_name = "HOW", hide_possible_values = true, help_heading = "Processes")]
     pub gpus: Option<Gpus>,
 
-    /// Let `import horovod` mean Sirtaki's Python package, so that scripts written for Horovod run as they are
+    /// Make `import horovod` load Sirtaki, so that scripts written for Horovod run unchanged
     #[arg(
         long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
         default_missing_value = "yes", value_parser = BoolishValueParser::new(), hide_possible_values = true,
@@ -108,83 +113,92 @@ pub struct Run {
     )]
     pub horovod: Option<bool>,
 
-    /// A file with options, in TOML
+    /// Connect the processes through Open MPI's mpirun; programs that use MPICH never need it [default: if the program
+    /// is seen to use Open MPI]
+    #[arg(
+        long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+        default_missing_value = "yes", value_parser = BoolishValueParser::new(), hide_possible_values = true,
+        help_heading = "Processes"
+    )]
+    pub mpi: Option<bool>,
+
+    /// Read options from a TOML file
     #[arg(long, value_name = "FILE", help_heading = Reset)]
     pub config: Option<PathBuf>,
 
-    /// Print what would be started, and start nothing
+    /// Show what would be started, and start nothing
     #[arg(
         long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
         default_missing_value = "yes", value_parser = BoolishValueParser::new(), hide_possible_values = true, help_heading = Reset
     )]
     pub dry_run: Option<bool>,
 
-    /// Write the output of every process to a file in this folder as well
+    /// Also write the output of each process to a file in this folder
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub output: Option<PathBuf>,
 
-    /// What stands before every line: rank, host (and rank) or none [default: rank]
+    /// What to put before each line: rank, host (and rank) or none [default: rank]
     #[arg(long, value_name = "TAG", hide_possible_values = true, help_heading = "Output")]
     pub tag_output: Option<Tag>,
 
-    /// Hide what processes write to standard output; show their standard error, and why the job failed
+    /// Hide the standard output of processes; still show their standard error and why the job failed
     #[arg(
         short, long, conflicts_with = "verbose", value_name = "BOOL", num_args = 0..=1, require_equals = true,
         default_missing_value = "yes", value_parser = BoolishValueParser::new(), hide_possible_values = true, help_heading = "Output"
     )]
     pub quiet: Option<bool>,
 
-    /// Also tell which process runs where, how each of them ends, and how long it took
+    /// Also show where each process runs, how it ends, and how long the job took
     #[arg(
         short, long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
         default_missing_value = "yes", value_parser = BoolishValueParser::new(), hide_possible_values = true, help_heading = "Output"
     )]
     pub verbose: Option<bool>,
 
-    /// Keep a timeline of all ranks in this file on rank 0's host, for ui.perfetto.dev
+    /// Record a timeline of all ranks in this file on rank 0's host, for ui.perfetto.dev
     #[arg(long, value_name = "FILE", help_heading = "Monitoring")]
     pub timeline: Option<PathBuf>,
 
-    /// Print a profile of all ranks at the end; with a file, also write it there as JSON
+    /// Print at the end where each rank's time went; with a file, also write it there as JSON
     #[arg(
         long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "yes",
         help_heading = "Monitoring"
     )]
     pub profile: Option<String>,
 
-    /// Record the run in a folder on rank 0's host, for `sirtaki report` [default: a new one in runs]
+    /// Record the run in a folder on rank 0's host, for `sirtaki report` [default folder: a new one in runs/]
     #[arg(
         long, value_name = "FOLDER", num_args = 0..=1, require_equals = true, default_missing_value = "yes",
         help_heading = "Monitoring"
     )]
     pub record: Option<String>,
 
-    /// How far a program is, if it says so: auto, lines or off [default: auto: live on a terminal, else a line every 10
-    /// seconds; nothing with --quiet]
+    /// How to show the progress that a program reports: auto, lines or off [default: auto: live on a terminal,
+    /// otherwise a line every 10 seconds; off with --quiet]
     #[arg(long, value_name = "HOW", hide_possible_values = true, help_heading = "Monitoring")]
     pub progress: Option<Progress>,
 
-    /// Show the same in plots on a page of this machine while the job runs; its address is printed at the start
-    /// [default: on a free port]
+    /// Plot the progress on a local web page while the job runs; its address is printed at the start [default port:
+    /// any free one]
     #[arg(
         long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "yes",
         value_parser = dashboard, help_heading = "Monitoring"
     )]
     pub dashboard: Option<Page>,
 
-    /// Seconds between asking processes to end and killing them [default: 10]
+    /// Time between asking processes to end and killing them [default: 10]
     #[arg(long, value_name = "SECONDS", value_parser = env::seconds, help_heading = "Time limits")]
     pub grace: Option<Duration>,
 
-    /// Seconds a process may wait for another without any progress [default: 60]
+    /// How long a process may wait for another that makes no progress [default: 60]
     #[arg(long, value_name = "SECONDS", value_parser = env::seconds, help_heading = "Time limits")]
     pub timeout: Option<Duration>,
 
-    /// Seconds to wait for all hosts and processes to appear [default: 60]
+    /// How long to wait for all hosts and processes to start [default: 60]
     #[arg(long, value_name = "SECONDS", value_parser = env::seconds, help_heading = "Time limits")]
     pub start_timeout: Option<Duration>,
 
-    /// Network between hosts: an interface, an address or a network, such as eth0 or 10.0.0.0/24 [default: the fastest
+    /// Network between hosts: an interface, an address or a subnet, such as eth0 or 10.0.0.0/24 [default: the fastest
     /// one that reaches all hosts]
     #[arg(long, value_name = "NETWORK", help_heading = "Network")]
     pub interface: Option<String>,
@@ -196,23 +210,23 @@ pub struct Run {
     )]
     pub tls: Option<bool>,
 
-    /// Port of the ssh servers [default: what ssh's own configuration says]
+    /// Port of the ssh servers [default: as ssh is configured]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..), help_heading = "Network")]
     pub ssh_port: Option<u16>,
 
-    /// Configuration of ssh instead of the user's own, as `ssh -F`
+    /// Configuration file for ssh, as with `ssh -F`
     #[arg(long, value_name = "FILE", help_heading = "Network")]
     pub ssh_config: Option<PathBuf>,
 
-    /// Key to log in with [default: what ssh's own configuration says]
+    /// Private key for ssh [default: as ssh is configured]
     #[arg(long, value_name = "FILE", help_heading = "Network")]
     pub ssh_identity: Option<PathBuf>,
 
-    /// An option for ssh as in its configuration, such as `ProxyJump=gate`; may be repeated
+    /// Option for ssh, as in its configuration file, such as `ProxyJump=gate`; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = ssh_option, help_heading = "Network")]
     pub ssh_option: Vec<String>,
 
-    /// Where `sirtaki` is on the other hosts [default: where it is here]
+    /// Path of `sirtaki` on the other hosts [default: the same as here]
     #[arg(long, value_name = "PATH", help_heading = "Network")]
     pub remote_sirtaki: Option<String>,
 
@@ -304,7 +318,7 @@ fn dashboard(text: &str) -> Result<Page, String> {
         (Ok(port), _) if port > 1 => Ok(Page::Port(port)),
         (_, Some(true)) => Ok(Page::Anywhere),
         (_, Some(false)) => Ok(Page::None),
-        _ => Err("must be a port, yes or no".into()),
+        _ => Err("must be a port from 2 to 65535, yes or no".into()),
     }
 }
 

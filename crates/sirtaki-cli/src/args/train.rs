@@ -8,20 +8,20 @@ use super::{at_least_one, number, run::Run, share};
 
 const EXAMPLES: &str = "\
 Examples:
-  As many workers as there are cores, on the digits in data/mnist:
+  One worker per core, on the digits in data/mnist:
     sirtaki train
 
-  The tutorials' network on 2 workers, to a target, with the result as data:
-    sirtaki train --model cnn -n 2 --epochs 6 --target-accuracy 0.99 --json result.json
+  A larger network on 2 workers, to a target accuracy, with the result as JSON:
+    sirtaki train --model cnn -n 2 --target-accuracy 0.99 --json result.json
 
-  Strong scaling: the same batch of 256 images, shared by 4 workers:
+  Strong scaling: a batch of 256 images shared by 4 workers:
     sirtaki train -n 4 --global-batch 256
 
-  Stopped and continued, on another number of workers:
+  Stop, and continue on another number of workers:
     sirtaki train -n 2 --checkpoint-dir runs/mine --max-steps 500
     sirtaki train -n 1 --checkpoint-dir runs/mine --resume
 
-  The same bits on 1, 2 or 4 workers:
+  Bit-identical results on 1, 2 or 4 workers:
     sirtaki train -n 2 --reproducible
 
   On two hosts over ssh, and inside a Slurm allocation:
@@ -32,82 +32,80 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, override_usage = "sirtaki train [OPTIONS]")]
 pub struct Train {
-    /// The network: lenet, or cnn, which is larger
-    #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
+    /// Network to train: lenet or cnn, which is larger
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true, ignore_case = true)]
     pub model: Model,
 
-    /// Folder with the data set: MNIST's four files, or CIFAR's binary ones
+    /// Folder with the data set: the four files of MNIST, or CIFAR's binary ones
     #[arg(long, value_name = "DIR", default_value = "data/mnist")]
     pub data: PathBuf,
 
-    /// How many times all images are seen
+    /// Passes over the training images
     #[arg(long, value_name = "N", default_value = "4", value_parser = at_least_one)]
     pub epochs: NonZeroUsize,
 
-    /// Stop after this many steps, with a checkpoint
+    /// Stop after this many steps and write a checkpoint
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub max_steps: Option<NonZeroUsize>,
 
-    /// Images per worker and step: more workers, larger steps [default: 64, but at most 128 on
-    /// all workers together]
+    /// Images per worker and step [default: 64, but at most 128 on all workers together]
     #[arg(long, value_name = "N", value_parser = at_least_one, conflicts_with = "global_batch")]
     pub batch_size: Option<NonZeroUsize>,
 
-    /// Images per step of all workers together: more workers, less for each [default with --reproducible: 128]
+    /// Images per step on all workers together [default with --reproducible: 128]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub global_batch: Option<NonZeroUsize>,
 
-    /// Learning rate of one worker, multiplied by their number; with --global-batch, of all together [default: 0.01 for
-    /// sgd, 0.001 for adam and adamw, 0.1 for lars, per 64 images]
+    /// Learning rate of one worker, multiplied by the number of workers; with --global-batch, used as it is [default:
+    /// 0.01 for sgd, 0.001 for adam and adamw, 0.1 for lars, per 64 images]
     #[arg(long, value_name = "RATE", value_parser = positive)]
     pub lr: Option<f64>,
 
-    /// Epochs in which the rate grows from that of one worker to that of all
+    /// Epochs over which the learning rate grows from that of one worker to that of all
     #[arg(long, value_name = "EPOCHS", default_value = "0.1", value_parser = not_negative)]
     pub warmup_epochs: f64,
 
-    /// How weights follow from gradients: sgd (with momentum 0.9), adam, adamw, or lars for very large
-    /// steps
-    #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
+    /// Optimizer: sgd (with momentum 0.9), adam, adamw, or lars, for very large batches
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true, ignore_case = true)]
     pub optimizer: Optimizer,
 
-    /// What is computed with: f32, or bf16 or f16 with weights kept in f32
-    #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
+    /// Precision of the computation: f32, or bf16 or f16 with weights kept in f32
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true, ignore_case = true)]
     pub precision: Precision,
 
-    /// Share of the test images to recognise, whose time is reported
-    #[arg(long, value_name = "SHARE", default_value = "0.985", value_parser = share)]
+    /// Target accuracy on the test images, between 0 and 1; the time to reach it is reported
+    #[arg(long, value_name = "ACCURACY", default_value = "0.985", value_parser = share)]
     pub target_accuracy: f64,
 
-    /// Decides initial weights, order of images and all other random numbers
+    /// Seed of all random numbers: initial weights, order of the images and so on
     #[arg(long, value_name = "N", default_value = "42")]
     pub seed: u64,
 
-    /// Where checkpoints are written [default: a new folder in runs/]
+    /// Folder for checkpoints [default: a new one in runs/]
     #[arg(long, value_name = "DIR", help_heading = "Checkpoints")]
     pub checkpoint_dir: Option<PathBuf>,
 
-    /// Go on from the newest checkpoint in --checkpoint-dir, or else of the newest run of this model in runs/
+    /// Continue from the newest checkpoint in --checkpoint-dir, or of the newest run of this model in runs/
     #[arg(long, help_heading = "Checkpoints")]
     pub resume: bool,
 
-    /// Write a checkpoint every so many steps, besides the one after each epoch
+    /// Also write a checkpoint every so many steps, not only after each epoch
     #[arg(long, value_name = "STEPS", value_parser = at_least_one, help_heading = "Checkpoints")]
     pub checkpoint_every: Option<NonZeroUsize>,
 
-    /// How many checkpoints are kept; 0 keeps all
+    /// Number of checkpoints to keep; 0 keeps all
     #[arg(long, value_name = "N", default_value = "3", help_heading = "Checkpoints")]
     pub keep: usize,
 
-    /// The same bits in the end on any number of workers that divides --shards
+    /// Produce bit-identical results on any number of workers that divides --shards
     #[arg(long, help_heading = "Result")]
     pub reproducible: bool,
 
-    /// Pieces that a batch is cut into by --reproducible
+    /// Number of pieces into which --reproducible cuts a batch
     #[arg(long, value_name = "K", default_value = "8", value_parser = at_least_one, help_heading = "Result")]
     pub shards: NonZeroUsize,
 
-    /// Write the closing report as data, by rank 0
+    /// Write the final report to a JSON file on rank 0's host
     #[arg(long, value_name = "FILE", help_heading = "Result")]
     pub json: Option<PathBuf>,
 
@@ -124,11 +122,13 @@ impl Args for Job {
     fn augment_args(command: Command) -> Command {
         let workers = "Number of workers [default: all slots of the hosts or of the allocation; on this machine, one \
                        per core]";
-        let tag = "What stands before every line: rank, host (and rank) or none [default: none]";
+        let tag = "What to put before each line: rank, host (and rank) or none [default: none]";
         Run::augment_args(command)
             .mut_arg("ranks", |ranks| ranks.help(workers))
             .mut_arg("tag_output", |output| output.help(tag))
             .mut_arg("program", |program| program.hide(true))
+            .mut_arg("horovod", |horovod| horovod.hide(true))
+            .mut_arg("mpi", |mpi| mpi.hide(true))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -180,20 +180,23 @@ pub enum Optimizer {
     Lars,
 }
 
-/// What is computed with.
+/// The precisions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 #[allow(missing_docs)]
 pub enum Precision {
     #[default]
+    #[value(alias = "fp32", alias = "float32", alias = "32")]
     F32,
+    #[value(alias = "bfloat16")]
     Bf16,
+    #[value(alias = "fp16", alias = "float16", alias = "half", alias = "16")]
     F16,
 }
 
 fn positive(text: &str) -> Result<f64, String> {
-    number(text, |number| number > 0.0, "a number above zero")
+    number(text, |number| number > 0.0, "a number greater than zero")
 }
 
 fn not_negative(text: &str) -> Result<f64, String> {
-    number(text, |number| number >= 0.0, "zero or more")
+    number(text, |number| number >= 0.0, "zero or greater")
 }

@@ -84,7 +84,7 @@ fn per_node(name: &str, value: &str, nodes: usize) -> Result<Vec<usize>, Advice>
     if counts.len() == nodes {
         return Ok(counts);
     }
-    Err(bad(name, value, &format!("it speaks of {} nodes, the list of nodes of {nodes}", counts.len())))
+    Err(bad(name, value, &format!("it has {} nodes, and the list of nodes has {nodes}", counts.len())))
 }
 
 /// A file with one line per slot.
@@ -124,7 +124,7 @@ fn one_line_per_slot(name: &str, path: &str, outside: &Outside<'_>) -> Result<Ve
 }
 
 fn host_of(host: &str, slots: usize) -> Result<HostSlots, String> {
-    if hosts::is_name(host) { Ok(HostSlots { host: host.into(), slots }) } else { Err(format!("`{host}` is no host")) }
+    if hosts::is_name(host) { Ok(HostSlots { host: host.into(), slots }) } else { Err(format!("`{host}` is not the name of a host")) }
 }
 
 fn first(outside: &Outside<'_>, names: &[&'static str]) -> Option<(&'static str, String)> {
@@ -193,13 +193,13 @@ mod tests {
         let short = ("SLURM_TASKS_PER_NODE", "2");
         assert_eq!(
             message(&[JOB, NODES, short]),
-            "SLURM_TASKS_PER_NODE is `2`: it speaks of 1 nodes, the list of nodes of 3"
+            "SLURM_TASKS_PER_NODE is `2`: it has 1 nodes, and the list of nodes has 3"
         );
         assert_eq!(message(&[("PBS_JOBID", "1")]), "PBS_JOBID is set, but PBS_NODEFILE is not");
         assert!(message(&[("PBS_JOBID", "1"), ("PBS_NODEFILE", "/gone")]).starts_with("PBS_NODEFILE is `/gone`: "));
         assert!(message(&[("PBS_JOBID", "1"), ("PBS_NODEFILE", "/nodes")]).ends_with("the file names no host"));
         assert!(message(&[("LSB_JOBID", "1")]).contains("LSB_MCPU_HOSTS"));
         assert!(message(&[("LSB_JOBID", "1"), ("LSB_MCPU_HOSTS", "a 4 b")]).contains("must alternate"));
-        assert!(message(&[("LSB_JOBID", "1"), ("LSB_MCPU_HOSTS", "-x 4")]).contains("`-x` is no host"));
+        assert!(message(&[("LSB_JOBID", "1"), ("LSB_MCPU_HOSTS", "-x 4")]).contains("`-x` is not the name of a host"));
     }
 }

@@ -91,7 +91,7 @@ fn parse_item(item: &str) -> Result<HostSlots, String> {
             let (address, rest) = rest.split_once(']').ok_or(format!("`{item}` has no closing bracket"))?;
             let slots = match rest {
                 "" => None,
-                rest => Some(rest.strip_prefix(':').ok_or(format!("`{item}` is no host"))?),
+                rest => Some(rest.strip_prefix(':').ok_or(format!("`{item}` is not the name of a host"))?),
             };
             (address, slots)
         }
@@ -101,8 +101,11 @@ fn parse_item(item: &str) -> Result<HostSlots, String> {
         None => rest.split_once(':').map_or((rest, None), |(host, slots)| (host, Some(slots))),
     };
     let name = if item.contains('@') { format!("{user}@{host}") } else { host.to_owned() };
+    if slots.is_none() && !host.is_empty() && item.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(format!("`{item}` is a number, not a host; did you mean -n {item}?"));
+    }
     if !is_name(&name) {
-        return Err(format!("`{item}` is no host"));
+        return Err(format!("`{item}` is not the name of a host"));
     }
     Ok(HostSlots { host: name, slots: slots.map_or(Ok(1), number)? })
 }
@@ -113,14 +116,14 @@ fn parse_line(line: &str) -> Result<HostSlots, String> {
     let item = words.next().unwrap_or_default();
     let mut host = parse_item(item)?;
     if let Some(word) = words.next() {
-        let slots = word.strip_prefix("slots=").ok_or(format!("`{word}` is not known here"))?;
+        let slots = word.strip_prefix("slots=").ok_or(format!("`{word}` is not understood"))?;
         if item.rsplit(']').next().is_some_and(|end| end.contains(':')) {
-            return Err(format!("`{line}` gives two numbers of slots"));
+            return Err(format!("`{line}` gives the slots twice"));
         }
         host.slots = number(slots)?;
     }
     match words.next() {
-        Some(word) => Err(format!("`{word}` is not known here")),
+        Some(word) => Err(format!("`{word}` is not understood")),
         None => Ok(host),
     }
 }
@@ -128,7 +131,7 @@ fn parse_line(line: &str) -> Result<HostSlots, String> {
 /// A number of slots.
 pub fn number(text: &str) -> Result<usize, String> {
     let slots = text.parse().ok().filter(|slots| (1..=MOST).contains(slots));
-    slots.ok_or_else(|| format!("`{text}` is no number of slots from 1 to {MOST}"))
+    slots.ok_or_else(|| format!("`{text}` is not a number of slots; it must be from 1 to {MOST}"))
 }
 
 #[cfg(test)]
@@ -162,6 +165,7 @@ mod tests {
             let advice = parse_list(wrong).unwrap_err();
             assert!(advice.message.contains('`') && advice.hint.contains("-H"), "{wrong}: {advice:?}");
         }
+        assert!(parse_list("4").unwrap_err().message.contains("did you mean -n 4?"));
         assert!(parse_list("fd00::1:4").unwrap_err().message.contains("brackets"));
         for wrong in ["a:0", "a:-1", "a:x", "a:", "a:99999999999999999999", "a:65537"] {
             assert!(parse_list(wrong).unwrap_err().message.contains("slots"), "{wrong}");
@@ -178,10 +182,10 @@ mod tests {
     #[test]
     fn mistakes_in_a_host_file_name_file_and_line() {
         let message = |text| parse_file(Path::new("my/hosts"), text).unwrap_err().message;
-        assert_eq!(message("a\n\nb slots=x"), "my/hosts:3: `x` is no number of slots from 1 to 65536");
-        assert_eq!(message("a gpus=2"), "my/hosts:1: `gpus=2` is not known here");
-        assert_eq!(message("a:2 slots=2"), "my/hosts:1: `a:2 slots=2` gives two numbers of slots");
-        assert_eq!(message("a slots=2 b"), "my/hosts:1: `b` is not known here");
+        assert_eq!(message("a\n\nb slots=x"), "my/hosts:3: `x` is not a number of slots; it must be from 1 to 65536");
+        assert_eq!(message("a gpus=2"), "my/hosts:1: `gpus=2` is not understood");
+        assert_eq!(message("a:2 slots=2"), "my/hosts:1: `a:2 slots=2` gives the slots twice");
+        assert_eq!(message("a slots=2 b"), "my/hosts:1: `b` is not understood");
         assert_eq!(message("# nobody\n"), "my/hosts names no host");
     }
 

@@ -47,6 +47,8 @@ pub struct Options {
     pub divide_gpus: bool,
     /// Whether `import horovod` means us.
     pub horovod: bool,
+    /// Whether ranks are connected through Open MPI's launcher, if that was said.
+    pub mpi: Option<bool>,
     /// The folder in which the run is recorded.
     pub record: Option<PathBuf>,
     /// How it is shown how far the program is.
@@ -104,8 +106,8 @@ impl Options {
         };
         let all = typed.over(config::from_environment(outside)?).over(file);
         if all.program.is_empty() {
-            let hint = "name it at the end, such as `sirtaki run -n 2 -- python train.py`";
-            return Err(Advice::new("there is no program to run", hint));
+            let hint = "write it after the options, such as `sirtaki run -n 2 -- python train.py`";
+            return Err(Advice::new("no program was given", hint));
         }
         check(&all.env, outside)?;
         let record = all.record.and_then(|wish| runs::choose(&wish, &all.program));
@@ -139,6 +141,7 @@ impl Options {
             env,
             divide_cores: all.cores.unwrap_or_default() == Cores::Auto,
             horovod: all.horovod.unwrap_or_default(),
+            mpi: all.mpi,
             record,
             progress: all.progress.unwrap_or_default(),
             dashboard: all.dashboard.and_then(Page::port),
@@ -199,6 +202,7 @@ impl Run {
             cores: self.cores.or(below.cores),
             gpus: self.gpus.or(below.gpus),
             horovod: self.horovod.or(below.horovod),
+            mpi: self.mpi.or(below.mpi),
             config: self.config.or(below.config),
             dry_run: self.dry_run.or(below.dry_run),
             output: self.output.or(below.output),
@@ -229,12 +233,12 @@ impl Run {
 fn check(wishes: &[Wish], outside: &Outside<'_>) -> Result<(), Advice> {
     for Wish { name, value } in wishes {
         if OWN.contains(&name.as_str()) {
-            let hint = "leave it out; `sirtaki run --dry-run` shows what a process gets";
+            let hint = "omit it; `sirtaki run --dry-run` shows what each process gets";
             return Err(Advice::new(format!("the variable {name} is set by sirtaki itself"), hint));
         }
         if value.is_none() && (outside.get)(name).is_none() {
             let hint = format!("give it a value: --env {name}=VALUE");
-            return Err(Advice::new(format!("--env {name}: that variable is not set here"), hint));
+            return Err(Advice::new(format!("--env {name}: this variable is not set here"), hint));
         }
     }
     Ok(())
@@ -242,7 +246,7 @@ fn check(wishes: &[Wish], outside: &Outside<'_>) -> Result<(), Advice> {
 
 fn read(path: &std::path::Path, outside: &Outside<'_>, option: &str) -> Result<String, Advice> {
     (outside.read)(path).map_err(|error| {
-        Advice::new(format!("cannot read {}: {error}", path.display()), format!("look at the path given by {option}"))
+        Advice::new(format!("cannot read {}: {error}", path.display()), format!("check the path given with {option}"))
     })
 }
 

@@ -19,9 +19,12 @@ use signal_hook::{
     iterator::Signals,
 };
 
-use crate::launch::{
-    ended::Ended,
-    protocol::{self, Event, GREETING, Order, SILENCE},
+use crate::{
+    launch::{
+        ended::Ended,
+        protocol::{self, Event, GREETING, Order, SILENCE},
+    },
+    printer::Advice,
 };
 
 /// Lines of an agent's standard error that are kept to explain its end.
@@ -80,7 +83,7 @@ impl Links {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // The terminal's signals are for the launcher, which passes them on.
         command.process_group(0);
-        let mut child = command.spawn().with_context(|| format!("cannot start {name}"))?;
+        let mut child = command.spawn().map_err(|error| cannot_start(name, &error))?;
         let name = if remote { name.clone() } else { "the agent".into() };
         let (input, output, messages) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let host = self.links.len();
@@ -218,6 +221,17 @@ fn ending(child: &Mutex<Child>) -> String {
             Err(_) => return "ended".into(),
         }
     }
+}
+
+/// Why the command that starts an agent does not start itself.
+fn cannot_start(name: &str, error: &std::io::Error) -> Advice {
+    let hint = match name {
+        "srun" => "this is a Slurm job, but srun is not in PATH: load Slurm's module or extend PATH; --via local runs on \
+                   this machine alone, and -H a:4,b:4 --via ssh on others",
+        "pbs_tmrsh" | "blaunch" => "extend PATH by the scheduler's programs, or use --via local or --via ssh",
+        _ => "install it, or extend PATH; --via local runs on this machine alone",
+    };
+    Advice::new(format!("cannot start {name}: {error}"), hint)
 }
 
 fn with_reason(lines: &[String]) -> String {

@@ -1,0 +1,100 @@
+//! `-h`: the options that most people need, on one screen. `--help` has all of them.
+//!
+//! It is the same command with everything else hidden, so what it parses does not change.
+
+use clap::{Command, CommandFactory, builder::Resettable};
+
+use super::Arguments;
+
+/// The options of a command that `-h` shows, with fewer words, and what stands below them.
+struct Brief {
+    command: &'static str,
+    options: &'static [(&'static str, &'static str)],
+    below: &'static str,
+}
+
+const RUN: Brief = Brief {
+    command: "run",
+    options: &[
+        ("ranks", "Number of processes"),
+        ("hosts", "Hosts and processes on each, such as a:4,b:4"),
+        ("hostfile", "The same from a file"),
+        ("env", "Set a variable, or pass it on to other hosts"),
+        ("horovod", "Run a script written for Horovod"),
+        ("mpi", "Start through Open MPI's mpirun"),
+        ("timeline", "Record a timeline for ui.perfetto.dev"),
+        ("profile", "Print where the time went"),
+        ("record", "Record the run for `sirtaki report`"),
+        ("dashboard", "Show progress on a web page"),
+        ("verbose", "Say more"),
+        ("dry_run", "Show what would be started"),
+        ("help", "Print this summary (-h) or all options (--help)"),
+    ],
+    below: "\
+Examples:
+  sirtaki run -n 4 -- python train.py              on this machine
+  sirtaki run -H a:4,b:4 -- python train.py        on two hosts, over ssh",
+};
+
+const TRAIN: Brief = Brief {
+    command: "train",
+    options: &[
+        ("ranks", "Number of workers [default: one per core]"),
+        ("hosts", "Hosts and workers on each, such as a:4,b:4"),
+        ("model", "Network: lenet or cnn"),
+        ("data", "Folder with the data set"),
+        ("epochs", "Passes over the training images"),
+        ("batch_size", "Images per worker and step"),
+        ("lr", "Learning rate of one worker"),
+        ("optimizer", "Optimizer: sgd, adam, adamw or lars"),
+        ("precision", "Precision: f32, bf16 or f16"),
+        ("target_accuracy", "Target accuracy, between 0 and 1"),
+        ("checkpoint_dir", "Folder for checkpoints"),
+        ("resume", "Continue from the newest checkpoint"),
+        ("dashboard", "Show progress on a web page"),
+        ("help", "Print this summary (-h) or all options (--help)"),
+    ],
+    below: "\
+Example:
+  sirtaki train -n 2 --model cnn --epochs 6",
+};
+
+const MAIN: &str = "\
+Examples:
+  sirtaki train                              handwritten digits, on all cores
+  sirtaki run -n 4 -- python train.py        a job of 4 processes";
+
+/// The command whose help fits on one screen.
+pub(super) fn command() -> Command {
+    let mut whole = Arguments::command().after_help(MAIN);
+    whole.build();
+    [RUN, TRAIN].iter().fold(whole, |whole, brief| match whole.find_subcommand(brief.command) {
+        Some(_) => whole.mut_subcommand(brief.command, |command| shorten(command, brief)),
+        None => whole,
+    })
+}
+
+fn shorten(command: Command, brief: &Brief) -> Command {
+    let shown = |id: &str| brief.options.iter().find(|(name, _)| *name == id).map(|(_, help)| *help);
+    let command = command.mut_args(|option| match shown(option.get_id().as_str()) {
+        Some(help) => option.help(help).help_heading(Resettable::Reset),
+        None => option.hide(true),
+    });
+    let order = |command: Command, (place, (name, _)): (usize, &(&'static str, &str))| {
+        command.mut_arg(name, |option| option.display_order(place))
+    };
+    brief.options.iter().enumerate().fold(command, order).after_help(brief.below)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_summary_is_one_screen_and_parses_alike() {
+        super::command().debug_assert();
+        for path in [vec!["sirtaki", "-h"], vec!["sirtaki", "run", "-h"], vec!["sirtaki", "train", "-h"]] {
+            let text = super::command().try_get_matches_from(&path).unwrap_err().to_string();
+            assert!(text.lines().count() <= 24, "{path:?} has {} lines:\n{text}", text.lines().count());
+            assert!(text.lines().all(|line| line.chars().count() <= 80), "{path:?}:\n{text}");
+        }
+    }
+}

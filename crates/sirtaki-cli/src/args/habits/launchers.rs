@@ -1,0 +1,111 @@
+//! Options of torchrun, horovodrun, mpirun, Accelerate and DeepSpeed, and what they mean here.
+
+/// What an option of another launcher means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// The same as an option of ours, with the same value.
+    Ours(&'static str),
+    /// The number of processes.
+    Ranks,
+    /// The number of hosts, which is no question if it is one.
+    Nodes,
+    /// Nothing: it is the case anyway.
+    Needless,
+    /// Something to be said in another way.
+    Instead(&'static str),
+}
+
+pub(super) const ONCE: &str = "start sirtaki once, on one host, and name the hosts: -H a:4,b:4; inside a Slurm, PBS or \
+                               LSF job they are known";
+const ELASTIC: &str = "the number of processes is fixed with -n; `sirtaki train --resume` and Horovod's elastic state \
+                       continue on another number";
+const MEETING: &str = "leave it out: sirtaki starts the processes of all hosts and sets MASTER_ADDR and MASTER_PORT";
+const PLACES: &str = "--cores=auto, the default, gives every process cores of its own, and --cores=none none";
+const LOGS: &str = "--output DIR writes a file for every process, and --quiet hides them on the terminal";
+
+/// Each option with its meaning; a dash stands for an underscore, too.
+const KNOWN: &[(&str, Meaning)] = &[
+    ("-np", Meaning::Ranks),
+    ("--np", Meaning::Ranks),
+    ("--num-proc", Meaning::Ranks),
+    ("--num-processes", Meaning::Ranks),
+    ("--nproc-per-node", Meaning::Ranks),
+    ("--nproc", Meaning::Ranks),
+    ("--num-gpus", Meaning::Ranks),
+    ("--ntasks", Meaning::Ranks),
+    ("--nnodes", Meaning::Nodes),
+    ("--num-nodes", Meaning::Nodes),
+    ("--num-machines", Meaning::Nodes),
+    ("--standalone", Meaning::Needless),
+    ("--no-python", Meaning::Needless),
+    ("--gloo", Meaning::Needless),
+    ("--use-gloo", Meaning::Needless),
+    ("--allow-run-as-root", Meaning::Needless),
+    ("-hostfile", Meaning::Ours("--hostfile")),
+    ("--host-file", Meaning::Ours("--hostfile")),
+    ("-machinefile", Meaning::Ours("--hostfile")),
+    ("--machinefile", Meaning::Ours("--hostfile")),
+    ("-host", Meaning::Ours("--hosts")),
+    ("--host", Meaning::Ours("--hosts")),
+    ("-x", Meaning::Ours("--env")),
+    ("-wdir", Meaning::Ours("--workdir")),
+    ("--wdir", Meaning::Ours("--workdir")),
+    ("--network-interface", Meaning::Ours("--interface")),
+    ("--network-interfaces", Meaning::Ours("--interface")),
+    ("--timeline-filename", Meaning::Ours("--timeline")),
+    ("--output-filename", Meaning::Ours("--output")),
+    ("--log-dir", Meaning::Ours("--output")),
+    ("-p", Meaning::Ours("--ssh-port")),
+    ("--ssh-identity-file", Meaning::Ours("--ssh-identity")),
+    ("-i", Meaning::Ours("--ssh-identity")),
+    ("--node-rank", Meaning::Instead(ONCE)),
+    ("--machine-rank", Meaning::Instead(ONCE)),
+    ("--master-addr", Meaning::Instead(MEETING)),
+    ("--master-port", Meaning::Instead(MEETING)),
+    ("--main-process-ip", Meaning::Instead(MEETING)),
+    ("--main-process-port", Meaning::Instead(MEETING)),
+    ("--local-addr", Meaning::Instead(MEETING)),
+    ("--rdzv-backend", Meaning::Instead(MEETING)),
+    ("--rdzv-endpoint", Meaning::Instead(MEETING)),
+    ("--rdzv-id", Meaning::Instead(MEETING)),
+    ("--rdzv-conf", Meaning::Instead(MEETING)),
+    ("--max-restarts", Meaning::Instead(ELASTIC)),
+    ("--monitor-interval", Meaning::Instead(ELASTIC)),
+    ("--min-np", Meaning::Instead(ELASTIC)),
+    ("--max-np", Meaning::Instead(ELASTIC)),
+    ("--min-num-proc", Meaning::Instead(ELASTIC)),
+    ("--max-num-proc", Meaning::Instead(ELASTIC)),
+    ("--slots-per-host", Meaning::Instead("write the slots of each host: -H a:4,b:4")),
+    ("--reset-limit", Meaning::Instead(ELASTIC)),
+    ("--host-discovery-script", Meaning::Instead(ELASTIC)),
+    ("-r", Meaning::Instead(LOGS)),
+    ("--redirects", Meaning::Instead(LOGS)),
+    ("-t", Meaning::Instead(LOGS)),
+    ("--tee", Meaning::Instead(LOGS)),
+    ("--bind-to", Meaning::Instead(PLACES)),
+    ("--map-by", Meaning::Instead(PLACES)),
+    ("--mca", Meaning::Instead("set a variable of Open MPI: --env OMPI_MCA_name=value")),
+    ("-mca", Meaning::Instead("set a variable of Open MPI: --env OMPI_MCA_name=value")),
+    ("--mpi-args", Meaning::Instead("set variables of Open MPI: --env OMPI_MCA_name=value")),
+    ("-m", Meaning::Instead("name Python as the program: sirtaki run -n 4 -- python -m MODULE")),
+    ("--module", Meaning::Instead("name Python as the program: sirtaki run -n 4 -- python -m MODULE")),
+    ("--config-file", Meaning::Instead("--config FILE reads options from a file in TOML; `sirtaki run --help` has one")),
+    ("--check-build", Meaning::Instead("`sirtaki doctor` shows what is there")),
+    ("--disable-cache", Meaning::Instead("leave it out: there is no cache of earlier checks of hosts")),
+    ("--fusion-threshold-mb", Meaning::Instead("set a variable: --env SIRTAKI_FUSION=64M")),
+    ("--cycle-time-ms", Meaning::Instead("leave it out: tensors are sent as soon as all ranks have them")),
+    ("--cache-capacity", Meaning::Instead("leave it out: repeated steps are recognised whatever their size")),
+    ("--log-level", Meaning::Instead("--verbose says more; docs/environment.md lists what else can be set")),
+    ("--timeline-mark-cycles", Meaning::Instead("leave it out: the timeline shows when ranks agreed in any case")),
+];
+
+/// What an option means, with dashes or underscores inside.
+pub(super) fn meaning(name: &str) -> Option<Meaning> {
+    let dashed = name.replace('_', "-");
+    KNOWN.iter().find(|(known, _)| *known == dashed).map(|(_, meaning)| *meaning)
+}
+
+/// Whether another launcher has this option.
+pub(super) fn is_known(name: &str) -> bool {
+    meaning(name).is_some()
+}
