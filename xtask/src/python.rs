@@ -18,10 +18,11 @@ const OLDEST: &str = "manylinux_2_17";
 /// Where PyTorch and the following are installed, once.
 const ENVIRONMENT: &str = "target/python/environment";
 /// What the tests need beside the wheel and PyTorch.
-const NEEDS: [&str; 7] = ["accelerate", "cloudpickle", "mypy", "numpy", "pytest", "selenium", "viztracer"];
+const NEEDS: [&str; 8] =
+    ["accelerate", "cloudpickle", "mpi4py", "mypy", "numpy", "pytest", "selenium", "viztracer"];
 const PYTEST: [&str; 7] = ["-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider"];
 /// Tests that one process runs.
-const ALONE: [&str; 7] = [
+const ALONE: [&str; 8] = [
     "python/tests/test_horovodrun.py",
     "python/tests/test_torch_jobs.py",
     "python/tests/test_distributed_jobs.py",
@@ -29,6 +30,7 @@ const ALONE: [&str; 7] = [
     "python/tests/test_types.py",
     "python/tests/test_examples.py",
     "python/tests/test_perfetto.py",
+    "python/tests/test_mpi.py",
 ];
 /// The oldest PyTorch that is supported, and the last one before hooks on accumulated gradients.
 const OLDER: [&str; 2] = ["1.13.1", "2.0.1"];

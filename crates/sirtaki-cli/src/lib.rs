@@ -70,6 +70,7 @@ fn dispatch(command: Command, program: &Path, printer: &mut Printer) -> Result<u
         #[cfg(feature = "train")]
         Command::TrainWorker(arguments) => commands::train::work(&arguments, printer),
         Command::Agent => launch::agent::work(),
+        Command::MpiRelay(arguments) => launch::agent::relay(&arguments),
         Command::Completions(arguments) => commands::shell::completions(&arguments, printer),
         Command::Man(arguments) => commands::shell::man(&arguments, printer),
         Command::Report(arguments) => commands::report::run(&arguments, printer),

@@ -204,12 +204,21 @@ impl Printer {
                 text = format!("{text}: {cause}");
             }
         }
-        let label = self.paint_message(Style::Bad, "error:");
-        self.message(&format!("{label} {text}"));
+        self.labelled(Style::Bad, "error:", &text);
         if let Some(hint) = hint(error) {
-            let label = self.paint_message(Style::Bold, "hint:");
-            self.message(&format!("{label} {hint}"));
+            self.labelled(Style::Bold, "hint:", &hint);
         }
+    }
+
+    /// A message of some length with what kind it is. On a terminal, lines break between words; anywhere else, a message
+    /// is one line, which can be searched for.
+    pub fn labelled(&mut self, style: Style, label: &str, text: &str) {
+        let text = match self.err.terminal {
+            true => wrap(text, self.size().0, label.len() + 1),
+            false => text.to_owned(),
+        };
+        let label = self.paint_message(style, label);
+        self.message(&format!("{label} {text}"));
     }
 
     /// What clap has to say: help and version are data, the rest is about the arguments.
@@ -256,6 +265,28 @@ fn paint(colour: bool, style: Style, text: &str) -> String {
         _ if !colour => text.into(),
         _ => format!("{}{text}\x1b[0m", style.code()),
     }
+}
+
+/// Text in lines of at most `width` columns, broken between words; `indent` columns of each are taken.
+fn wrap(text: &str, width: usize, indent: usize) -> String {
+    let room = width.saturating_sub(indent).max(20);
+    let mut wrapped = String::new();
+    let mut column = 0;
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        if column > 0 && column + 1 + length > room {
+            wrapped.push('\n');
+            wrapped.extend(std::iter::repeat_n(' ', indent));
+            column = 0;
+        } else if column > 0 {
+            wrapped.push(' ');
+            column += 1;
+        }
+        wrapped.push_str(word);
+        // What has lines of its own keeps them.
+        column = word.rsplit_once('\n').map_or(column + length, |(_, last)| last.chars().count());
+    }
+    wrapped
 }
 
 /// What to do about an error, from the outermost cause that knows.
@@ -313,6 +344,15 @@ mod tests {
         let expected = "error: cannot measure: rank 1 is gone: its process ended\n\
                         hint: look at the output of that rank; the others only followed it\n";
         assert_eq!(err.text(), expected);
+    }
+
+    #[test]
+    fn on_a_terminal_messages_break_between_words() {
+        let err = Shared::default();
+        let mut printer = Printer::screen(Shared::default(), err.clone(), || (30, 24));
+        printer.labelled(Style::Plain, "hint:", "write the number, such as -n 4, and nothing else");
+        assert_eq!(err.text(), "hint: write the number, such\n      as -n 4, and nothing\n      else\n");
+        assert_eq!(wrap("a\nbc d", 80, 0), "a\nbc d");
     }
 
     #[test]

@@ -6,15 +6,21 @@
 
 use std::{path::PathBuf, process::Command};
 
+/// Variables that a command finds.
+type Variables<'a> = &'a [(&'a str, &'a str)];
+
 /// Runs the command away from the caller's settings and returns exit code, output and messages as one text.
-fn sirtaki(arguments: &[&str]) -> String {
+fn sirtaki(arguments: &[&str], variables: Variables<'_>) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sirtaki"));
-    command.args(arguments).env_clear().env("PATH", "/usr/bin:/bin").env("COLUMNS", "100");
-    let output = command.output().unwrap();
+    command.args(arguments).env_clear().env("PATH", "/usr/bin:/bin").env("COLUMNS", "80");
+    let output = command.envs(variables.iter().copied()).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    let typed = arguments.iter().map(|word| if word.contains(' ') { format!("'{word}'") } else { (*word).into() });
+    let set = variables.iter().map(|(name, value)| format!("{name}={value} "));
     format!(
-        "$ sirtaki {}\nexit code {}\n--- stdout\n{}--- stderr\n{}",
-        arguments.join(" "),
+        "$ {}sirtaki {}\nexit code {}\n--- stdout\n{}--- stderr\n{}",
+        set.collect::<String>(),
+        typed.collect::<Vec<String>>().join(" "),
         output.status.code().unwrap(),
         text(output.stdout),
         text(output.stderr)
@@ -22,8 +28,12 @@ fn sirtaki(arguments: &[&str]) -> String {
 }
 
 fn compare(name: &str, arguments: &[&str]) {
+    compare_with(name, arguments, &[]);
+}
+
+fn compare_with(name: &str, arguments: &[&str], variables: Variables<'_>) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name).with_extension("txt");
-    let got = sirtaki(arguments);
+    let got = sirtaki(arguments, variables);
     if std::env::var_os("BLESS").is_some() {
         std::fs::write(&path, &got).unwrap();
     }
@@ -47,10 +57,67 @@ fn help() {
 }
 
 #[test]
+fn summaries() {
+    compare("summary", &["-h"]);
+    compare("summary_run", &["run", "-h"]);
+    compare("summary_train", &["train", "-h"]);
+}
+
+#[test]
+fn help_is_at_most_80_columns_wide() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    for file in std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()) {
+        let name = file.file_name().unwrap().to_string_lossy().into_owned();
+        if name.starts_with("help") || name.starts_with("summary") {
+            let text = std::fs::read_to_string(&file).unwrap();
+            let wide: Vec<_> = text.lines().filter(|line| line.chars().count() > 80).collect();
+            assert!(wide.is_empty(), "{name}: {wide:#?}");
+        }
+    }
+}
+
+/// What people type who come from other launchers, or in a hurry.
+#[test]
+fn mistakes() {
+    let job = ["-hostfile", "tests/golden/hosts", "--workdir", "/data", "--remote-sirtaki", "/opt/sirtaki", "./train"];
+    compare("mistake_np", &[&["run", "-np", "2", "--dry-run"], job.as_slice()].concat());
+    compare("mistake_nproc_gpu", &["run", "--nproc-per-node", "gpu", "python3", "train.py"]);
+    compare("mistake_nproc_hosts", &["run", "-H", "a,b", "--nproc_per_node=4", "python3", "train.py"]);
+    compare("mistake_nnodes", &["run", "--nnodes", "2", "--nproc-per-node", "4", "python3", "train.py"]);
+    compare("mistake_rdzv", &["run", "--rdzv_backend=c10d", "-n", "2", "python3", "train.py"]);
+    compare("mistake_master", &["run", "--master-port", "29500", "python3", "train.py"]);
+    compare("mistake_node_rank", &["run", "--node_rank=0", "python3", "train.py"]);
+    compare("mistake_elastic", &["run", "--min-np", "2", "python3", "train.py"]);
+    compare("mistake_module", &["run", "-m", "package.train"]);
+    compare("mistake_bind_to", &["run", "--bind-to", "core", "./train"]);
+    compare("mistake_mca", &["run", "--mca", "btl", "tcp", "./train"]);
+    compare("mistake_host_number", &["run", "-H", "4", "python3", "train.py"]);
+    compare("mistake_hosts_spaced", &["run", "-H", "a:4", "b:4", "--", "python3", "train.py"]);
+    compare("mistake_profile", &["run", "--profile", "out.json", "python3", "train.py"]);
+    compare("mistake_timeline", &["run", "--timeline", "python3", "train.py"]);
+    compare("mistake_dashboard", &["run", "--dashboard", "8080", "python3", "train.py"]);
+    compare("mistake_tls", &["run", "--tls", "yes", "--"]);
+    compare("mistake_tls_perhaps", &["run", "--tls=perhaps", "--", "yes"]);
+    compare("mistake_record", &["run", "--record", "runs/mine", "--", "python3", "train.py"]);
+    compare("mistake_quotes", &["run", "-n", "2", "python3 train.py"]);
+    compare("mistake_no_run", &["python3", "train.py"]);
+    compare("mistake_no_command", &["-n", "2", "python3", "train.py"]);
+    compare("mistake_script", &["train.py", "--lr", "0.1"]);
+    compare("mistake_trian", &["trian"]);
+    compare("mistake_absent", &["run", "--", "trian"]);
+    compare("mistake_gpus", &["run", "--gpus", "4", "--", "./train"]);
+    compare("mistake_precision", &["train", "--precision", "int8"]);
+    compare("mistake_many_ranks", &["run", "-n", "four", "--", "./train"]);
+    let slurm = [("PATH", "/nowhere"), ("SLURM_JOB_ID", "7"), ("SLURM_JOB_NODELIST", "n[1-2]")];
+    compare_with("mistake_no_srun", &["run", "--", "python3", "train.py"], &slurm);
+    compare("mistake_never_used", &["run", "-n", "2", "--profile", "--timeline", "t.json", "--", "true"]);
+}
+
+#[test]
 fn version() {
     let expected =
         format!("$ sirtaki --version\nexit code 0\n--- stdout\nsirtaki {}\n--- stderr\n", env!("CARGO_PKG_VERSION"));
-    assert_eq!(sirtaki(&["--version"]), expected);
+    assert_eq!(sirtaki(&["--version"], &[]), expected);
 }
 
 #[test]

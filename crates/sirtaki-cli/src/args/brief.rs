@@ -48,8 +48,6 @@ const TRAIN: Brief = Brief {
         ("lr", "Learning rate of one worker"),
         ("optimizer", "Optimizer: sgd, adam, adamw or lars"),
         ("precision", "Precision: f32, bf16 or f16"),
-        ("target_accuracy", "Target accuracy, between 0 and 1"),
-        ("checkpoint_dir", "Folder for checkpoints"),
         ("resume", "Continue from the newest checkpoint"),
         ("dashboard", "Show progress on a web page"),
         ("help", "Print this summary (-h) or all options (--help)"),
@@ -77,7 +75,10 @@ pub(super) fn command() -> Command {
 fn shorten(command: Command, brief: &Brief) -> Command {
     let shown = |id: &str| brief.options.iter().find(|(name, _)| *name == id).map(|(_, help)| *help);
     let command = command.mut_args(|option| match shown(option.get_id().as_str()) {
-        Some(help) => option.help(help).help_heading(Resettable::Reset),
+        Some(help) => {
+            let option = option.help(help).help_heading(Resettable::Reset);
+            if option.get_possible_values().is_empty() { option } else { option.value_name("NAME") }
+        }
         None => option.hide(true),
     });
     let order = |command: Command, (place, (name, _)): (usize, &(&'static str, &str))| {

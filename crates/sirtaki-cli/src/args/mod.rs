@@ -92,6 +92,9 @@ pub enum Command {
     #[cfg(feature = "train")]
     #[command(hide = true)]
     TrainWorker(train::Worker),
+    /// Stands for a rank below Open MPI's launcher, started by `run`
+    #[command(hide = true)]
+    MpiRelay(Relay),
     /// One rank of a benchmark, started by `bench`
     #[command(hide = true)]
     BenchWorker(Worker),
@@ -197,6 +200,17 @@ pub struct Man {
     /// Write the pages of all commands into this folder
     #[arg(long, value_name = "DIR", conflicts_with = "command")]
     pub all: Option<std::path::PathBuf>,
+}
+
+/// What stands for a rank below Open MPI's launcher is told.
+#[derive(Debug, Args)]
+pub struct Relay {
+    /// Beginning of the names of the agents' sockets
+    #[arg(long)]
+    pub socket: String,
+    /// Behind the last rank of each host
+    #[arg(long, value_delimiter = ',')]
+    pub ends: Vec<usize>,
 }
 
 /// What one rank of a benchmark is told; who it is comes from the environment.

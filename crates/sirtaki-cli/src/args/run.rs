@@ -3,10 +3,7 @@
 
 use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 
-use clap::{
-    Args, ValueEnum,
-    builder::{BoolishValueParser, Resettable::Reset},
-};
+use clap::{Args, ValueEnum, builder::Resettable::Reset};
 
 use super::at_least_one;
 use crate::{
@@ -84,7 +81,7 @@ pub struct Run {
     /// Allow more processes than slots
     #[arg(
         long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
-        default_missing_value = "yes", value_parser = BoolishValueParser::new(), hide_possible_values = true
+        default_missing_value = "yes", value_parser = yes_or_no, hide_possible_values = true
     )]
     pub oversubscribe: Option<bool>,
 
@@ -108,7 +105,7 @@ pub struct Run {
     /// Make `import horovod` load Sirtaki, so that scripts written for Horovod run unchanged
     #[arg(
         long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
-        default_missing_value = "yes", value_parser = BoolishValueParser::new(), hide_possible_values = true,
+        default_missing_value = "yes", value_parser = yes_or_no, hide_possible_values = true,
         help_heading = "Processes"
     )]
     pub horovod: Option<bool>,
@@ -117,7 +114,7 @@ pub struct Run {
     /// is seen to use Open MPI]
     #[arg(
         long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
-        default_missing_value = "yes", value_parser = BoolishValueParser::new(), hide_possible_values = true,
+        default_missing_value = "yes", value_parser = yes_or_no, hide_possible_values = true,
         help_heading = "Processes"
     )]
     pub mpi: Option<bool>,
@@ -129,7 +126,7 @@ pub struct Run {
     /// Show what would be started, and start nothing
     #[arg(
         long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
-        default_missing_value = "yes", value_parser = BoolishValueParser::new(), hide_possible_values = true, help_heading = Reset
+        default_missing_value = "yes", value_parser = yes_or_no, hide_possible_values = true, help_heading = Reset
     )]
     pub dry_run: Option<bool>,
 
@@ -144,14 +141,14 @@ pub struct Run {
     /// Hide the standard output of processes; still show their standard error and why the job failed
     #[arg(
         short, long, conflicts_with = "verbose", value_name = "BOOL", num_args = 0..=1, require_equals = true,
-        default_missing_value = "yes", value_parser = BoolishValueParser::new(), hide_possible_values = true, help_heading = "Output"
+        default_missing_value = "yes", value_parser = yes_or_no, hide_possible_values = true, help_heading = "Output"
     )]
     pub quiet: Option<bool>,
 
     /// Also show where each process runs, how it ends, and how long the job took
     #[arg(
         short, long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
-        default_missing_value = "yes", value_parser = BoolishValueParser::new(), hide_possible_values = true, help_heading = "Output"
+        default_missing_value = "yes", value_parser = yes_or_no, hide_possible_values = true, help_heading = "Output"
     )]
     pub verbose: Option<bool>,
 
@@ -206,7 +203,7 @@ pub struct Run {
     /// Encrypt connections between processes
     #[arg(
         long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
-        default_missing_value = "yes", value_parser = BoolishValueParser::new(), hide_possible_values = true, help_heading = "Network"
+        default_missing_value = "yes", value_parser = yes_or_no, hide_possible_values = true, help_heading = "Network"
     )]
     pub tls: Option<bool>,
 
@@ -311,6 +308,10 @@ impl Page {
             Page::Port(port) => Some(Some(port)),
         }
     }
+}
+
+fn yes_or_no(text: &str) -> Result<bool, String> {
+    sirtaki_engine::job::parse::switch(text).ok_or_else(|| "must be yes or no".into())
 }
 
 fn dashboard(text: &str) -> Result<Page, String> {

@@ -13,6 +13,7 @@ use crate::{
         cores,
         dry_run::{self, Here},
         gpus, horovod,
+        openmpi::{self, OpenMpi},
         options::{Detail, Options},
         output::{self, Output},
         outside::Outside,
@@ -23,7 +24,7 @@ use crate::{
         runs,
         supervise::{self, Ending, Job, Outcome},
     },
-    printer::{Printer, Stream},
+    printer::{Printer, Stream, Style},
 };
 
 /// Decides what is wanted and where, and does it.
@@ -38,10 +39,20 @@ pub fn run(arguments: Run, program: &Path, printer: &mut Printer) -> Result<u8> 
     if options.dry_run {
         return show(&options, &placement, program, printer).map(|()| 0);
     }
-    execute(options, placement, program, printer)
+    let open_mpi = if placement.plan.size() > 1 { openmpi::find(&options)? } else { None };
+    if let Some(note) = open_mpi.as_ref().and_then(|open| open.note.as_ref()) {
+        printer.labelled(Style::Bold, "note:", note);
+    }
+    execute(options, placement, open_mpi, program, printer)
 }
 
-fn execute(options: Options, placement: Placement, program: &Path, printer: &mut Printer) -> Result<u8> {
+fn execute(
+    options: Options,
+    placement: Placement,
+    open_mpi: Option<OpenMpi>,
+    program: &Path,
+    printer: &mut Printer,
+) -> Result<u8> {
     let folder = match &options.workdir {
         Some(folder) => folder.clone(),
         None => std::env::current_dir().context("the current folder is gone")?,
@@ -52,6 +63,7 @@ fn execute(options: Options, placement: Placement, program: &Path, printer: &mut
         id: fresh_id()?[..4].iter().map(|byte| format!("{byte:02x}")).collect(),
         secret: Secret::random()?,
         terminal: terminal(&placement, printer),
+        open_mpi,
         options,
         placement,
     };
@@ -79,8 +91,20 @@ fn execute(options: Options, placement: Placement, program: &Path, printer: &mut
     if let Some(text) = closing_words(&job, &ending, last_lines, printer) {
         printer.message(&text);
     }
+    let asked = job.options.monitoring();
+    if ending.outcome == Outcome::Success && !ending.engine && !asked.is_empty() {
+        warn_of_nothing(&asked, printer);
+    }
     live.finish();
     Ok(ending.outcome.code())
+}
+
+/// Says that there was nothing to see.
+fn warn_of_nothing(asked: &[&str], printer: &mut Printer) {
+    let text = format!("{} recorded nothing: the program never used Sirtaki's engine", asked.join(" and "));
+    printer.labelled(Style::Warning, "warning:", &text);
+    let hint = "use sirtaki.torch or --horovod, or the back end \"sirtaki\" of torch.distributed";
+    printer.labelled(Style::Bold, "hint:", hint);
 }
 
 /// What shows how far the job is; says where, if that is a page.

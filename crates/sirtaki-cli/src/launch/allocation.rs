@@ -124,7 +124,11 @@ fn one_line_per_slot(name: &str, path: &str, outside: &Outside<'_>) -> Result<Ve
 }
 
 fn host_of(host: &str, slots: usize) -> Result<HostSlots, String> {
-    if hosts::is_name(host) { Ok(HostSlots { host: host.into(), slots }) } else { Err(format!("`{host}` is not the name of a host")) }
+    if hosts::is_name(host) {
+        Ok(HostSlots { host: host.into(), slots })
+    } else {
+        Err(format!("`{host}` is not the name of a host"))
+    }
 }
 
 fn first(outside: &Outside<'_>, names: &[&'static str]) -> Option<(&'static str, String)> {

@@ -55,7 +55,7 @@ fn mistakes_name_file_line_and_key() {
     assert_eq!(file("rnaks = 4").unwrap_err().hint, "did you mean `ranks`?");
     assert_eq!(file("start_timeout = 4").unwrap_err().hint, "did you mean `start-timeout`?");
     assert!(file("q = 4").unwrap_err().hint.starts_with("the options are ranks, hosts,"));
-    assert_eq!(message("tls = true\nranks = 0"), "job.toml:2: ranks is `0`: must be a number above zero");
+    assert_eq!(message("tls = true\nranks = 0"), "job.toml:2: ranks is `0`: must be a whole number greater than zero");
     assert_eq!(message("via = 'shh'"), "job.toml:1: via is `shh`: must be one of auto, local, ssh, slurm, pbs, lsf");
     assert_eq!(message("ranks = [1, 2]"), "job.toml:1: ranks is `1, 2`: must be a single value");
     assert_eq!(message("ranks = { a = 1 }"), "job.toml:1: ranks must be a single value");

@@ -49,6 +49,22 @@ pub const OWN: &[&str] = &[
     "OMPI_COMM_WORLD_LOCAL_SIZE",
 ];
 
+/// Variables of an MPI launcher that we may run under ourselves. Ranks are not its ranks, so they do not inherit them.
+pub const OF_MPI: &[&str] = &[
+    "PMI_FD",
+    "PMI_ID",
+    "PMI_PORT",
+    "PMI_RANK",
+    "PMI_SIZE",
+    "PMIX_NAMESPACE",
+    "PMIX_RANK",
+    "PMIX_SERVER_URI2",
+    "PMIX_SERVER_URI21",
+    "PMIX_SERVER_URI3",
+    "PMIX_SERVER_URI4",
+    "PMIX_SERVER_URI41",
+];
+
 /// Travel to other hosts by name.
 const TRAVEL: &[&str] = &["PATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "LANG", "LANGUAGE", "TZ", "NO_COLOR"];
 

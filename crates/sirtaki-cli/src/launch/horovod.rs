@@ -26,7 +26,7 @@ pub fn apply(options: &mut Options, outside: &Outside<'_>) -> Result<(), Advice>
 }
 
 /// The Python that ranks run, as far as can be seen from their program.
-fn python(program: &[String]) -> &str {
+pub(super) fn python(program: &[String]) -> &str {
     let is_python = |word: &&String| {
         Path::new(word.as_str()).file_name().is_some_and(|name| name.to_string_lossy().starts_with("python"))
     };

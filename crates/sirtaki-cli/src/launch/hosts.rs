@@ -24,7 +24,11 @@ pub struct HostSlots {
 
 /// The hosts of `a:4,user@b:2,[fd00::1]:4,c`; without a number a host has one slot.
 pub fn parse_list(text: &str) -> Result<Vec<HostSlots>, Advice> {
-    let parse = |item: &str| parse_item(item.trim()).map_err(|problem| Advice::new(problem, LIST_HINT));
+    let hint = |item: &str| match item.parse::<usize>() {
+        Ok(number) => format!("did you mean -n {number}?"),
+        Err(_) => LIST_HINT.into(),
+    };
+    let parse = |item: &str| parse_item(item.trim()).map_err(|problem| Advice::new(problem, hint(item.trim())));
     collect(text.split(',').map(parse)).and_then(|hosts| at_least_one(hosts, "the list of hosts", LIST_HINT))
 }
 
@@ -102,7 +106,7 @@ fn parse_item(item: &str) -> Result<HostSlots, String> {
     };
     let name = if item.contains('@') { format!("{user}@{host}") } else { host.to_owned() };
     if slots.is_none() && !host.is_empty() && item.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(format!("`{item}` is a number, not a host; did you mean -n {item}?"));
+        return Err(format!("`{item}` is a number, not a host"));
     }
     if !is_name(&name) {
         return Err(format!("`{item}` is not the name of a host"));
@@ -165,7 +169,7 @@ mod tests {
             let advice = parse_list(wrong).unwrap_err();
             assert!(advice.message.contains('`') && advice.hint.contains("-H"), "{wrong}: {advice:?}");
         }
-        assert!(parse_list("4").unwrap_err().message.contains("did you mean -n 4?"));
+        assert_eq!(parse_list("4").unwrap_err().hint, "did you mean -n 4?");
         assert!(parse_list("fd00::1:4").unwrap_err().message.contains("brackets"));
         for wrong in ["a:0", "a:-1", "a:x", "a:", "a:99999999999999999999", "a:65537"] {
             assert!(parse_list(wrong).unwrap_err().message.contains("slots"), "{wrong}");

@@ -21,6 +21,7 @@ pub mod horovod;
 pub mod hosts;
 pub mod local;
 pub mod nodelist;
+pub mod openmpi;
 pub mod options;
 pub mod output;
 pub mod outside;

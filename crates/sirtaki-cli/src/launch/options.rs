@@ -161,6 +161,15 @@ impl Options {
         })
     }
 
+    /// The options by which something was to be recorded.
+    pub fn monitoring(&self) -> Vec<&'static str> {
+        let names =
+            [("--timeline", env::TIMELINE), ("--profile", env::PROFILE), ("--record", env::RUN_FOLDER)].into_iter();
+        let set = |name: &str| self.env.iter().find(|wish| wish.name == name).and_then(|wish| wish.value.as_deref());
+        let wanted = |value: &str| sirtaki_engine::job::parse::switch(value) != Some(false);
+        names.filter(|(_, variable)| set(variable).is_some_and(wanted)).map(|(option, _)| option).collect()
+    }
+
     /// Whether the terminal shows how far the program is.
     pub fn shows_progress(&self) -> bool {
         match self.progress {

@@ -59,7 +59,7 @@ fn variables_and_ssh_options_are_collected() {
 fn a_variable_without_a_value_must_be_set_here() {
     assert_eq!(resolve("--env HERE x", &[("HERE", "1")], "").unwrap().env[0].value, None);
     let advice = resolve("--env NOT_HERE x", &[], "").unwrap_err();
-    assert_eq!(advice.message, "--env NOT_HERE: that variable is not set here");
+    assert_eq!(advice.message, "--env NOT_HERE: this variable is not set here");
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn the_program_may_come_with_or_without_dashes_and_keeps_its_own_options() {
         assert_eq!(options.program, ["python", "t.py", "-n", "3", "--tls"], "{line}");
         assert_eq!((options.ranks, options.tls), (NonZeroUsize::new(2), false));
     }
-    assert_eq!(resolve("-n 2", &[], "").unwrap_err().message, "there is no program to run");
+    assert_eq!(resolve("-n 2", &[], "").unwrap_err().message, "no program was given");
 }
 
 #[test]
@@ -100,5 +100,5 @@ fn progress_is_quiet_with_everything_else_and_a_page_may_have_a_port() {
     let by_file = resolve("--config file", &[], "dashboard = 9000\nprogram = ['x']").unwrap();
     assert_eq!(by_file.dashboard, Some(Some(9000)));
     let advice = resolve("--config file", &[], "dashboard = 70000\nprogram = ['x']").unwrap_err();
-    assert!(advice.message.contains("must be a port, yes or no"), "{}", advice.message);
+    assert!(advice.message.contains("must be a port from 2 to 65535, yes or no"), "{}", advice.message);
 }

@@ -123,6 +123,40 @@ pub struct Start {
     pub grace: Duration,
     /// Whether somebody wants to see how far they are.
     pub pulse: bool,
+    /// What ranks of MPICH ask for.
+    pub pmi: PmiJob,
+    /// How ranks of Open MPI are connected, if that is what they are.
+    pub connect: Option<Connect>,
+}
+
+/// A job in the eyes of MPICH.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PmiJob {
+    /// Its number of ranks.
+    pub size: usize,
+    /// Which host of the job this is.
+    pub host: usize,
+    /// How many there are.
+    pub hosts: usize,
+    /// Where the store is.
+    pub store: SocketAddr,
+    /// The job's secret, as hexadecimal digits.
+    pub secret: String,
+    /// Whether connections are encrypted.
+    pub tls: bool,
+    /// How long it may take to reach the store.
+    pub patience: Duration,
+}
+
+/// How ranks are connected through Open MPI.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Connect {
+    /// The socket to which its relays come.
+    pub socket: String,
+    /// Its launcher with all arguments, on the first host.
+    pub launcher: Vec<String>,
+    /// How long it may take.
+    pub patience: Duration,
 }
 
 /// One rank.
@@ -179,6 +213,8 @@ pub enum Event {
         rank: usize,
         /// How.
         how: Ended,
+        /// Whether it ever used the engine, as far as can be seen.
+        engine: bool,
     },
     /// A rank's output is complete.
     Closed {

@@ -19,8 +19,8 @@ pub(super) const ONCE: &str = "start sirtaki once, on one host, and name the hos
                                LSF job they are known";
 const ELASTIC: &str = "the number of processes is fixed with -n; `sirtaki train --resume` and Horovod's elastic state \
                        continue on another number";
-const MEETING: &str = "leave it out: sirtaki starts the processes of all hosts and sets MASTER_ADDR and MASTER_PORT";
-const PLACES: &str = "--cores=auto, the default, gives every process cores of its own, and --cores=none none";
+const MEETING: &str = "omit it: sirtaki starts the processes of all hosts and sets MASTER_ADDR and MASTER_PORT";
+const PLACES: &str = "--cores auto, the default, gives each process its own cores; --cores none turns that off";
 const LOGS: &str = "--output DIR writes a file for every process, and --quiet hides them on the terminal";
 
 /// Each option with its meaning; a dash stands for an underscore, too.
@@ -89,14 +89,17 @@ const KNOWN: &[(&str, Meaning)] = &[
     ("--mpi-args", Meaning::Instead("set variables of Open MPI: --env OMPI_MCA_name=value")),
     ("-m", Meaning::Instead("name Python as the program: sirtaki run -n 4 -- python -m MODULE")),
     ("--module", Meaning::Instead("name Python as the program: sirtaki run -n 4 -- python -m MODULE")),
-    ("--config-file", Meaning::Instead("--config FILE reads options from a file in TOML; `sirtaki run --help` has one")),
+    (
+        "--config-file",
+        Meaning::Instead("--config FILE reads options from a file in TOML; `sirtaki run --help` has one"),
+    ),
     ("--check-build", Meaning::Instead("`sirtaki doctor` shows what is there")),
-    ("--disable-cache", Meaning::Instead("leave it out: there is no cache of earlier checks of hosts")),
+    ("--disable-cache", Meaning::Instead("omit it: there is no cache of earlier checks of hosts")),
     ("--fusion-threshold-mb", Meaning::Instead("set a variable: --env SIRTAKI_FUSION=64M")),
-    ("--cycle-time-ms", Meaning::Instead("leave it out: tensors are sent as soon as all ranks have them")),
-    ("--cache-capacity", Meaning::Instead("leave it out: repeated steps are recognised whatever their size")),
+    ("--cycle-time-ms", Meaning::Instead("omit it: tensors are sent as soon as all ranks have them")),
+    ("--cache-capacity", Meaning::Instead("omit it: repeated steps are recognised whatever their size")),
     ("--log-level", Meaning::Instead("--verbose says more; docs/environment.md lists what else can be set")),
-    ("--timeline-mark-cycles", Meaning::Instead("leave it out: the timeline shows when ranks agreed in any case")),
+    ("--timeline-mark-cycles", Meaning::Instead("omit it: the timeline shows when ranks agreed in any case")),
 ];
 
 /// What an option means, with dashes or underscores inside.

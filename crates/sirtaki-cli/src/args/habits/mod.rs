@@ -135,7 +135,7 @@ impl Reader<'_> {
     /// Reads one option; gives the place of the next.
     fn option(&mut self, at: usize, word: &str) -> Result<usize, Advice> {
         let (name, value) = split(word);
-        let exact = |option: &&Arg| name.starts_with("--") || name.len() == 2 || !launchers::is_known(name);
+        let exact = |_: &&Arg| name.starts_with("--") || name.len() == 2 || !launchers::is_known(name);
         if let Some(option) = find(self.command, name).filter(exact) {
             let attached = value.is_some() || !name.starts_with("--") && name.len() > 2;
             return match value_of(option) {
@@ -195,10 +195,14 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Refuses a program in the place of a file that was left out.
+    /// Refuses a program in the place of a file, and a number of GPUs.
     fn check_value(&self, option: &Arg, at: usize) -> Result<(), Advice> {
         let file = option.get_long().is_some_and(|name| ["timeline", "output"].contains(&name));
         match text(self.words, at) {
+            Some(word) if option.get_long() == Some("gpus") && word.parse::<usize>().is_ok() => {
+                let hint = format!("for {word} processes, write -n {word}");
+                Err(Advice::new("--gpus says which GPUs a process sees: auto, own or none", hint))
+            }
             Some(word) if file && !word.contains(['.', '/']) && (self.is_program)(word) => {
                 let name = format!("--{}", option.get_long().unwrap_or_default());
                 let hint = format!("name a file before the program, such as {name} trace.json");
@@ -236,7 +240,7 @@ impl Reader<'_> {
     fn check_program(&self, at: usize) -> Result<(), Advice> {
         match text(self.words, at) {
             Some(word) if word.contains(' ') && !(self.is_program)(word) => {
-                let hint = format!("leave out the quotes: sirtaki run ... -- {word}");
+                let hint = format!("omit the quotes: sirtaki run ... -- {word}");
                 Err(Advice::new(format!("there is no program called `{word}`"), hint))
             }
             _ => Ok(()),

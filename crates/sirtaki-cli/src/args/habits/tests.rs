@@ -84,6 +84,6 @@ fn a_program_where_a_command_belongs() {
     assert!(hint("train.py --lr 1").contains("-- python train.py --lr 1`"));
     assert!(hint("-n 4 python train.py").contains("`sirtaki run -n 4 python train.py`"));
     assert!(hint("-np 4 python train.py").contains("`sirtaki run -np 4 python train.py`"));
-    assert!(hint("run -n 2 python+train.py").contains("leave out the quotes"));
-    assert!(hint("run -n 2 -- python+train.py").contains("leave out the quotes"));
+    assert!(hint("run -n 2 python+train.py").contains("omit the quotes"));
+    assert!(hint("run -n 2 -- python+train.py").contains("omit the quotes"));
 }

@@ -56,7 +56,7 @@ pub(super) fn start(
     let (err, from_err) = channel(terminal)?;
     let mut command = Command::new(program.name());
     command.args(program.command.iter().skip(1)).stdin(Stdio::null()).stdout(out).stderr(err);
-    for name in environment::OWN {
+    for name in environment::OWN.iter().chain(environment::OF_MPI) {
         command.env_remove(name);
     }
     command.envs(program.environment.iter().map(|(name, value)| (name, value)));

@@ -6,7 +6,9 @@
 mod children;
 mod doing;
 mod meeting;
+mod pmi;
 mod ranks;
+mod relays;
 
 use std::{
     io::{Stdout, Write},
@@ -28,10 +30,11 @@ use signal_hook::{
     iterator::Signals,
 };
 
-use self::{meeting::Meeting, ranks::Ranks};
+pub use self::relays::relay;
+use self::{meeting::Meeting, ranks::Ranks, relays::Relay};
 use super::{
     cores, gpus,
-    protocol::{self, Event, Hello, MARK, Order, SILENCE, VERSION},
+    protocol::{self, Event, Hello, MARK, Order, SILENCE, Start, VERSION},
     tree,
 };
 use crate::printer::Advice;
@@ -51,6 +54,8 @@ enum Happening {
     Nobody,
     /// A stream of a rank has ended.
     StreamEnded(usize),
+    /// Open MPI's launcher has handed over all ranks of this host, or not.
+    Connected(Result<Vec<Relay>>),
     Signal(i32),
 }
 
@@ -81,7 +86,8 @@ pub fn work() -> Result<()> {
     let grace = Arc::new(Mutex::new(Duration::ZERO));
     let (orders, limit) = (sender.clone(), grace.clone());
     thread::spawn(move || listen_to_launcher(&orders, &limit));
-    let mut agent = Agent { mouth, sender, meeting: None, ranks: Ranks::default(), grace, end: End::NotYet };
+    let (meeting, ranks) = (None, Ranks::default());
+    let mut agent = Agent { mouth, sender, meeting, ranks, connecting: None, grace, end: End::NotYet };
     agent.run(&happenings);
     Ok(())
 }
@@ -147,6 +153,8 @@ struct Agent {
     sender: Sender<Happening>,
     meeting: Option<Meeting>,
     ranks: Ranks,
+    /// What starts as soon as Open MPI has handed over its ranks, and the process of its launcher, if that is here.
+    connecting: Option<(Box<Start>, Option<Pid>)>,
     grace: Arc<Mutex<Duration>>,
     end: End,
 }
@@ -161,7 +169,11 @@ impl Agent {
                     launcher = false;
                     self.begin_to_end();
                 }
-                Ok(Happening::Exited(pid, status)) => self.ranks.exited(pid, status, &self.mouth),
+                Ok(Happening::Exited(pid, status)) => {
+                    self.heed_launcher(pid, status);
+                    self.ranks.exited(pid, status, &self.mouth);
+                }
+                Ok(Happening::Connected(relays)) => self.connected(relays),
                 Ok(Happening::Nobody) => self.ranks.reaping = false,
                 Ok(Happening::StreamEnded(rank)) => self.ranks.stream_ended(rank, &self.mouth),
                 Ok(Happening::Signal(signal)) => self.mouth.say(&Event::Signalled(signal)),
@@ -200,14 +212,54 @@ impl Agent {
             }
             Order::Start(start) => {
                 *lock(&self.grace) = start.grace;
-                self.ranks.start(&start, &self.mouth, &self.sender);
-                self.reap();
+                self.start(start);
             }
             Order::Signal(signal) => self.ranks.signal(signal),
             Order::Kill => self.end = End::Killing,
             Order::Look => self.ranks.look(&self.mouth),
             Order::Note { rank, how } => self.meeting.iter().for_each(|meeting| meeting.note(rank, &how)),
             Order::Greeting => self.mouth.say(&Event::Greeting),
+        }
+    }
+
+    /// Starts the ranks, at once or when Open MPI has handed them over.
+    fn start(&mut self, start: Box<Start>) {
+        let Some(connect) = &start.connect else {
+            self.ranks.start(&start, Vec::new(), &self.mouth, &self.sender);
+            return self.reap();
+        };
+        match relays::begin(&start, connect, self.sender.clone()) {
+            Ok(launcher) => {
+                self.connecting = Some((start, launcher));
+                if launcher.is_some() {
+                    self.reap();
+                }
+            }
+            Err(error) => self.mouth.say(&problem(&error)),
+        }
+    }
+
+    fn connected(&mut self, relays: Result<Vec<Relay>>) {
+        let Some((start, launcher)) = self.connecting.take() else { return };
+        match relays {
+            Ok(relays) => {
+                self.ranks.start(&start, relays, &self.mouth, &self.sender);
+                if launcher.is_none() {
+                    self.reap();
+                }
+            }
+            Err(error) => self.mouth.say(&problem(&error)),
+        }
+    }
+
+    /// Open MPI's launcher ended before it had handed over its ranks.
+    fn heed_launcher(&mut self, pid: Pid, status: WaitStatus) {
+        if self.connecting.as_ref().is_some_and(|(_, launcher)| *launcher == Some(pid)) {
+            self.connecting = None;
+            let code = status.exit_status().map_or("was killed".into(), |code| format!("ended with exit code {code}"));
+            let message = format!("Open MPI's mpirun {code} before it had started the ranks");
+            let hint = "what it said is above; try it alone: mpirun -n 2 hostname".into();
+            self.mouth.say(&Event::Problem { message, hint });
         }
     }
 

@@ -1,7 +1,9 @@
 //! The ranks of a host while they run: who they are, how they end, and what they are doing.
 
 use std::{
+    collections::HashMap,
     fs,
+    os::unix::net::UnixStream,
     sync::mpsc::Sender,
     time::{Duration, Instant},
 };
@@ -9,7 +11,7 @@ use std::{
 use rustix::process::{Pid, Signal, WaitStatus, kill_process_group};
 use sirtaki_engine::telemetry::recorder::Recorder;
 
-use super::{Happening, Mouth, children, doing};
+use super::{Happening, Mouth, children, doing, pmi::Pmi, relays::Relay};
 use crate::launch::{
     ended::Ended,
     environment,
@@ -28,6 +30,8 @@ struct Rank {
     pid: Option<Pid>,
     /// Its flight record. The memory is ours, so it outlives the rank.
     recorder: Option<Recorder>,
+    /// What holds Open MPI's relay of this rank.
+    relay: Option<UnixStream>,
     open_streams: usize,
     ended: Option<Instant>,
     closed: bool,
@@ -48,24 +52,36 @@ pub(super) struct Ranks {
 }
 
 impl Ranks {
-    pub(super) fn start(&mut self, start: &Start, mouth: &Mouth, sender: &Sender<Happening>) {
+    pub(super) fn start(&mut self, start: &Start, relays: Vec<Relay>, mouth: &Mouth, sender: &Sender<Happening>) {
         self.memory_kills = memory_kills();
         self.next_pulse = start.pulse.then(|| Instant::now() + PULSE);
+        let mut relays: HashMap<usize, Relay> = relays.into_iter().map(|relay| (relay.rank, relay)).collect();
+        let pmi = Pmi::new(start.pmi.clone(), start.ranks.len());
         for wanted in &start.ranks {
             let rank = wanted.rank;
             let recorder = Recorder::create().ok();
             let mut wanted = wanted.clone();
             wanted.environment.extend(recorder.as_ref().map(|recorder| environment::record(recorder.address())));
+            let relay = relays.remove(&rank).map(|relay| {
+                wanted.environment.extend(relay.variables);
+                relay.stream
+            });
+            let inherited = pmi.serve(rank).map(|(descriptor, variables)| {
+                wanted.environment.extend(variables);
+                descriptor
+            });
             let (to, ends) = (mouth.clone(), sender.clone());
             let wrote = move |stream, bytes: &[u8]| match bytes {
                 [] => drop(ends.send(Happening::StreamEnded(rank))),
                 bytes => to.say(&Event::Output { rank, stream, bytes: bytes.to_vec() }),
             };
-            match children::start(&start.program, &wanted, start.terminal, wrote) {
+            let started = children::start(&start.program, &wanted, start.terminal, wrote);
+            drop(inherited);
+            match started {
                 Ok(pid) => {
                     mouth.say(&Event::Started { rank, pid });
                     let pid = Pid::from_raw(pid as i32);
-                    self.ranks.push(Rank { rank, pid, recorder, open_streams: 2, ended: None, closed: false });
+                    self.ranks.push(Rank { rank, pid, recorder, relay, open_streams: 2, ended: None, closed: false });
                 }
                 Err(error) => {
                     let name = start.program.name();
@@ -104,8 +120,10 @@ impl Ranks {
             (None, code) => Ended::Code(code.unwrap_or(0)),
         };
         let rank = &mut self.ranks[at];
-        (rank.ended, rank.pid) = (Some(Instant::now()), None);
-        mouth.say(&Event::Ended { rank: rank.rank, how });
+        (rank.ended, rank.pid, rank.relay) = (Some(Instant::now()), None, None);
+        let counts = rank.recorder.as_ref().map(Recorder::counts);
+        let engine = counts.is_none_or(|counts| !counts.is_empty() || counts.elapsed() > 0);
+        mouth.say(&Event::Ended { rank: rank.rank, how, engine });
         rank.close_if_done(mouth);
     }
 

@@ -6,6 +6,11 @@ const SMALLER: &str = "a smaller batch or model per rank, fewer ranks on this ho
 
 /// The line that says it best, where there is one, and what to try.
 pub(super) fn explain<'a>(how: &Ended, lines: &'a [String]) -> (Option<&'a str>, String) {
+    if lines.iter().any(|line| line.contains("MPI_Init") && line.contains("error")) {
+        let hint = "Open MPI makes every process a job of its own unless its mpirun starts it: add --mpi to connect \
+                    the ranks through it, or --mpi=no if each is meant to be alone";
+        return (Some("MPI cannot start without its launcher"), hint.into());
+    }
     // Words that a rank said long before somebody killed it explain nothing; an abort is its own doing.
     if matches!(how, Ended::Code(_) | Ended::Signal { number: 6, .. }) {
         if let Some(exception) = exception(lines) {

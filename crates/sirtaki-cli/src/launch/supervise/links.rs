@@ -226,8 +226,10 @@ fn ending(child: &Mutex<Child>) -> String {
 /// Why the command that starts an agent does not start itself.
 fn cannot_start(name: &str, error: &std::io::Error) -> Advice {
     let hint = match name {
-        "srun" => "this is a Slurm job, but srun is not in PATH: load Slurm's module or extend PATH; --via local runs on \
-                   this machine alone, and -H a:4,b:4 --via ssh on others",
+        "srun" => {
+            "this is a Slurm job, but srun is not in PATH: load Slurm's module or extend PATH; --via local runs on \
+                   this machine alone, and -H a:4,b:4 --via ssh on others"
+        }
         "pbs_tmrsh" | "blaunch" => "extend PATH by the scheduler's programs, or use --via local or --via ssh",
         _ => "install it, or extend PATH; --via local runs on this machine alone",
     };

@@ -22,6 +22,7 @@ use self::{
 use super::{
     ended::Ended,
     environment,
+    openmpi::OpenMpi,
     options::{Detail, Options},
     output::Output,
     placement::Placement,
@@ -53,6 +54,8 @@ pub struct Job {
     pub secret: Secret,
     /// Columns and rows that ranks may think they have, where their output goes to a terminal.
     pub terminal: Option<(u16, u16)>,
+    /// How ranks are connected through Open MPI, if they are.
+    pub open_mpi: Option<OpenMpi>,
 }
 
 impl Job {
@@ -88,6 +91,8 @@ pub struct Ending {
     pub doing: Vec<Option<String>>,
     /// What every rank had done by then, in numbers.
     pub counts: Vec<Option<Counts>>,
+    /// Whether any rank used the engine.
+    pub engine: bool,
 }
 
 /// Runs a job to its end. Nothing of it is left then, on any host that can be reached.
@@ -148,6 +153,7 @@ impl<'a, 'b> Supervisor<'a, 'b> {
             pids: vec![None; size],
             doing: vec![None; size],
             counts: vec![None; size],
+            engine: false,
         };
         let started = Instant::now();
         live.begins(started);
@@ -191,7 +197,10 @@ impl<'a, 'b> Supervisor<'a, 'b> {
                 self.ending.pids[rank] = Some(pid);
                 self.tell(&format!("rank {rank} runs on {} as process {pid}", self.host(host)));
             }
-            Event::Ended { rank, how } => self.ended(rank, &how),
+            Event::Ended { rank, how, engine } => {
+                self.ending.engine |= engine;
+                self.ended(rank, &how);
+            }
             Event::Closed { rank } => {
                 self.output.closed(rank);
                 self.course.closed(rank);

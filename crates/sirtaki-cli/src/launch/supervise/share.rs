@@ -4,9 +4,9 @@ use super::{Job, prepare::Found};
 use crate::launch::{
     cores,
     environment::{self, Interface, Meeting, Share},
-    gpus,
+    gpus, openmpi, placement,
     plan::Place,
-    protocol::{RankStart, Start},
+    protocol::{Connect, PmiJob, RankStart, Start},
 };
 
 /// What the agent of `host` needs to start its ranks.
@@ -23,7 +23,51 @@ pub(super) fn of_host(job: &Job, found: &Found, host: usize) -> Start {
         terminal: job.terminal,
         grace: job.options.grace,
         pulse: job.options.shows_progress() || job.options.dashboard.is_some(),
+        pmi: PmiJob {
+            size: job.placement.plan.size(),
+            host,
+            hosts: job.hosts().len(),
+            store: found.checked[host].store,
+            secret: job.secret.to_hex(),
+            tls: job.options.tls,
+            patience: job.options.start_timeout,
+        },
+        connect: connect(job, host),
     }
+}
+
+/// How the ranks of `host` are connected through Open MPI; its launcher runs on the first host.
+fn connect(job: &Job, host: usize) -> Option<Connect> {
+    let open = job.open_mpi.as_ref()?;
+    let socket = format!("sirtaki-{}", job.id);
+    let launcher = if host == 0 { mpirun(job, &open.mpirun, &socket) } else { Vec::new() };
+    Some(Connect { socket: format!("{socket}-{host}"), launcher, patience: job.options.start_timeout })
+}
+
+/// Open MPI's launcher, with a relay as the program of every rank.
+fn mpirun(job: &Job, name: &str, socket: &str) -> Vec<String> {
+    let hosts = job.hosts();
+    let slots = |host: &str, count: usize| format!("{}:{count}", host.rsplit('@').next().unwrap_or(host));
+    let list: Vec<String> = match hosts {
+        [only] => vec![slots("localhost", only.ranks.len())],
+        several => several.iter().map(|host| slots(&host.host, host.ranks.len())).collect(),
+    };
+    let ends: Vec<String> = hosts.iter().map(|host| host.ranks.end.to_string()).collect();
+    let sirtaki = match hosts.len() {
+        1 => &job.sirtaki,
+        _ => job.options.remote_sirtaki.as_ref().unwrap_or(&job.sirtaki),
+    };
+    let mut words = vec![name.to_owned()];
+    if job.placement.starts.contains(&placement::Start::Ssh) {
+        let mut ssh = placement::Start::Ssh.prefix("", &job.options);
+        ssh.truncate(ssh.len().saturating_sub(2));
+        words.extend(["--mca".into(), "plm_rsh_agent".into(), ssh.join(" ")]);
+    }
+    let size = job.placement.plan.size().to_string();
+    let fixed = ["--bind-to", "none", "--map-by", "slot", "-n", &size, "-H", &list.join(",")].map(str::to_owned);
+    words.extend(fixed);
+    words.extend([sirtaki, "mpi-relay", "--socket", socket, "--ends", &ends.join(",")].map(str::to_owned));
+    words
 }
 
 /// What one rank is told; `has` says which variables it has already.
@@ -51,5 +95,10 @@ fn of_rank(job: &Job, found: &Found, host: usize, place: &Place, has: &dyn Fn(&s
         start_timeout: job.options.start_timeout,
         tls: job.options.tls,
     };
-    RankStart { rank: place.rank, cores, environment: environment::of_rank(place, &meeting, &share, has) }
+    let mut environment = environment::of_rank(place, &meeting, &share, has);
+    if place.size > 1 && job.open_mpi.is_none() && job.options.mpi != Some(false) {
+        let (name, value) = openmpi::GUARD;
+        environment.push((name.into(), value.into()));
+    }
+    RankStart { rank: place.rank, cores, environment }
 }

@@ -1,0 +1,127 @@
+//! The relays of Open MPI's launcher on this host: who hands over the variables of a rank, and waits for its end.
+//!
+//! They come to a socket whose name lies in no file system, and only those of the same user are heard.
+
+use std::{
+    io::Read,
+    os::{
+        linux::net::SocketAddrExt,
+        unix::net::{SocketAddr, UnixListener, UnixStream},
+    },
+    process::{Command, Stdio},
+    sync::mpsc::Sender,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    net::sockopt::socket_peercred,
+    process::{Pid, getuid},
+};
+
+use super::Happening;
+use crate::{
+    args::Relay as Arguments,
+    launch::{
+        child, environment,
+        protocol::{self, Connect, Start},
+    },
+};
+
+/// Variables of Open MPI that are a rank's own.
+const PREFIXES: [&str; 5] = ["OMPI_", "PMIX_", "PRTE_", "ORTE_", "OPAL_"];
+/// A launcher starts as whoever starts us, and that may be root in a container.
+const ALLOWED: [&str; 4] = [
+    "OMPI_ALLOW_RUN_AS_ROOT",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
+    "PRTE_ALLOW_RUN_AS_ROOT",
+    "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM",
+];
+
+/// What a relay brings.
+pub(super) struct Relay {
+    pub(super) rank: usize,
+    pub(super) variables: Vec<(String, String)>,
+    /// Closed when the rank has ended, so that the relay ends, too.
+    pub(super) stream: UnixStream,
+}
+
+/// Starts Open MPI's launcher where it is to run, on this thread, which must live as long as the agent. The relays of
+/// all ranks of this host come in a happening.
+pub(super) fn begin(start: &Start, connect: &Connect, sender: Sender<Happening>) -> Result<Option<Pid>> {
+    let listener = UnixListener::bind_addr(&address(&connect.socket)?).context("cannot listen for Open MPI")?;
+    let launcher = match connect.launcher.split_first() {
+        Some((name, words)) => Some(launch(name, words, start).with_context(|| format!("cannot start {name}"))?),
+        None => None,
+    };
+    let (ranks, patience): (Vec<usize>, _) = (start.ranks.iter().map(|rank| rank.rank).collect(), connect.patience);
+    thread::spawn(move || {
+        let relays = gather(&listener, &ranks, patience);
+        let _ = sender.send(Happening::Connected(relays));
+    });
+    Ok(launcher)
+}
+
+fn launch(name: &str, words: &[String], start: &Start) -> Result<Pid> {
+    let mut command = Command::new(name);
+    command.args(words).current_dir(&start.program.folder).stdin(Stdio::null());
+    // What it says goes where the agent's own messages go.
+    command.stdout(rustix::io::dup(std::io::stderr())?);
+    for name in environment::OWN.iter().chain(environment::OF_MPI) {
+        command.env_remove(name);
+    }
+    command.envs(ALLOWED.map(|name| (name, "1")));
+    command.envs(start.program.environment.iter().map(|(name, value)| (name, value)));
+    child::tie(&mut command, &[]);
+    let pid = command.spawn()?.id();
+    Pid::from_raw(pid as i32).context("a process has no number")
+}
+
+fn address(name: &str) -> Result<SocketAddr> {
+    Ok(SocketAddr::from_abstract_name(name)?)
+}
+
+/// Waits for a relay of each of these ranks.
+fn gather(listener: &UnixListener, ranks: &[usize], patience: Duration) -> Result<Vec<Relay>> {
+    let deadline = Instant::now() + patience;
+    let mut relays: Vec<Relay> = Vec::new();
+    while relays.len() < ranks.len() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let limit = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+        match poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&limit)) {
+            Ok(0) => bail!("Open MPI started {} of {} ranks in {patience:?}", relays.len(), ranks.len()),
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
+        }
+        let (mut stream, _) = listener.accept()?;
+        if socket_peercred(&stream)?.uid != getuid() {
+            continue;
+        }
+        stream.set_read_timeout(Some(patience))?;
+        let heard: Option<(usize, Vec<(String, String)>)> = protocol::read(&mut stream)?;
+        let Some((rank, variables)) = heard else { continue };
+        let expected = ranks.contains(&rank) && relays.iter().all(|relay| relay.rank != rank);
+        ensure!(expected, "Open MPI started rank {rank} on another host than planned");
+        relays.push(Relay { rank, variables, stream });
+    }
+    Ok(relays)
+}
+
+/// The relay itself, started by Open MPI's launcher: hands over what a rank needs and stays until it has ended.
+pub fn relay(arguments: &Arguments) -> Result<()> {
+    let number = |name: &str| std::env::var(name).ok()?.parse::<usize>().ok();
+    let rank = number("OMPI_COMM_WORLD_RANK").or_else(|| number("PMIX_RANK"));
+    let rank = rank.context("this is started by Open MPI's launcher, which is not there")?;
+    let host = arguments.ends.iter().position(|&end| rank < end).context("there is no such rank")?;
+    let mut stream = UnixStream::connect_addr(&address(&format!("{}-{host}", arguments.socket))?)
+        .context("there is no agent of sirtaki on this host")?;
+    let own = |name: &str| PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    let variables: Vec<_> = std::env::vars().filter(|(name, _)| own(name)).collect();
+    protocol::write(&mut stream, &(rank, variables))?;
+    // Ends with the rank, or with the agent.
+    let _ = stream.read(&mut [0]);
+    Ok(())
+}
