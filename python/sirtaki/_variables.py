@@ -27,6 +27,7 @@ UNDERSTOOD = {
     "HOROVOD_SIZE",
     "HOROVOD_STALL_CHECK_DISABLE",
     "HOROVOD_TIMELINE",
+    "HOROVOD_TIMELINE_MARK_CYCLES",
 }
 """Also those that a launcher sets, and one that is always on here."""
 

@@ -112,3 +112,15 @@ def test_perfetto_reads_a_timeline(perfetto, tmp_path):
         and part.name in ('agreement', 'queue', 'all_reduce')
     """
     assert ask(inside, "n") == [[3 * 2 * STEPS]]
+    collectives = "select count(*) as n from slice where extract_arg(arg_set_id, 'args.number') is not null"
+    [[on_both_ranks]] = ask(collectives, "n")
+    arrows = """
+        select count(*) as n from flow
+        join slice here on here.id = slice_out join slice there on there.id = slice_in
+        where here.name = there.name and here.track_id != there.track_id
+    """
+    assert ask(arrows, "n") == [[on_both_ranks // 2]], "one arrow for each collective of two ranks"
+    counters = ask("select distinct name from counter_track order by name", "name")
+    assert ["bytes/s"] in counters, counters
+    lanes = ask("select tid, count(distinct name) as n from thread where tid > 0 group by tid", "tid", "n")
+    assert lanes and all(names == 1 for _, names in lanes), "a lane has the same number in all ranks"

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails has to panic")]
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::Path,
     sync::{Arc, Mutex},
@@ -11,7 +12,7 @@ use std::{
 };
 
 use serde_json::Value;
-use sirtaki_engine::{Engine, Operation, Phase, Profiling, Settings, Ticket, telemetry::counts::Kind};
+use sirtaki_engine::{Engine, Operation, Phase, Profiling, Settings, Ticket, TimelineForm, telemetry::counts::Kind};
 use sirtaki_tests::{
     engines::{each, submit, sum},
     make,
@@ -59,6 +60,90 @@ fn a_timeline_has_every_tensor_of_every_rank() {
         assert_eq!((trace.about("dropped"), trace.about("clock_error_us")), (0.0, 0.0));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left there");
     }
+}
+
+#[test]
+fn arrows_connect_the_ranks_of_a_collective_and_lanes_are_sorted_alike() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.json");
+    each(&make::arena, 3, &with_timeline(&path), |engine| {
+        (0..5).for_each(|_| step(engine));
+        engine.barrier("end").unwrap();
+    });
+    let trace = Trace::read(&path);
+    let events = trace.all["traceEvents"].as_array().unwrap();
+    let of = |kind: &str| events.iter().filter(|event| event["ph"] == kind).collect::<Vec<_>>();
+    let (starts, ends) = (of("s"), of("f"));
+    let collectives = trace.slices.iter().filter(|slice| slice.more["number"].is_u64());
+    let on_rank_0: Vec<_> = collectives.clone().filter(|slice| slice.rank == 0).collect();
+    assert_eq!((starts.len(), ends.len()), (2 * on_rank_0.len(), 2 * on_rank_0.len()), "from 0 to 1 and from 1 to 2");
+    let time = |event: &Value| (event["ts"].as_f64().unwrap() * 1000.0).round() as i64;
+    for start in starts {
+        let end = ends.iter().find(|end| end["id"] == start["id"]).unwrap();
+        assert_eq!(end["pid"].as_u64(), start["pid"].as_u64().map(|rank| rank + 1));
+        assert!(time(start) <= time(end), "{start} {end}");
+        for event in [start, end] {
+            let inside = collectives.clone().any(|slice| {
+                (event["pid"].as_u64(), event["tid"].as_u64()) == (Some(slice.rank), Some(slice.thread))
+                    && (slice.begin..slice.end.max(slice.begin + 1)).contains(&time(event))
+            });
+            assert!(inside, "{event} is in no collective");
+        }
+    }
+    let lanes = |rank: u64| {
+        let named = trace.facts("thread_name").into_iter().filter(|fact| fact["pid"] == rank);
+        named.map(|fact| (fact["args"]["name"].to_string(), fact["tid"].as_u64().unwrap())).collect::<BTreeMap<_, _>>()
+    };
+    assert!(lanes(0).contains_key("\"weight\"") && lanes(0) == lanes(1) && lanes(1) == lanes(2), "{:?}", lanes(0));
+    assert!(trace.facts("thread_sort_index").iter().all(|fact| fact["args"]["sort_index"] == fact["tid"]));
+}
+
+#[test]
+fn counters_show_memory_and_bytes_per_second() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.json");
+    each(&make::arena, 2, &with_timeline(&path), |engine| {
+        (0..5).for_each(|_| step(engine));
+        engine.barrier("end").unwrap();
+    });
+    let trace = Trace::read(&path);
+    let events = trace.all["traceEvents"].as_array().unwrap();
+    for rank in 0..2 {
+        let values = |name: &str| {
+            let counters = events.iter().filter(|event| event["ph"] == "C" && event["pid"] == rank);
+            counters
+                .filter(|event| event["name"] == name)
+                .map(|event| event["args"]["value"].as_u64().unwrap())
+                .collect()
+        };
+        let (memory, rates): (Vec<u64>, Vec<u64>) = (values("memory"), values("bytes/s"));
+        assert!(!memory.is_empty() && memory.iter().all(|&bytes| bytes > 1 << 20), "rank {rank}: {memory:?}");
+        assert!(rates.iter().any(|&rate| rate >= 12_000 * 10) && rates.last() == Some(&0), "rank {rank}: {rates:?}");
+    }
+}
+
+#[test]
+fn a_timeline_for_horovod_s_tools_has_its_events_and_layout() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.json");
+    let settings = Settings { timeline_form: TimelineForm::Horovod { cycles: true }, ..with_timeline(&path) };
+    each(&make::arena, 2, &settings, |engine| {
+        (0..3).for_each(|_| step(engine));
+        engine.barrier("end").unwrap();
+    });
+    let all: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let events = all.as_array().unwrap();
+    assert!(events[0]["args"]["start_time_since_epoch_in_micros"].as_u64().unwrap() > 1 << 50);
+    let named = |event: &&Value| event["name"] == "process_name" && event["args"]["name"] == "weight";
+    let tensor = &events.iter().find(named).unwrap()["pid"];
+    let own = || events.iter().filter(|event| event["pid"] == *tensor);
+    for name in ["NEGOTIATE_ALLREDUCE", "ALLREDUCE", "SIRTAKI_ALLREDUCE"] {
+        assert_eq!(own().filter(|event| event["name"] == name && event["ph"] == "B").count(), 3, "{name}");
+    }
+    assert!(own().any(|event| event["name"] == "MEMCPY_IN_FUSION_BUFFER"), "small tensors share a buffer");
+    let count = |kind: &str| own().filter(|event| event["ph"] == kind).count();
+    assert_eq!(count("B"), count("E"));
+    assert!(events.iter().any(|event| event["name"] == "CYCLE_START"));
 }
 
 #[test]

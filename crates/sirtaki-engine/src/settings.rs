@@ -40,6 +40,8 @@ pub struct Settings {
     pub record: bool,
     /// The file in which rank 0 keeps a timeline of all ranks from the start; see [`crate::Engine::start_timeline`].
     pub timeline: Option<PathBuf>,
+    /// How a timeline is written.
+    pub timeline_form: TimelineForm,
     /// Bytes of a timeline at most. It keeps the beginning: what comes when it is full is dropped and counted.
     pub timeline_limit: u64,
     /// Whether there is a profile at the end. All ranks need the same.
@@ -52,6 +54,19 @@ pub struct Settings {
     pub ending: Ending,
 }
 
+/// How a timeline is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TimelineForm {
+    /// All ranks with their tensors, collectives, phases and counters.
+    #[default]
+    Ranks,
+    /// With the events and the layout of Horovod's, for tools that were written for it.
+    Horovod {
+        /// Whether marks show where a collective begins.
+        cycles: bool,
+    },
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -62,6 +77,7 @@ impl Default for Settings {
             patience: Duration::from_millis(500),
             record: true,
             timeline: None,
+            timeline_form: TimelineForm::default(),
             timeline_limit: 256 << 20,
             profile: None,
             run_folder: None,
@@ -88,6 +104,7 @@ impl fmt::Debug for Settings {
             .field("patience", &self.patience)
             .field("record", &self.record)
             .field("timeline", &self.timeline)
+            .field("timeline_form", &self.timeline_form)
             .field("timeline_limit", &self.timeline_limit)
             .field("profile", &self.profile)
             .field("run_folder", &self.run_folder)

@@ -64,7 +64,10 @@ fn mistakes_name_file_line_and_key() {
         "job.toml:1: program must be an array, such as [\"python\", \"train.py\"]"
     );
     assert_eq!(message("[env]\nTWO-WORDS = 1"), "job.toml:1: env is `TWO-WORDS=1`: must be NAME or NAME=VALUE");
-    assert!(message("hosts = 'a;b'").starts_with("job.toml:1: hosts is `a;b`: `a;b` is no host; write HOST:SLOTS"));
+    assert!(
+        message("hosts = 'a;b'")
+            .starts_with("job.toml:1: hosts is `a;b`: `a;b` is not the name of a host; write HOST:SLOTS")
+    );
     assert!(message("ranks = 4\nranks = 5").starts_with("job.toml:2: "), "{}", message("ranks = 4\nranks = 5"));
     assert!(message("a\nb").starts_with("job.toml:1: "));
     let both = message("hosts = 'a'\nhostfile = 'b'");

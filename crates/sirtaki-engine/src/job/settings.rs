@@ -7,7 +7,7 @@ use super::{
     parse::{bytes, bytes_or_off, optional, seconds, seconds_or_off, switch, text},
     variables as v,
 };
-use crate::Profiling;
+use crate::{Profiling, TimelineForm};
 
 /// What was chosen about communication, for a job with this secret.
 pub fn communication(get: Lookup<'_>, secret: Secret) -> Result<sirtaki_comm::Settings, JobError> {
@@ -30,8 +30,12 @@ pub fn engine(get: Lookup<'_>) -> Result<crate::Settings, JobError> {
     set(&mut settings.warn_after, optional(get, v::WARN_AFTER, seconds_or_off)?);
     set(&mut settings.shutdown_after, optional(get, v::SHUTDOWN_AFTER, seconds_or_off)?);
     set(&mut settings.timeline, optional(get, v::TIMELINE, |text| Some(Some(text.into())))?);
-    if settings.timeline.is_none() {
-        settings.timeline = text(get, v::HOROVOD_TIMELINE).filter(|path| path != "DYNAMIC").map(Into::into);
+    if settings.timeline.is_none()
+        && let Some(path) = text(get, v::HOROVOD_TIMELINE)
+    {
+        let cycles = optional(get, v::HOROVOD_TIMELINE_MARK_CYCLES, switch)?.unwrap_or(false);
+        settings.timeline_form = TimelineForm::Horovod { cycles };
+        settings.timeline = Some(path).filter(|path| path != "DYNAMIC").map(Into::into);
     }
     set(&mut settings.timeline_limit, optional(get, v::TIMELINE_LIMIT, |text| Some(bytes(text).ok()? as u64))?);
     set(&mut settings.run_folder, optional(get, v::RUN_FOLDER, |text| Some(Some(text.into())))?);
@@ -114,6 +118,11 @@ mod tests {
         assert_eq!(seen(&ours), (Some("/a/t.json".into()), 1 << 20, None));
         assert_eq!(seen(&[(v::HOROVOD_TIMELINE, "/b")]).0, Some("/b".into()));
         assert_eq!(seen(&[(v::HOROVOD_TIMELINE, "DYNAMIC"), (v::PROFILE, "no")]), (None, 256 << 20, None));
+        let form = |variables: &[(&str, &str)]| engine(&table(variables)).unwrap().timeline_form;
+        assert_eq!(form(&ours), TimelineForm::Ranks);
+        assert_eq!(form(&[(v::HOROVOD_TIMELINE, "DYNAMIC")]), TimelineForm::Horovod { cycles: false });
+        let marked = [(v::HOROVOD_TIMELINE, "/b"), (v::HOROVOD_TIMELINE_MARK_CYCLES, "1")];
+        assert_eq!(form(&marked), TimelineForm::Horovod { cycles: true });
         assert_eq!(seen(&[(v::PROFILE, "1")]).2, Some(Profiling::Said));
         assert_eq!(seen(&[(v::PROFILE, "p.json")]).2, Some(Profiling::File("p.json".into())));
     }

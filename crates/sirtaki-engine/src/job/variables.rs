@@ -55,6 +55,8 @@ pub const PROFILE: &str = "SIRTAKI_PROFILE";
 pub const RUN_FOLDER: &str = "SIRTAKI_RUN_FOLDER";
 /// Horovod's name for a timeline, which counts where ours is not set; `DYNAMIC` stands for one that is started later.
 pub const HOROVOD_TIMELINE: &str = "HOROVOD_TIMELINE";
+/// Whether a timeline in Horovod's form shows where collectives begin.
+pub const HOROVOD_TIMELINE_MARK_CYCLES: &str = "HOROVOD_TIMELINE_MARK_CYCLES";
 
 /// One line of the table.
 #[derive(Debug, Clone, Copy)]
@@ -251,7 +253,7 @@ const TELEMETRY: Section = Section {
         Variable {
             name: TIMELINE,
             allowed: "the path of a file",
-            default: "HOROVOD_TIMELINE if that is set, else none",
+            default: "HOROVOD_TIMELINE if that is set, which gives the file the form of Horovod's; else none",
             about: "Keep a timeline of all ranks in this file, in the TraceEvents trace format, for ui.perfetto.dev.",
         },
         Variable {

@@ -14,6 +14,7 @@ pub(crate) mod clock;
 pub mod counts;
 #[doc(hidden)]
 pub mod fuzzing;
+mod horovod_events;
 pub mod lateness;
 mod lateness_page;
 pub mod profile;
@@ -181,6 +182,12 @@ impl Stream {
         self.recorder.set_whole(Whole::Elapsed, nanos().saturating_sub(self.start.0));
         self.recorder.set_whole(Whole::Cpu, processor_time().saturating_sub(self.start.1));
         self.recorder.set_whole(Whole::Memory, largest_memory());
+        self.note_memory();
+    }
+
+    /// Records how much memory is used now.
+    fn note_memory(&self) {
+        self.ring.push(|| Record::Memory(nanos(), memory("VmRSS:")));
     }
 }
 
@@ -229,8 +236,13 @@ fn processor_time() -> u64 {
 
 /// Bytes that this process has had in memory at most.
 pub fn largest_memory() -> u64 {
+    memory("VmHWM:")
+}
+
+/// What the kernel says under this name about the memory of this process, in bytes.
+fn memory(name: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
     line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) << 10
 }
 

@@ -17,6 +17,8 @@ pub(crate) enum Record {
     Phase(Phase, u64, u64),
     /// A tensor that was handed in then will not be done.
     Failed(String, u64, u64),
+    /// So many bytes were in memory then.
+    Memory(u64, u64),
 }
 
 /// A finished collective.

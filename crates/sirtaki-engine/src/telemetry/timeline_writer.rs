@@ -5,14 +5,17 @@ use std::{
     path::{Path, PathBuf},
     sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel},
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use serde::{Deserialize, Serialize};
 use sirtaki_comm::{Group, Rank};
 
-use super::{clock::Offset, nanos, record::Record, text::Texts, trace_events::TraceEvents, trace_file::JsonFile};
-use crate::Warn;
+use super::{
+    clock::Offset, horovod_events::HorovodEvents, nanos, record::Record, text::Texts, trace_events::TraceEvents,
+    trace_file::JsonFile,
+};
+use crate::{Warn, settings::TimelineForm};
 
 /// Chunks that may wait; what comes while they do is dropped and counted.
 const ROOM: usize = 256;
@@ -54,12 +57,15 @@ pub(crate) struct TimelineWriter {
 
 impl TimelineWriter {
     /// Starts a timeline in a new file.
-    pub(crate) fn start(path: &Path, limit: u64, group: &Group, warn: Warn) -> io::Result<Self> {
-        let chrome = TraceEvents::new(group.clone(), nanos());
-        let file = JsonFile::create(path, limit, &chrome.head(0, 0))?;
+    pub(crate) fn start(path: &Path, form: TimelineForm, limit: u64, group: &Group, warn: Warn) -> io::Result<Self> {
+        let form = match form {
+            TimelineForm::Ranks => Form::Ranks(TraceEvents::new(group.clone(), nanos())),
+            TimelineForm::Horovod { cycles } => Form::Horovod(HorovodEvents::new(nanos(), cycles)),
+        };
+        let file = JsonFile::create(path, limit, &form.head(0, 0))?;
         let clocks = vec![None; group.size()];
         let texts = Texts::default();
-        let pen = Pen { path: path.into(), file: Some(file), chrome, clocks, texts, dropped: 0, error: 0, warn };
+        let pen = Pen { path: path.into(), file: Some(file), form, clocks, texts, dropped: 0, error: 0, warn };
         let (work, orders) = sync_channel(ROOM);
         let thread = thread::Builder::new().name("sirtaki-trace".into()).spawn(move || write(pen, &orders))?;
         Ok(Self { work, thread: Some(thread), lost: 0 })
@@ -95,12 +101,32 @@ impl End {
     }
 }
 
+/// How records are written down.
+enum Form {
+    /// Of all ranks.
+    Ranks(TraceEvents),
+    /// As Horovod's rank 0 does.
+    Horovod(HorovodEvents),
+}
+
+impl Form {
+    fn head(&self, dropped: u64, error: u64) -> String {
+        match self {
+            Form::Ranks(events) => events.head(dropped, error),
+            Form::Horovod(events) => {
+                let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                events.head(since.as_micros())
+            }
+        }
+    }
+}
+
 /// What writes.
 struct Pen {
     path: PathBuf,
     /// None after it could not be written to.
     file: Option<JsonFile>,
-    chrome: TraceEvents,
+    form: Form,
     /// The clock of each rank as the file has it.
     clocks: Vec<Option<Offset>>,
     texts: Texts,
@@ -128,6 +154,7 @@ fn write(mut pen: Pen, orders: &Receiver<Work>) {
             Err(_) => break,
         }
     }
+    pen.finish();
     let closed = pen.file.take().map_or(Ok(()), JsonFile::close);
     closed.unwrap_or_else(|error| pen.complain(&error));
 }
@@ -142,6 +169,17 @@ impl Pen {
     }
 
     fn write(&mut self, file: &mut JsonFile, rank: Rank, chunk: &Chunk) -> io::Result<()> {
+        let form = match &mut self.form {
+            Form::Ranks(form) => form,
+            Form::Horovod(form) => {
+                self.texts.clear();
+                let records = if rank == 0 { chunk.records.as_slice() } else { &[] };
+                records.iter().for_each(|record| form.events(&mut self.texts, record));
+                // A file that is full keeps its beginning.
+                file.append(&self.texts)?;
+                return file.flush();
+            }
+        };
         let before = (self.dropped, self.error);
         self.dropped += chunk.dropped;
         self.error = self.error.max(chunk.offset.error);
@@ -149,23 +187,33 @@ impl Pen {
         let known = |known: &Offset| known.ahead == chunk.offset.ahead && chunk.offset.error <= 2 * known.error;
         self.texts.clear();
         if !self.clocks[rank].as_ref().is_some_and(known) {
-            self.chrome.clock(&mut self.texts, rank, chunk.offset);
+            form.clock(&mut self.texts, rank, chunk.offset);
             if file.append(&self.texts)? {
                 self.clocks[rank] = Some(chunk.offset);
             }
         }
         for record in &chunk.records {
             self.texts.clear();
-            self.chrome.events(&mut self.texts, rank, record, chunk.offset);
+            form.events(&mut self.texts, rank, record, chunk.offset);
             if !file.append(&self.texts)? {
                 self.dropped += record.weight() as u64;
             }
         }
         file.flush()?;
         if before != (self.dropped, self.error) {
-            file.set_head(&self.chrome.head(self.dropped, self.error))?;
+            file.set_head(&form.head(self.dropped, self.error))?;
         }
         Ok(())
+    }
+
+    /// Adds what is counted but not told yet.
+    fn finish(&mut self) {
+        if let (Form::Ranks(form), Some(file)) = (&mut self.form, &mut self.file) {
+            self.texts.clear();
+            form.finish(&mut self.texts);
+            // The end comes anyway, and says it if the file cannot be written to.
+            let _ = file.append(&self.texts);
+        }
     }
 
     fn complain(&self, error: &io::Error) {
@@ -194,7 +242,8 @@ mod tests {
     fn chunks_are_written_and_dropped_ones_are_counted() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.json");
-        let mut writer = TimelineWriter::start(&path, 40 << 10, &Group::local(0, 2), Arc::new(|_| ())).unwrap();
+        let mut writer =
+            TimelineWriter::start(&path, TimelineForm::Ranks, 40 << 10, &Group::local(0, 2), Arc::new(|_| ())).unwrap();
         writer.give(Work::Chunk(1, votes(2000)));
         writer.give(Work::Last(1));
         writer.end().unwrap().wait(vec![1]);
@@ -212,7 +261,8 @@ mod tests {
     fn a_rank_that_says_nothing_more_is_not_waited_for_long() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.json");
-        let mut writer = TimelineWriter::start(&path, 1 << 20, &Group::local(0, 2), Arc::new(|_| ())).unwrap();
+        let mut writer =
+            TimelineWriter::start(&path, TimelineForm::Ranks, 1 << 20, &Group::local(0, 2), Arc::new(|_| ())).unwrap();
         writer.end().unwrap().wait(vec![1]);
         assert_eq!(read(&path)["traceEvents"].as_array().unwrap().len(), 1);
     }

@@ -2,7 +2,12 @@
 //!
 //! A rank is a process. Its lanes are threads: the phases of a training step, the collectives, and one lane per tensor,
 //! where a slice with the tensor's name encloses its phases in order. Should two slices of a lane overlap, the second
-//! gets another lane of the same name, so everything nests.
+//! gets another lane of the same name, so everything nests. Lanes of a name have the same number, and so the same place,
+//! in all ranks.
+//!
+//! Arrows connect the ranks of a collective: from each rank, when it comes, to the next one, when it leaves. In this
+//! direction time never runs backwards, because nobody leaves before all have come. Counters show bytes per second and
+//! memory.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -20,28 +25,52 @@ const LANES: usize = 4096;
 const NAME: usize = 200;
 /// Ranks whose arrival is told, so that an event stays short.
 const ARRIVALS: usize = 128;
+/// Lanes that come before those of tensors.
+const FIRST: [&str; 5] = ["input", "forward", "backward", "optimizer", COLLECTIVES];
+const COLLECTIVES: &str = "collectives";
+/// Numbers of threads that belong to a lane; those beyond are found behind all lanes.
+const WIDTH: usize = 8;
+/// Nanoseconds over which bytes per second are counted.
+const WINDOW: u64 = 100_000_000;
 
 /// Slices under one label that do not overlap.
 #[derive(Debug)]
 struct Lane {
     /// As JSON.
     label: Arc<str>,
+    /// Its number, the same in all ranks.
+    place: usize,
     threads: Vec<Thread>,
 }
 
 /// Slices one after another.
 #[derive(Debug)]
 struct Thread {
-    /// How each of them begins in the file.
-    opening: Arc<str>,
+    opening: Opening,
     /// The end of the last one.
     last: u64,
+}
+
+/// How slices of a thread begin in the file.
+#[derive(Debug, Clone)]
+struct Opening {
+    thread: usize,
+    text: Arc<str>,
 }
 
 #[derive(Debug, Default)]
 struct Process {
     lanes: HashMap<String, Lane>,
-    threads: usize,
+    /// Threads beyond the width of their lanes.
+    beyond: usize,
+    rate: Rate,
+}
+
+/// Bytes since the beginning of a window.
+#[derive(Debug, Default)]
+struct Rate {
+    since: u64,
+    bytes: u64,
 }
 
 /// Makes events of records.
@@ -51,12 +80,15 @@ pub(crate) struct TraceEvents {
     /// The time that events count from.
     zero: u64,
     processes: Vec<Option<Process>>,
+    /// The place of every lane.
+    places: HashMap<String, usize>,
 }
 
 impl TraceEvents {
     pub(crate) fn new(group: Group, zero: u64) -> Self {
         let processes = group.members().iter().map(|_| None).collect();
-        Self { group, zero, processes }
+        let places = FIRST.iter().enumerate().map(|(place, lane)| ((*lane).to_owned(), place)).collect();
+        Self { group, zero, processes, places }
     }
 
     /// The beginning of the file: the array of events, with one in it.
@@ -84,9 +116,7 @@ impl TraceEvents {
         if self.processes[rank].is_none() {
             self.processes[rank] = Some(Process::default());
             let who = &self.group.members()[rank];
-            let name = json(&format!("rank {} ({}, pid {})", who.world_rank, who.host, who.pid));
-            fact(texts, (rank, 0), "process_name", &format!("\"name\":{name}"));
-            fact(texts, (rank, 0), "process_sort_index", &format!("\"sort_index\":{rank}"));
+            process_name(texts, rank, &format!("rank {} ({}, pid {})", who.world_rank, who.host, who.pid));
         }
         let time = |begin: u64, end: u64| (offset.apply(begin), offset.apply(end));
         match record {
@@ -97,7 +127,7 @@ impl TraceEvents {
             }
             Record::Vote(begin, end) => {
                 let times = time(*begin, *end);
-                let (opening, _) = self.lane(texts, rank, "collectives", times);
+                let (opening, _) = self.lane(texts, rank, COLLECTIVES, times);
                 self.slice(texts, &opening, "\"vote\"", times, |_| ());
             }
             Record::Failed(name, begin, end) => {
@@ -106,6 +136,60 @@ impl TraceEvents {
                 self.slice(texts, &opening, &label, times, |text| text.push_str("\"failed\":true"));
             }
             Record::Batch(batch) => self.batch(texts, rank, batch, offset),
+            Record::Memory(at, bytes) => self.counter(texts, rank, "memory", offset.apply(*at), *bytes),
+        }
+    }
+
+    fn counter(&self, texts: &mut Texts, rank: usize, name: &str, at: u64, value: u64) {
+        let text = texts.now();
+        text.push_str(&format!("{{\"ph\":\"C\",\"pid\":{rank},\"tid\":0,\"name\":\"{name}\",\"ts\":"));
+        micros(text, at.saturating_sub(self.zero));
+        text.push_str(&format!(",\"args\":{{\"value\":{value}}}}}"));
+        texts.end();
+    }
+
+    /// Adds what is counted but not told yet.
+    pub(crate) fn finish(&mut self, texts: &mut Texts) {
+        for rank in 0..self.processes.len() {
+            let since = self.processes[rank].as_ref().map(|process| process.rate.since);
+            since.into_iter().for_each(|since| self.carried(texts, rank, since.saturating_add(WINDOW), 0));
+        }
+    }
+
+    /// Counts what a collective carried; a window that is over is told, and that nothing followed it.
+    fn carried(&mut self, texts: &mut Texts, rank: usize, at: u64, bytes: u64) {
+        let rate = &mut self.processes[rank].get_or_insert_default().rate;
+        let span = at.saturating_sub(rate.since);
+        if span < WINDOW {
+            rate.bytes = rate.bytes.saturating_add(bytes);
+            return;
+        }
+        let over = std::mem::replace(rate, Rate { since: at, bytes });
+        if over.bytes > 0 {
+            let per_second = u128::from(over.bytes) * 1_000_000_000 / u128::from(WINDOW);
+            let per_second = u64::try_from(per_second).unwrap_or(u64::MAX);
+            self.counter(texts, rank, "bytes/s", over.since, per_second);
+            self.counter(texts, rank, "bytes/s", over.since.saturating_add(WINDOW), 0);
+        }
+    }
+
+    /// Arrows from and to the neighbours of a rank in a collective, whose slice is open at both times.
+    fn arrows(&self, texts: &mut Texts, (rank, thread): (usize, usize), which: u64, (came, leaves): (u64, u64)) {
+        let mut arrow = |kind: &str, from: usize, at: u64| {
+            let text = texts.now();
+            text.push_str(&format!(
+                "{{{kind},\"cat\":\"collective\",\"name\":\"collective\",\"id\":\"{which}.{from}\","
+            ));
+            text.push_str(&format!("\"pid\":{rank},\"tid\":{thread},\"ts\":"));
+            micros(text, at.saturating_sub(self.zero));
+            text.push('}');
+            texts.end();
+        };
+        if rank + 1 < self.group.size() {
+            arrow("\"ph\":\"s\"", rank, came);
+        }
+        if rank > 0 {
+            arrow("\"ph\":\"f\",\"bp\":\"e\"", rank - 1, leaves);
         }
     }
 
@@ -115,10 +199,14 @@ impl TraceEvents {
             [times.began, times.entered, times.left, times.ended].map(|time| offset.apply(time));
         let by = algorithm.map(|algorithm| format!(",\"algorithm\":\"{}\"", algorithm.name())).unwrap_or_default();
         let (name, by) = (json(kind.name()), format!("\"bytes\":{bytes}{by}"));
-        let (opening, _) = self.lane(texts, rank, "collectives", (began, ended));
+        let (opening, _) = self.lane(texts, rank, COLLECTIVES, (began, ended));
         self.slice(texts, &opening, &name, (began, ended), |text| {
             text.push_str(&format!("\"number\":{which},\"tensors\":{},{by}", tensors.len()));
         });
+        // The end of a slice is not in it any more.
+        let leaves = left.min(ended.saturating_sub(1)).max(entered);
+        self.arrows(texts, (rank, opening.thread), *which, (entered, leaves));
+        self.carried(texts, rank, ended, *bytes);
         for tensor in tensors {
             let submitted = offset.apply(tensor.submitted).min(began);
             let agreed = offset.apply(tensor.agreed).clamp(submitted, began);
@@ -158,14 +246,16 @@ impl TraceEvents {
     }
 
     /// How a slice under this label begins, and the label, both as JSON.
-    fn lane(&mut self, texts: &mut Texts, rank: usize, label: &str, (begin, end): (u64, u64)) -> (Arc<str>, Arc<str>) {
+    fn lane(&mut self, texts: &mut Texts, rank: usize, label: &str, (begin, end): (u64, u64)) -> (Opening, Arc<str>) {
         let process = self.processes[rank].get_or_insert_default();
         let room = process.lanes.len() < LANES;
         let key = if room || process.lanes.contains_key(label) { label } else { "other tensors" };
         let lane = match process.lanes.get_mut(key) {
             Some(lane) => lane,
             None => {
-                let lane = Lane { label: json(key).into(), threads: Vec::new() };
+                let next = self.places.len();
+                let place = *self.places.entry(key.to_owned()).or_insert(next);
+                let lane = Lane { label: json(key).into(), place, threads: Vec::new() };
                 process.lanes.entry(key.to_owned()).or_insert(lane)
             }
         };
@@ -174,18 +264,33 @@ impl TraceEvents {
             thread.last = end;
             return (thread.opening.clone(), shown);
         }
-        process.threads += 1;
-        let opening: Arc<str> = format!("{{\"ph\":\"X\",\"pid\":{rank},\"tid\":{},\"ts\":", process.threads).into();
+        let thread = match lane.threads.len() {
+            at if at < WIDTH => 1 + lane.place * WIDTH + at,
+            _ => {
+                process.beyond += 1;
+                (LANES + FIRST.len()) * WIDTH * self.group.size() + process.beyond
+            }
+        };
+        let text: Arc<str> = format!("{{\"ph\":\"X\",\"pid\":{rank},\"tid\":{thread},\"ts\":").into();
+        let opening = Opening { thread, text };
         lane.threads.push(Thread { opening: opening.clone(), last: end });
-        fact(texts, (rank, process.threads), "thread_name", &format!("\"name\":{}", lane.label));
+        fact(texts, (rank, thread), "thread_name", &format!("\"name\":{}", lane.label));
+        fact(texts, (rank, thread), "thread_sort_index", &format!("\"sort_index\":{thread}"));
         (opening, shown)
     }
 
     /// Adds a slice; `opening` and `name` are JSON already, and `more` writes what goes along with it.
-    fn slice(&self, texts: &mut Texts, opening: &str, name: &str, times: (u64, u64), more: impl FnOnce(&mut String)) {
+    fn slice(
+        &self,
+        texts: &mut Texts,
+        opening: &Opening,
+        name: &str,
+        times: (u64, u64),
+        more: impl FnOnce(&mut String),
+    ) {
         let (begin, end) = (times.0.saturating_sub(self.zero), times.1.saturating_sub(self.zero));
         let text = texts.now();
-        text.push_str(opening);
+        text.push_str(&opening.text);
         micros(text, begin);
         text.push_str(",\"dur\":");
         micros(text, end.saturating_sub(begin));
@@ -202,6 +307,12 @@ impl TraceEvents {
         text.push('}');
         texts.end();
     }
+}
+
+/// What both kinds of timeline say about a name, as JSON.
+pub(super) fn process_name(texts: &mut Texts, process: usize, name: &str) {
+    fact(texts, (process, 0), "process_name", &format!("\"name\":{}", json(name)));
+    fact(texts, (process, 0), "process_sort_index", &format!("\"sort_index\":{process}"));
 }
 
 /// Adds something that is not about a time; `more` is JSON.

@@ -25,8 +25,6 @@ const PAGE: u64 = 4096;
 const FIRST: u64 = 64 << 10;
 /// What a gap is made of.
 static SPACES: [u8; 64 << 10] = [b' '; 64 << 10];
-/// How it ends.
-const TAIL: &[u8] = b"\n]}\n";
 
 /// The file.
 #[derive(Debug)]
@@ -40,17 +38,20 @@ pub(crate) struct JsonFile {
     size: u64,
     /// Bytes at most.
     limit: u64,
+    /// How it ends.
+    tail: &'static [u8],
 }
 
 impl JsonFile {
     /// A new file of at most `limit` bytes, in the place of what was there. Its first page is `head`, which has to open an
-    /// array and put an element into it.
+    /// array, perhaps inside an object, and put an element into it.
     pub(crate) fn create(path: &Path, limit: u64, head: &str) -> io::Result<Self> {
         let limit = (limit / PAGE * PAGE).max(2 * PAGE);
         let size = FIRST.min(limit);
+        let tail: &[u8] = if head.starts_with('[') { b"\n]\n" } else { b"\n]}\n" };
         let mut contents = io::Cursor::new(page(head)?);
-        let file = replace(path, &mut contents, PAGE, size)?;
-        Ok(Self { path: path.into(), file, at: PAGE, pending: Vec::new(), size, limit })
+        let file = replace(path, &mut contents, PAGE, size, tail)?;
+        Ok(Self { path: path.into(), file, at: PAGE, pending: Vec::new(), size, limit, tail })
     }
 
     /// Writes the first page anew.
@@ -99,7 +100,7 @@ impl JsonFile {
         self.flush()?;
         let size = (2 * self.size).max(needed.next_multiple_of(PAGE)).min(self.limit);
         self.file.rewind()?;
-        self.file = replace(&self.path, &mut self.file, self.at, size)?;
+        self.file = replace(&self.path, &mut self.file, self.at, size, self.tail)?;
         self.size = size;
         Ok(true)
     }
@@ -108,7 +109,7 @@ impl JsonFile {
     pub(crate) fn close(mut self) -> io::Result<()> {
         self.flush()?;
         self.file.rewind()?;
-        replace(&self.path, &mut self.file, self.at, self.at + TAIL.len() as u64).map(drop)
+        replace(&self.path, &mut self.file, self.at, self.at + self.tail.len() as u64, self.tail).map(drop)
     }
 }
 
@@ -122,20 +123,20 @@ fn page(text: &str) -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// Puts a file of this size in the place of `path`: the first `used` bytes of `from`, spaces and the end.
-fn replace(path: &Path, from: &mut impl Read, used: u64, size: u64) -> io::Result<File> {
+/// Puts a file of this size in the place of `path`: the first `used` bytes of `from`, spaces and `tail`.
+fn replace(path: &Path, from: &mut impl Read, used: u64, size: u64, tail: &[u8]) -> io::Result<File> {
     let name = path.file_name().ok_or(ErrorKind::InvalidInput)?.to_string_lossy();
     let beside = path.with_file_name(format!(".{name}.{}", std::process::id()));
     let made = (|| {
         let (mut file, nameless) = new_file(&beside)?;
         io::copy(&mut (&mut *from).take(used), &mut file)?;
-        let mut gap = size - used - TAIL.len() as u64;
+        let mut gap = size - used - tail.len() as u64;
         while gap > 0 {
             let count = gap.min(SPACES.len() as u64);
             file.write_all(&SPACES[..count as usize])?;
             gap -= count;
         }
-        file.write_all(TAIL)?;
+        file.write_all(tail)?;
         if nameless {
             let own = format!("/proc/self/fd/{}", file.as_raw_fd());
             rustix::fs::linkat(CWD, own, CWD, &beside, AtFlags::SYMLINK_FOLLOW)?;

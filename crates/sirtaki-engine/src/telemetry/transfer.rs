@@ -111,6 +111,7 @@ impl Telemetry {
         self.timeline.store(timeline, Ordering::Relaxed);
         self.stream.ring.take(usize::MAX);
         self.stream.ring.set_open(true);
+        self.stream.note_memory();
     }
 }
 
@@ -133,8 +134,8 @@ impl Shared {
             return Ok(());
         }
         self.stop_timeline(true);
-        let Settings { timeline_limit, warn, .. } = &self.settings;
-        match TimelineWriter::start(path, *timeline_limit, &self.group, warn.clone()) {
+        let Settings { timeline_form, timeline_limit, warn, .. } = &self.settings;
+        match TimelineWriter::start(path, *timeline_form, *timeline_limit, &self.group, warn.clone()) {
             Ok(writer) => *lock(&self.telemetry.writer) = Some(writer),
             Err(error) => {
                 // Others may have begun already.

@@ -54,6 +54,8 @@ enum Happening {
     Nobody,
     /// A stream of a rank has ended.
     StreamEnded(usize),
+    /// A rank asks to be ended, with this code.
+    Aborted(usize, i32),
     /// Open MPI's launcher has handed over all ranks of this host, or not.
     Connected(Result<Vec<Relay>>),
     Signal(i32),
@@ -174,6 +176,7 @@ impl Agent {
                     self.ranks.exited(pid, status, &self.mouth);
                 }
                 Ok(Happening::Connected(relays)) => self.connected(relays),
+                Ok(Happening::Aborted(rank, code)) => self.ranks.aborted(rank, code),
                 Ok(Happening::Nobody) => self.ranks.reaping = false,
                 Ok(Happening::StreamEnded(rank)) => self.ranks.stream_ended(rank, &self.mouth),
                 Ok(Happening::Signal(signal)) => self.mouth.say(&Event::Signalled(signal)),

@@ -12,7 +12,7 @@ use std::{
         fd::{AsRawFd, OwnedFd},
         unix::net::UnixStream,
     },
-    sync::{Arc, Condvar, Mutex, OnceLock},
+    sync::{Arc, Condvar, Mutex, OnceLock, mpsc::Sender},
     thread,
     time::{Duration, Instant},
 };
@@ -42,6 +42,8 @@ pub(super) struct Pmi {
     barrier: Mutex<Barrier>,
     passed: Condvar,
     store: OnceLock<Arc<dyn Store>>,
+    /// Where it is told that a rank wants to end with this code, which it leaves to us.
+    aborts: Sender<(usize, i32)>,
 }
 
 /// Ranks of this host that wait, and how often all of the job have come.
@@ -52,8 +54,8 @@ struct Barrier {
 }
 
 impl Pmi {
-    /// For a host with `local` ranks.
-    pub(super) fn new(job: PmiJob, local: usize) -> Arc<Self> {
+    /// For a host with `local` ranks. Who aborts is told to `aborts`, and has to be ended.
+    pub(super) fn new(job: PmiJob, local: usize, aborts: Sender<(usize, i32)>) -> Arc<Self> {
         Arc::new(Self {
             job,
             local,
@@ -61,6 +63,7 @@ impl Pmi {
             barrier: Mutex::default(),
             passed: Condvar::new(),
             store: OnceLock::new(),
+            aborts,
         })
     }
 
@@ -74,12 +77,12 @@ impl Pmi {
         let (stream, all) = (UnixStream::from(ours), self.clone());
         thread::spawn(move || {
             // A rank that has gone, or speaks another language, is the rank's own problem, and it says so itself.
-            let _ = all.answer(stream);
+            let _ = all.answer(rank, stream);
         });
         Ok((theirs, variables.map(|(name, value)| (name.to_owned(), value.to_string()))))
     }
 
-    fn answer(&self, stream: UnixStream) -> Result<()> {
+    fn answer(&self, rank: usize, stream: UnixStream) -> Result<()> {
         let mut to = stream.try_clone()?;
         let mut lines = BufReader::new(stream).lines();
         while let Some(line) = lines.next() {
@@ -87,7 +90,7 @@ impl Pmi {
             if line.starts_with("mcmd=spawn") {
                 lines.by_ref().map_while(Result::ok).find(|line| line.trim() == "endcmd");
             }
-            let answer = self.reply(&line).unwrap_or_else(|error| {
+            let answer = self.reply(rank, &line).unwrap_or_else(|error| {
                 let reason = format!("{error:#}").replace(char::is_whitespace, "_");
                 format!("cmd={}_result rc=-1 msg={reason}", field(&line, "cmd").unwrap_or("spawn"))
             });
@@ -99,7 +102,7 @@ impl Pmi {
     }
 
     /// What there is to say to a line.
-    fn reply(&self, line: &str) -> Result<String> {
+    fn reply(&self, rank: usize, line: &str) -> Result<String> {
         let key = || field(line, "key").context("no key");
         Ok(match field(line, "cmd").unwrap_or_default() {
             "init" => "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0".into(),
@@ -120,8 +123,11 @@ impl Pmi {
                 "cmd=barrier_out rc=0".into()
             }
             "finalize" => "cmd=finalize_ack rc=0".into(),
-            // The rank ends itself with this code, which is how everybody learns of it.
-            "abort" => String::new(),
+            "abort" => {
+                let code = field(line, "exitcode").and_then(|code| code.parse().ok()).unwrap_or(1);
+                let _ = self.aborts.send((rank, code));
+                String::new()
+            }
             _ => anyhow::bail!("not supported under sirtaki run"),
         })
     }

@@ -1,4 +1,7 @@
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::mpsc::channel,
+};
 
 use super::*;
 
@@ -8,7 +11,7 @@ fn job(hosts: usize, host: usize, size: usize, store: SocketAddr, secret: &Secre
 
 fn alone(local: usize) -> Arc<Pmi> {
     let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
-    Pmi::new(job(1, 0, local, nowhere, &Secret::random().unwrap()), local)
+    Pmi::new(job(1, 0, local, nowhere, &Secret::random().unwrap()), local, channel().0)
 }
 
 /// A rank's end of a conversation.
@@ -73,6 +76,15 @@ fn what_is_not_supported_is_refused_and_the_rest_still_works() {
 }
 
 #[test]
+fn who_aborts_is_told() {
+    let (aborts, told) = channel();
+    let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
+    let pmi = Pmi::new(job(1, 0, 1, nowhere, &Secret::random().unwrap()), 1, aborts);
+    Rank::of(&pmi).says("cmd=abort exitcode=7");
+    assert_eq!(told.recv().unwrap(), (0, 7));
+}
+
+#[test]
 fn nobody_passes_a_barrier_before_all_of_the_host_have_come() {
     let pmi = alone(2);
     let (mut first, mut second) = (Rank::of(&pmi), Rank::of(&pmi));
@@ -93,7 +105,7 @@ fn nobody_passes_a_barrier_before_all_of_the_host_have_come() {
 fn ranks_of_several_hosts_meet_in_the_store() {
     let secret = Secret::random().unwrap();
     let server = TcpStore::serve(Ipv4Addr::LOCALHOST.into(), &secret, false).unwrap();
-    let hosts = [0, 1].map(|host| Pmi::new(job(2, host, 2, server.address(), &secret), 1));
+    let hosts = [0, 1].map(|host| Pmi::new(job(2, host, 2, server.address(), &secret), 1, channel().0));
     let [mut here, mut there] = [0, 1].map(|host: usize| Rank::of(&hosts[host]));
     here.asks("cmd=put key=address value=here");
     here.says("cmd=barrier_in");

@@ -30,6 +30,8 @@ struct Rank {
     pid: Option<Pid>,
     /// Its flight record. The memory is ours, so it outlives the rank.
     recorder: Option<Recorder>,
+    /// The code with which it asked to be ended.
+    aborted: Option<i32>,
     /// What holds Open MPI's relay of this rank.
     relay: Option<UnixStream>,
     open_streams: usize,
@@ -56,7 +58,7 @@ impl Ranks {
         self.memory_kills = memory_kills();
         self.next_pulse = start.pulse.then(|| Instant::now() + PULSE);
         let mut relays: HashMap<usize, Relay> = relays.into_iter().map(|relay| (relay.rank, relay)).collect();
-        let pmi = Pmi::new(start.pmi.clone(), start.ranks.len());
+        let pmi = Pmi::new(start.pmi.clone(), start.ranks.len(), tell_aborts(sender.clone()));
         for wanted in &start.ranks {
             let rank = wanted.rank;
             let recorder = Recorder::create().ok();
@@ -81,7 +83,16 @@ impl Ranks {
                 Ok(pid) => {
                     mouth.say(&Event::Started { rank, pid });
                     let pid = Pid::from_raw(pid as i32);
-                    self.ranks.push(Rank { rank, pid, recorder, relay, open_streams: 2, ended: None, closed: false });
+                    self.ranks.push(Rank {
+                        rank,
+                        pid,
+                        recorder,
+                        aborted: None,
+                        relay,
+                        open_streams: 2,
+                        ended: None,
+                        closed: false,
+                    });
                 }
                 Err(error) => {
                     let name = start.program.name();
@@ -119,12 +130,21 @@ impl Ranks {
             (Some(number), _) => Ended::Signal { number, out_of_memory: out_of_memory && number == 9 },
             (None, code) => Ended::Code(code.unwrap_or(0)),
         };
+        let how = self.ranks[at].aborted.map_or(how, Ended::Code);
         let rank = &mut self.ranks[at];
         (rank.ended, rank.pid, rank.relay) = (Some(Instant::now()), None, None);
         let counts = rank.recorder.as_ref().map(Recorder::counts);
         let engine = counts.is_none_or(|counts| !counts.is_empty() || counts.elapsed() > 0);
         mouth.say(&Event::Ended { rank: rank.rank, how, engine });
         rank.close_if_done(mouth);
+    }
+
+    /// Ends a rank that asked for it, with everything it started.
+    pub(super) fn aborted(&mut self, rank: usize, code: i32) {
+        if let Some(rank) = self.of(rank) {
+            rank.aborted = Some(code);
+            rank.pid.into_iter().for_each(|pid| drop(kill_process_group(pid, Signal::KILL)));
+        }
     }
 
     pub(super) fn stream_ended(&mut self, rank: usize, mouth: &Mouth) {
@@ -185,6 +205,17 @@ impl Ranks {
             mouth.say(&Event::Doing { rank: rank.rank, what: doing::describe(&records, now), counts });
         }
     }
+}
+
+/// Where ranks of MPICH say that they want to be ended.
+fn tell_aborts(sender: Sender<Happening>) -> Sender<(usize, i32)> {
+    let (aborts, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for (rank, code) in told {
+            let _ = sender.send(Happening::Aborted(rank, code));
+        }
+    });
+    aborts
 }
 
 impl Rank {
