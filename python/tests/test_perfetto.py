@@ -121,6 +121,6 @@ def test_perfetto_reads_a_timeline(perfetto, tmp_path):
     """
     assert ask(arrows, "n") == [[on_both_ranks // 2]], "one arrow for each collective of two ranks"
     counters = ask("select distinct name from counter_track order by name", "name")
-    assert ["bytes/s"] in counters, counters
+    assert counters == [["memory bytes"], ["traffic bytes/s"]], counters
     lanes = ask("select tid, count(distinct name) as n from thread where tid > 0 group by tid", "tid", "n")
     assert lanes and all(names == 1 for _, names in lanes), "a lane has the same number in all ranks"

@@ -109,14 +109,11 @@ fn counters_show_memory_and_bytes_per_second() {
     let trace = Trace::read(&path);
     let events = trace.all["traceEvents"].as_array().unwrap();
     for rank in 0..2 {
-        let values = |name: &str| {
+        let values = |name: &str, unit: &str| {
             let counters = events.iter().filter(|event| event["ph"] == "C" && event["pid"] == rank);
-            counters
-                .filter(|event| event["name"] == name)
-                .map(|event| event["args"]["value"].as_u64().unwrap())
-                .collect()
+            counters.filter(|event| event["name"] == name).map(|event| event["args"][unit].as_u64().unwrap()).collect()
         };
-        let (memory, rates): (Vec<u64>, Vec<u64>) = (values("memory"), values("bytes/s"));
+        let (memory, rates): (Vec<u64>, Vec<u64>) = (values("memory", "bytes"), values("traffic", "bytes/s"));
         assert!(!memory.is_empty() && memory.iter().all(|&bytes| bytes > 1 << 20), "rank {rank}: {memory:?}");
         assert!(rates.iter().any(|&rate| rate >= 12_000 * 10) && rates.last() == Some(&0), "rank {rank}: {rates:?}");
     }

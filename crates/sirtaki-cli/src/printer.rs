@@ -226,6 +226,10 @@ impl Printer {
         let text = usage.render();
         if usage.use_stderr() {
             let text = if self.err.colour { text.ansi().to_string() } else { text.to_string() };
+            let text = match self.err.terminal {
+                true => text.lines().map(|line| wrap(line, self.size().0, 0)).collect::<Vec<_>>().join("\n"),
+                false => text,
+            };
             self.message(text.trim_end());
             return 2;
         }
@@ -273,7 +277,7 @@ fn wrap(text: &str, width: usize, indent: usize) -> String {
     let mut wrapped = String::new();
     let mut column = 0;
     for word in text.split(' ') {
-        let length = word.chars().count();
+        let length = visible(word);
         if column > 0 && column + 1 + length > room {
             wrapped.push('\n');
             wrapped.extend(std::iter::repeat_n(' ', indent));
@@ -284,9 +288,16 @@ fn wrap(text: &str, width: usize, indent: usize) -> String {
         }
         wrapped.push_str(word);
         // What has lines of its own keeps them.
-        column = word.rsplit_once('\n').map_or(column + length, |(_, last)| last.chars().count());
+        column = word.rsplit_once('\n').map_or(column + length, |(_, last)| visible(last));
     }
     wrapped
+}
+
+/// Characters of a text without those that only colour it.
+fn visible(text: &str) -> usize {
+    let mut pieces = text.split('\x1b');
+    let first = pieces.next().map_or(0, |piece| piece.chars().count());
+    first + pieces.map(|piece| piece.split_once('m').map_or(0, |(_, rest)| rest.chars().count())).sum::<usize>()
 }
 
 /// What to do about an error, from the outermost cause that knows.
@@ -353,6 +364,7 @@ mod tests {
         printer.labelled(Style::Plain, "hint:", "write the number, such as -n 4, and nothing else");
         assert_eq!(err.text(), "hint: write the number, such\n      as -n 4, and nothing\n      else\n");
         assert_eq!(wrap("a\nbc d", 80, 0), "a\nbc d");
+        assert_eq!(wrap("\x1b[31mthirteen char\x1b[0m sevenths", 20, 0), "\x1b[31mthirteen char\x1b[0m\nsevenths");
     }
 
     #[test]

@@ -102,6 +102,10 @@ fn mistakes() {
     compare("mistake_quotes", &["run", "-n", "2", "python3 train.py"]);
     compare("mistake_no_run", &["python3", "train.py"]);
     compare("mistake_no_command", &["-n", "2", "python3", "train.py"]);
+    compare("mistake_launcher", &["mpirun", "-np", "2", "./train"]);
+    compare("mistake_version", &["version"]);
+    compare("mistake_negative", &["run", "-n", "-1", "./train"]);
+    compare("mistake_bench_np", &["bench", "allreduce", "-np", "0"]);
     compare("mistake_script", &["train.py", "--lr", "0.1"]);
     compare("mistake_trian", &["trian"]);
     compare("mistake_absent", &["run", "--", "trian"]);

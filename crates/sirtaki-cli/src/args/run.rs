@@ -62,7 +62,7 @@ The exit code is that of the first rank that failed.";
 )]
 pub struct Run {
     /// Number of processes [default: all slots of the hosts or of the allocation; 1 on this machine]
-    #[arg(short = 'n', long, value_name = "N", value_parser = at_least_one)]
+    #[arg(short = 'n', long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true)]
     pub ranks: Option<NonZeroUsize>,
 
     /// Hosts with their slots (processes), such as `a:4,user@b:4,[fd00::1]:2`; without a number, a host has one slot

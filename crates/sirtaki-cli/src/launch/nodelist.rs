@@ -23,7 +23,7 @@ pub fn expand(list: &str) -> Result<Vec<String>, String> {
         nodes.append(&mut names);
     }
     match nodes.iter().find(|node| !super::hosts::is_name(node)) {
-        Some(node) => Err(format!("`{node}` is no name of a node")),
+        Some(node) => Err(format!("`{node}` is not the name of a node")),
         None => Ok(nodes),
     }
 }
@@ -32,7 +32,7 @@ pub fn expand(list: &str) -> Result<Vec<String>, String> {
 pub fn counts(list: &str) -> Result<Vec<usize>, String> {
     let mut all = Vec::new();
     for item in list.split(',') {
-        let bad = || format!("`{item}` is no count of tasks");
+        let bad = || format!("`{item}` is not a number of tasks");
         let (count, times) = match item.split_once("(x") {
             Some((count, times)) => (count, times.strip_suffix(')').ok_or_else(bad)?),
             None => (item, "1"),
@@ -68,7 +68,7 @@ fn split(list: &str) -> Result<Vec<&str>, String> {
 fn numbers(ranges: &str) -> Result<Vec<String>, String> {
     let mut all = Vec::new();
     for range in ranges.split(',') {
-        let bad = || format!("`{range}` is no range of numbers");
+        let bad = || format!("`{range}` is not a range of numbers");
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let number = |text: &str| match text.bytes().all(|byte| byte.is_ascii_digit()) && text.len() <= 18 {
             true => text.parse::<u64>().ok(),

@@ -173,7 +173,7 @@ fn no_allocation(via: Via) -> Advice {
         Via::Lsf => ("LSF", "LSB_JOBID", "bsub"),
         _ => ("Slurm", "SLURM_JOB_ID", "salloc or sbatch"),
     };
-    let message = format!("this is no allocation of {name}: {variable} is not set");
+    let message = format!("this is not a job of {name}: {variable} is not set");
     Advice::new(message, format!("start inside one ({command}), or name hosts with -H to use ssh"))
 }
 

@@ -136,15 +136,16 @@ impl TraceEvents {
                 self.slice(texts, &opening, &label, times, |text| text.push_str("\"failed\":true"));
             }
             Record::Batch(batch) => self.batch(texts, rank, batch, offset),
-            Record::Memory(at, bytes) => self.counter(texts, rank, "memory", offset.apply(*at), *bytes),
+            Record::Memory(at, bytes) => self.counter(texts, rank, ("memory", "bytes"), offset.apply(*at), *bytes),
         }
     }
 
-    fn counter(&self, texts: &mut Texts, rank: usize, name: &str, at: u64, value: u64) {
+    /// Adds the value of a counter, whose unit viewers put behind its name.
+    fn counter(&self, texts: &mut Texts, rank: usize, (name, unit): (&str, &str), at: u64, value: u64) {
         let text = texts.now();
         text.push_str(&format!("{{\"ph\":\"C\",\"pid\":{rank},\"tid\":0,\"name\":\"{name}\",\"ts\":"));
         micros(text, at.saturating_sub(self.zero));
-        text.push_str(&format!(",\"args\":{{\"value\":{value}}}}}"));
+        text.push_str(&format!(",\"args\":{{\"{unit}\":{value}}}}}"));
         texts.end();
     }
 
@@ -168,18 +169,17 @@ impl TraceEvents {
         if over.bytes > 0 {
             let per_second = u128::from(over.bytes) * 1_000_000_000 / u128::from(WINDOW);
             let per_second = u64::try_from(per_second).unwrap_or(u64::MAX);
-            self.counter(texts, rank, "bytes/s", over.since, per_second);
-            self.counter(texts, rank, "bytes/s", over.since.saturating_add(WINDOW), 0);
+            self.counter(texts, rank, ("traffic", "bytes/s"), over.since, per_second);
+            self.counter(texts, rank, ("traffic", "bytes/s"), over.since.saturating_add(WINDOW), 0);
         }
     }
 
     /// Arrows from and to the neighbours of a rank in a collective, whose slice is open at both times.
     fn arrows(&self, texts: &mut Texts, (rank, thread): (usize, usize), which: u64, (came, leaves): (u64, u64)) {
         let mut arrow = |kind: &str, from: usize, at: u64| {
+            let id = which.wrapping_mul(self.group.size() as u64).wrapping_add(from as u64);
             let text = texts.now();
-            text.push_str(&format!(
-                "{{{kind},\"cat\":\"collective\",\"name\":\"collective\",\"id\":\"{which}.{from}\","
-            ));
+            text.push_str(&format!("{{{kind},\"cat\":\"collective\",\"name\":\"collective\",\"id\":{id},"));
             text.push_str(&format!("\"pid\":{rank},\"tid\":{thread},\"ts\":"));
             micros(text, at.saturating_sub(self.zero));
             text.push('}');

@@ -21,6 +21,7 @@ const ELASTIC: &str = "the number of processes is fixed with -n; `sirtaki train 
                        continue on another number";
 const MEETING: &str = "omit it: sirtaki starts the processes of all hosts and sets MASTER_ADDR and MASTER_PORT";
 const PLACES: &str = "--cores auto, the default, gives each process its own cores; --cores none turns that off";
+const CHOSEN: &str = "omit it: algorithms are chosen by size and by where the ranks are";
 const LOGS: &str = "--output DIR writes a file for every process, and --quiet hides them on the terminal";
 
 /// Each option with its meaning; a dash stands for an underscore, too.
@@ -95,6 +96,14 @@ const KNOWN: &[(&str, Meaning)] = &[
     ),
     ("--check-build", Meaning::Instead("`sirtaki doctor` shows what is there")),
     ("--disable-cache", Meaning::Instead("omit it: there is no cache of earlier checks of hosts")),
+    ("--autotune", Meaning::Instead(CHOSEN)),
+    ("--hierarchical-allreduce", Meaning::Instead(CHOSEN)),
+    ("--hierarchical-allgather", Meaning::Instead(CHOSEN)),
+    ("--num-nccl-streams", Meaning::Instead(CHOSEN)),
+    ("--thread-affinity", Meaning::Instead(PLACES)),
+    ("--no-stall-check", Meaning::Instead("set a variable: --env SIRTAKI_WARN_AFTER=off")),
+    ("--stall-check-warning-time-seconds", Meaning::Instead("set a variable: --env SIRTAKI_WARN_AFTER=60")),
+    ("--stall-check-shutdown-time-seconds", Meaning::Instead("set a variable: --env SIRTAKI_SHUTDOWN_AFTER=60")),
     ("--fusion-threshold-mb", Meaning::Instead("set a variable: --env SIRTAKI_FUSION=64M")),
     ("--cycle-time-ms", Meaning::Instead("omit it: tensors are sent as soon as all ranks have them")),
     ("--cache-capacity", Meaning::Instead("omit it: repeated steps are recognised whatever their size")),

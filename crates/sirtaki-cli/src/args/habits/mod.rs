@@ -17,7 +17,9 @@ use crate::printer::Advice;
 
 /// The commands that start jobs.
 const STARTERS: [&str; 2] = ["run", "train"];
-/// What switches other than by `=`.
+/// What others start jobs with.
+const LAUNCHERS: [&str; 5] = ["horovodrun", "torchrun", "mpirun", "mpiexec", "srun"];
+/// What people switch with.
 const SWITCHED: [&str; 8] = ["yes", "no", "true", "false", "on", "off", "1", "0"];
 
 /// The same words, the first of which is ours, as `command` understands them.
@@ -33,6 +35,9 @@ pub fn understand(
     };
     if STARTERS.contains(&name.as_str()) {
         Reader { words: &mut words, command: starter, name, is_program }.read()?;
+    } else if name == "bench" {
+        let options = words.iter_mut().take_while(|word| *word != "--");
+        options.filter(|word| *word == "-np").for_each(|word| *word = "-n".into());
     }
     Ok(words)
 }
@@ -51,6 +56,13 @@ fn missing_command(
     let rest: Vec<_> = words[1..].iter().map(|word| word.to_string_lossy()).collect();
     let rest = rest.join(" ");
     let options = command.find_subcommand("run");
+    if first == "version" {
+        return Err(Advice::new("`version` is not a command of sirtaki", "write `sirtaki --version`"));
+    }
+    if LAUNCHERS.contains(&first) {
+        let hint = format!("write `sirtaki run` in its place: sirtaki run{}", rest.trim_start_matches(first));
+        return Err(Advice::new(format!("`{first}` is not a command of sirtaki"), hint));
+    }
     if first.starts_with('-') {
         let (name, _) = split(first);
         let known = options.is_some_and(|run| find(run, name).is_some()) || launchers::meaning(name).is_some();
@@ -221,7 +233,10 @@ impl Reader<'_> {
         let before_program = text(self.words, at + 1) == Some("--");
         if SWITCHED.contains(&word) || number || path || before_program {
             let name = option.get_long().unwrap_or_default();
-            let hint = format!("write --{name}={word}");
+            let hint = match (self.is_program)(word) {
+                true => format!("write --{name}={word}, or `-- {word}` if that is the program"),
+                false => format!("write --{name}={word}"),
+            };
             return Err(Advice::new(format!("the value of --{name} follows it after `=`, not after a space"), hint));
         }
         Ok(())

@@ -30,6 +30,7 @@ fn options_of_other_launchers_become_ours() {
         ("run --network-interfaces eth0 python x", "run --interface=eth0 python x"),
         ("run --timeline-filename t.json python x", "run --timeline=t.json python x"),
         ("train --num-gpus 2", "train --ranks=2"),
+        ("bench allreduce -np 2", "bench allreduce -n 2"),
     ];
     for (typed, expected) in cases {
         assert_eq!(understood(typed).unwrap(), expected);
@@ -58,7 +59,7 @@ fn our_own_options_and_the_program_s_stay_as_they_are() {
 
 #[test]
 fn a_value_after_a_space_is_never_taken_for_the_program() {
-    assert!(hint("run --tls yes --").contains("write --tls=yes"));
+    assert!(hint("run --tls yes --").contains("write --tls=yes, or `-- yes` if that is the program"));
     assert!(hint("run --tls off python x").contains("write --tls=off"));
     assert!(hint("run --dashboard 8080 python x").contains("write --dashboard=8080"));
     assert!(hint("run --profile out.json python x").contains("write --profile=out.json"));
@@ -84,6 +85,8 @@ fn a_program_where_a_command_belongs() {
     assert!(hint("train.py --lr 1").contains("-- python train.py --lr 1`"));
     assert!(hint("-n 4 python train.py").contains("`sirtaki run -n 4 python train.py`"));
     assert!(hint("-np 4 python train.py").contains("`sirtaki run -np 4 python train.py`"));
+    assert!(hint("torchrun --nproc-per-node 2 train.py").contains("sirtaki run --nproc-per-node 2 train.py"));
+    assert!(hint("version").contains("`sirtaki --version`"));
     assert!(hint("run -n 2 python+train.py").contains("omit the quotes"));
     assert!(hint("run -n 2 -- python+train.py").contains("omit the quotes"));
 }

@@ -106,7 +106,7 @@ fn reach(check: &Check, secret: &Secret) -> Result<(Arc<dyn Store>, SocketAddr)>
         }
     }
     let message = format!("cannot reach the first host of the job: {}", problems.join("; "));
-    let hint = "hosts must reach each other directly; look for a firewall, or choose a network with --interface";
+    let hint = "hosts must reach each other directly; check for a firewall, or choose a network with --interface";
     Err(Advice::new(message, hint).into())
 }
 
@@ -143,7 +143,7 @@ fn missing(name: &str, path: &Path) -> Advice {
             (format!("{name} is not executable"), format!("make it so with `chmod +x {name}`"))
         }
         Ok(_) => (format!("there is no program `{name}`"), format!("for the file in the folder write ./{name}")),
-        Err(_) => (format!("there is no program `{name}`"), "look for a spelling mistake, or give its path".to_owned()),
+        Err(_) => (format!("there is no program `{name}`"), "check the spelling, or give its path".to_owned()),
     };
     Advice::new(message, hint)
 }

@@ -24,7 +24,7 @@ use sirtaki_comm::{
     secure::Secret,
 };
 
-use super::lock;
+use super::{Happening, lock};
 use crate::launch::protocol::PmiJob;
 
 /// Lengths that MPICH is told; its own launcher says the same.
@@ -42,8 +42,8 @@ pub(super) struct Pmi {
     barrier: Mutex<Barrier>,
     passed: Condvar,
     store: OnceLock<Arc<dyn Store>>,
-    /// Where it is told that a rank wants to end with this code, which it leaves to us.
-    aborts: Sender<(usize, i32)>,
+    /// Where it is told that a rank wants to be ended.
+    sender: Sender<Happening>,
 }
 
 /// Ranks of this host that wait, and how often all of the job have come.
@@ -54,8 +54,8 @@ struct Barrier {
 }
 
 impl Pmi {
-    /// For a host with `local` ranks. Who aborts is told to `aborts`, and has to be ended.
-    pub(super) fn new(job: PmiJob, local: usize, aborts: Sender<(usize, i32)>) -> Arc<Self> {
+    /// For a host with `local` ranks. `sender` hears of those who abort, which have to be ended.
+    pub(super) fn new(job: PmiJob, local: usize, sender: Sender<Happening>) -> Arc<Self> {
         Arc::new(Self {
             job,
             local,
@@ -63,7 +63,7 @@ impl Pmi {
             barrier: Mutex::default(),
             passed: Condvar::new(),
             store: OnceLock::new(),
-            aborts,
+            sender,
         })
     }
 
@@ -125,7 +125,7 @@ impl Pmi {
             "finalize" => "cmd=finalize_ack rc=0".into(),
             "abort" => {
                 let code = field(line, "exitcode").and_then(|code| code.parse().ok()).unwrap_or(1);
-                let _ = self.aborts.send((rank, code));
+                let _ = self.sender.send(Happening::Aborted(rank, code));
                 String::new()
             }
             _ => anyhow::bail!("not supported under sirtaki run"),

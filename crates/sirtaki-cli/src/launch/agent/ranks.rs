@@ -58,7 +58,7 @@ impl Ranks {
         self.memory_kills = memory_kills();
         self.next_pulse = start.pulse.then(|| Instant::now() + PULSE);
         let mut relays: HashMap<usize, Relay> = relays.into_iter().map(|relay| (relay.rank, relay)).collect();
-        let pmi = Pmi::new(start.pmi.clone(), start.ranks.len(), tell_aborts(sender.clone()));
+        let pmi = Pmi::new(start.pmi.clone(), start.ranks.len(), sender.clone());
         for wanted in &start.ranks {
             let rank = wanted.rank;
             let recorder = Recorder::create().ok();
@@ -143,7 +143,9 @@ impl Ranks {
     pub(super) fn aborted(&mut self, rank: usize, code: i32) {
         if let Some(rank) = self.of(rank) {
             rank.aborted = Some(code);
-            rank.pid.into_iter().for_each(|pid| drop(kill_process_group(pid, Signal::KILL)));
+            if let Some(pid) = rank.pid {
+                let _ = kill_process_group(pid, Signal::KILL);
+            }
         }
     }
 
@@ -205,17 +207,6 @@ impl Ranks {
             mouth.say(&Event::Doing { rank: rank.rank, what: doing::describe(&records, now), counts });
         }
     }
-}
-
-/// Where ranks of MPICH say that they want to be ended.
-fn tell_aborts(sender: Sender<Happening>) -> Sender<(usize, i32)> {
-    let (aborts, told) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        for (rank, code) in told {
-            let _ = sender.send(Happening::Aborted(rank, code));
-        }
-    });
-    aborts
 }
 
 impl Rank {

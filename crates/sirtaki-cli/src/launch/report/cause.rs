@@ -79,9 +79,7 @@ fn after_end(how: &Ended) -> String {
             format!("in a shell this code means that {signal} killed the program; its last lines may say more")
         }
         Ended::Code(_) => "its last lines may say why; the other ranks only followed".into(),
-        Ended::Lost(_) => {
-            "look after that host and the network to it: does `ssh` still reach it, does it still run?".into()
-        }
+        Ended::Lost(_) => "check that the host is up and that `ssh` reaches it".into(),
     }
 }
 

@@ -66,7 +66,7 @@ fn a_lost_host() {
     let failure = failure(Ended::Lost("the connection to node7 broke".into()), "step 1\n\nstep 2");
     let expected = "error: rank 2 on node7 was lost after 12.3 s: the connection to node7 broke\n\
                     last lines of rank 2 (pid 4711):\n  | step 1\n  |\n  | step 2\n\
-                    hint: look after that host and the network to it: does `ssh` still reach it, does it still run?";
+                    hint: check that the host is up and that `ssh` reaches it";
     assert_eq!(plain(&failure), expected);
 }
 

@@ -127,7 +127,9 @@ fn unreachable(host: &str, how: &str, start: Start) -> Advice {
     let message = format!("cannot start on host {host}: {how}");
     let hint = match start {
         Start::Ssh if how.contains("Permission denied") => {
-            format!("a key has to open {host} without a question: `ssh-copy-id {host}`, then try `ssh {host} true`")
+            format!(
+                "{host} must accept your key without asking for a password: `ssh-copy-id {host}`, then try `ssh {host} true`"
+            )
         }
         Start::Ssh if how.contains("Host key verification failed") => {
             format!("accept its key once by hand: `ssh {host} true`")
@@ -135,7 +137,7 @@ fn unreachable(host: &str, how: &str, start: Start) -> Advice {
         Start::Ssh if how.contains("not found") || how.contains("No such file") => {
             format!("install sirtaki on {host}, or say where it is with --remote-sirtaki")
         }
-        Start::Ssh => format!("`ssh {host} true` has to work without a question"),
+        Start::Ssh => format!("`ssh {host} true` has to work without asking anything"),
         Start::Slurm => "look at `scontrol show job $SLURM_JOB_ID`".to_owned(),
         Start::Here => "this is a mistake of sirtaki; please report it".to_owned(),
         Start::Pbs => format!("`pbs_tmrsh {host} true` has to work"),

@@ -24,9 +24,7 @@ pub(super) fn notes(findings: &Findings) -> Vec<String> {
     notes.extend(machines(findings));
     notes.extend(findings.scalings.iter().flat_map(|scaling| about(findings, scaling)));
     if findings.runs.len() > 1 && findings.scalings.is_empty() {
-        notes.push(
-            "These runs are no scaling: none differ only in the number of workers while a batch stays equal.".into(),
-        );
+        notes.push("These runs form no scaling series: no two differ only in the number of workers.".into());
     }
     if findings.runs.iter().any(|run| run.counts() && run.test_accuracy().is_none()) {
         notes.push("Some runs recorded no test accuracy; their speed says nothing of what they learned.".into());
