@@ -20,11 +20,11 @@ SAME = {
     "output_filename": "--output",
     "ssh_port": "--ssh-port",
     "ssh_identity_file": "--ssh-identity",
-    "timeline_filename": "--timeline",
 }
 """Options of ours that mean the same."""
 
 VARIABLES = {
+    "timeline_filename": "HOROVOD_TIMELINE",
     "stall_check_warning_time_seconds": "HOROVOD_STALL_CHECK_TIME_SECONDS",
     "stall_check_shutdown_time_seconds": "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS",
     "gloo_timeout_seconds": "HOROVOD_GLOO_TIMEOUT_SECONDS",
@@ -56,7 +56,6 @@ WITHOUT_EFFECT = (
     ("no-torus-allreduce", None),
     ("autotune", None),
     ("no-autotune", None),
-    ("timeline-mark-cycles", None),
     ("no-timeline-mark-cycles", None),
     ("mpi-threads-disable", None),
     ("no-mpi-threads-disable", None),
@@ -105,6 +104,7 @@ def _parser() -> _Parser:
     add("--output-filename", metavar="DIR", help="folder for the output of every rank")
     add("--verbose", action="store_true", help="tell more about the start")
     add("--timeline-filename", metavar="FILE", help="keep a timeline in this file")
+    add("--timeline-mark-cycles", action="store_true", help="mark where collectives begin in it")
     add("--fusion-threshold-mb", type=float, metavar="MB", help="most bytes to fuse")
     add("--no-stall-check", action="store_true", help="do not warn about ranks that wait")
     add("--stall-check-warning-time-seconds", type=float, metavar="SECONDS", help="when to warn")
@@ -147,6 +147,8 @@ def translated(options: argparse.Namespace) -> list[str]:
     variables = {VARIABLES[name]: given[name] for name in VARIABLES if given[name] is not None}
     if options.fusion_threshold_mb is not None:
         variables["HOROVOD_FUSION_THRESHOLD"] = int(options.fusion_threshold_mb * 1024 * 1024)
+    if options.timeline_mark_cycles:
+        variables["HOROVOD_TIMELINE_MARK_CYCLES"] = 1
     if options.no_stall_check:
         variables["HOROVOD_STALL_CHECK_DISABLE"] = 1
     command += [f"--env={name}={value}" for name, value in variables.items()]

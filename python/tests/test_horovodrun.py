@@ -1,5 +1,6 @@
 """``horovodrun``: Horovod's command line over ``sirtaki run``."""
 
+import json
 import os
 import subprocess
 import sys
@@ -32,7 +33,7 @@ def test_a_script_runs(tmp_path):
         """)
     )
     options = ["-np", "2", "--timeline-filename", "timeline.json", "--fusion-threshold-mb", "2"]
-    options += ["--gloo", "--cycle-time-ms", "3.5", "--log-level", "INFO"]
+    options += ["--timeline-mark-cycles", "--gloo", "--cycle-time-ms", "3.5", "--log-level", "INFO"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = call(
         *options,
@@ -49,7 +50,11 @@ def test_a_script_runs(tmp_path):
     for rank in (0, 1):
         assert f"rank {rank} of 2 ['-np', '7'] 2097152" in text, text
     assert "warning: without effect here: --cycle-time-ms, --log-level, --gloo" in done.stderr
-    assert "seen" in (tmp_path / "timeline.json").read_text()
+    timeline = json.loads((tmp_path / "timeline.json").read_text())
+    names = {event.get("name") for event in timeline}
+    assert {"NEGOTIATE_ALLREDUCE", "ALLREDUCE", "CYCLE_START"} <= names, names
+    tensors = [event["args"]["name"] for event in timeline if event.get("name") == "process_name"]
+    assert "allreduce.seen" in tensors, tensors
 
 
 @pytest.mark.parametrize(
