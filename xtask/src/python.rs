@@ -18,8 +18,7 @@ const OLDEST: &str = "manylinux_2_17";
 /// Where PyTorch and the following are installed, once.
 const ENVIRONMENT: &str = "target/python/environment";
 /// What the tests need beside the wheel and PyTorch.
-const NEEDS: [&str; 8] =
-    ["accelerate", "cloudpickle", "mpi4py", "mypy", "numpy", "pytest", "selenium", "viztracer"];
+const NEEDS: [&str; 8] = ["accelerate", "cloudpickle", "mpi4py", "mypy", "numpy", "pytest", "selenium", "viztracer"];
 const PYTEST: [&str; 7] = ["-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider"];
 /// Tests that one process runs.
 const ALONE: [&str; 8] = [
