@@ -33,7 +33,14 @@ def test_a_script_runs(tmp_path):
         """)
     )
     options = ["-np", "2", "--timeline-filename", "timeline.json", "--fusion-threshold-mb", "2"]
-    options += ["--timeline-mark-cycles", "--gloo", "--cycle-time-ms", "3.5", "--log-level", "INFO"]
+    options += [
+        "--timeline-mark-cycles",
+        "--gloo",
+        "--cycle-time-ms",
+        "3.5",
+        "--log-level",
+        "INFO",
+    ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = call(
         *options,

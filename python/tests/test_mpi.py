@@ -1,6 +1,6 @@
-"""Programs that take their rank from mpi4py, under `sirtaki run`: one job of all ranks, with MPICH and with Open MPI.
+"""Programs that take their rank from mpi4py, under `sirtaki run`: one job of all ranks.
 
-Both libraries are the system's; mpi4py comes from the registry and takes the one it is told to.
+It works with MPICH and with Open MPI. Both are the system's; mpi4py takes the one it is told to.
 """
 
 import os
@@ -18,7 +18,9 @@ PROGRAM = Path(__file__).with_name("programs") / "mpi.py"
 def system(name):
     """The path of a library of the system."""
     listed = subprocess.run(["/sbin/ldconfig", "-p"], check=True, capture_output=True, text=True)
-    paths = [line.split(" => ")[1] for line in listed.stdout.splitlines() if line.split()[0] == name]
+    paths = [
+        line.split(" => ")[1] for line in listed.stdout.splitlines() if line.split()[0] == name
+    ]
     assert paths, f"{name} is not installed"
     return paths[0]
 
@@ -38,9 +40,15 @@ def openmpi():
 
 def run(variables, *words):
     """Runs a job to its end, apart from whatever started this test."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SIRTAKI_", "OMPI_", "PMI"))}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("SIRTAKI_", "OMPI_", "PMI"))
+    }
     command = [find_command(), "run", *words]
-    return subprocess.run(command, env=kept | variables, capture_output=True, text=True, timeout=300)
+    return subprocess.run(
+        command, check=False, env=kept | variables, capture_output=True, text=True, timeout=300
+    )
 
 
 def lines(size, library):
@@ -68,7 +76,9 @@ def test_open_mpi_is_one_job_and_it_is_said_how(openmpi, size):
     done = run(openmpi, "-n", str(size), "--", sys.executable, str(PROGRAM))
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == lines(size, "Open")
-    assert done.stderr.startswith("note: the program uses Open MPI, so its ranks are connected through "), done.stderr
+    assert done.stderr.startswith(
+        "note: the program uses Open MPI, so its ranks are connected through "
+    ), done.stderr
     assert done.stderr.count("\n") == 1
 
 
@@ -88,7 +98,9 @@ def test_open_mpi_that_is_not_seen_is_refused_with_the_option_that_helps(openmpi
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == lines(2, "Open")
     wanted = run(openmpi, "-n", "2", "--mpi=no", *script)
-    assert sorted(wanted.stdout.splitlines()) == [f"[{rank}] rank 0 of 1: 1 by Open" for rank in range(2)]
+    assert sorted(wanted.stdout.splitlines()) == [
+        f"[{rank}] rank 0 of 1: 1 by Open" for rank in range(2)
+    ]
 
 
 @pytest.mark.parametrize("library", ["mpich", "openmpi"])
