@@ -120,7 +120,7 @@ def test_a_timeout_is_an_error_that_names_who_is_missing(tmp_path, groups):
     """
     code, text = run(tmp_path, SIRTAKI, script)
     assert code == 0 and text.count("is told:") == 2, text
-    assert re.search("rank 0 is told: .*timeout.*rank 1", text), text
+    assert re.search("rank 0 is told: .* timeout .*rank 1", text), text
 
 
 LATE = """
@@ -146,7 +146,7 @@ def test_the_first_message_may_come_late(tmp_path):
 
 def test_a_first_message_that_does_not_come_is_a_timeout(tmp_path):
     _, text = run(tmp_path, SIRTAKI, LATE.format(limit=2))
-    assert re.search(r"rank 0 is told: timeout: .*rank 1.*2(\.0)? s", text), text
+    assert re.search(r"rank 0 is told: the timeout has passed: .*rank 1.*2(\.0)? s", text), text
 
 
 def test_ranks_that_disagree_with_the_launcher(tmp_path):

@@ -24,10 +24,10 @@ pub(crate) fn of_engine(py: Python<'_>, error: &EngineError) -> PyErr {
     raised(py, with_timeout(reason, error.to_string()), error.rank())
 }
 
-/// The text of an error; programs for PyTorch look for the word if it was a time limit.
+/// The text of an error. Programs for PyTorch look for " timeout " where a time limit has passed.
 fn with_timeout(reason: Option<&CommError>, text: String) -> String {
     match reason {
-        Some(CommError::Timeout { .. }) => format!("timeout: {text}"),
+        Some(CommError::Timeout { .. }) => format!("the timeout has passed: {text}"),
         _ => text,
     }
 }

@@ -156,7 +156,8 @@ impl Watcher<'_> {
         if let Some(limit) = shutdown_after
             && let Some(reason) = sentence(shared, now, *limit)
         {
-            return self.blame.complain(Alarm::Stopped { reason: format!("timeout: {reason}") }, now);
+            let reason = format!("the timeout of {} s has passed: {reason}", limit.as_secs_f64());
+            return self.blame.complain(Alarm::Stopped { reason }, now);
         }
         if let Some(limit) = warn_after
             && now.saturating_sub(self.warned) >= *limit

@@ -28,37 +28,44 @@ class Place:
 def monitor(meeting: Any, place: Place, timeout: timedelta, wait_all_ranks: bool) -> None:
     """Returns once all ranks have called it; otherwise an error on all that have names the others.
 
-    Rank 0 waits for everybody and tells everybody.
+    Rank 0 waits for everybody and tells everybody. Texts begin with PyTorch's words, which
+    programs may look for.
     """
     seconds = timeout.total_seconds()
     if place.rank > 0:
         meeting.set(f"{place.rank}", b"here")
         # Rank 0 may have come later, and waits as long itself.
         answer = meeting.wait("answer", 2 * seconds)
-        if answer is None:
-            raise _absent([0], seconds)
         if answer != _ALL_HERE:
-            raise Error(bytes(answer).decode())
+            reason = "it did not answer" if answer is None else bytes(answer).decode()
+            raise Error(
+                f"Rank {place.rank} successfully reached monitoredBarrier, but received errors "
+                f"while waiting for send/recv from rank 0: {reason}"
+            )
         return
+    error = _missing(meeting, place, seconds, wait_all_ranks)
+    meeting.set("answer", _ALL_HERE if error is None else str(error).encode())
+    if error is not None:
+        raise error
+
+
+def _missing(meeting: Any, place: Place, seconds: float, all_of_them: bool) -> Error | None:
+    """Who does not come in time, as an error."""
+    if seconds <= 0 and place.size > 1:
+        return Error("Rank 0 timed out in monitoredBarrier: its timeout is 0 s")
     deadline, missing = time.monotonic() + seconds, []
     for rank in range(1, place.size):
         if meeting.wait(f"{rank}", max(0.0, deadline - time.monotonic())) is None:
             missing.append(rank)
-            if not wait_all_ranks:
+            if not all_of_them:
                 break
-    if missing:
-        error = _absent(missing, seconds)
-        meeting.set("answer", str(error).encode())
-        raise error
-    meeting.set("answer", _ALL_HERE)
-
-
-def _absent(ranks: list[int], seconds: float) -> Error:
-    many = ", ".join(str(rank) for rank in ranks)
-    who = f"rank {many}" if len(ranks) == 1 else f"ranks {many}"
+    if not missing:
+        return None
+    many = ", ".join(str(rank) for rank in missing)
     error = Error(
-        f"timeout: {who} did not call monitored_barrier within {seconds:g} s\n"
+        f"{'Rank' if len(missing) == 1 else 'Ranks'} {many} failed to pass monitoredBarrier "
+        f"before its timeout of {seconds:g} s had passed\n"
         "hint: see what they are doing, or wait longer"
     )
-    error.rank = ranks[0]
+    error.rank = missing[0]
     return error

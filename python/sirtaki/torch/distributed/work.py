@@ -66,11 +66,12 @@ class Work(_Work):
         return True
 
     def _wait_at_most(self, timeout: timedelta) -> None:
-        deadline, pause = time.monotonic() + timeout.total_seconds(), 1e-5
+        seconds = timeout.total_seconds()
+        deadline, pause = time.monotonic() + seconds, 1e-5
         while not self.is_completed():
             if time.monotonic() > deadline:
                 raise Error(
-                    f"timeout: a collective was not done within {timeout.total_seconds():g} s\n"
+                    f"the timeout of {seconds:g} s has passed, and a collective is not done\n"
                     "hint: see what the other ranks are doing, or wait longer"
                 )
             time.sleep(pause)
