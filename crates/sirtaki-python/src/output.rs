@@ -42,7 +42,7 @@ impl Output {
     fn take<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let tensor = self.tensor.lock().unwrap_or_else(PoisonError::into_inner).take();
         let tensor = tensor.ok_or_else(|| PyRuntimeError::new_err("the elements were taken already"))?;
-        let managed = Box::into_raw(Managed::new(tensor));
+        let managed = Managed::new(tensor);
         // SAFETY: the name lives for ever, the pointer is ours until somebody takes it out of the capsule, and `abandon`
         // is a destructor of capsules.
         let capsule = unsafe { ffi::PyCapsule_New(managed.cast(), NAME.as_ptr(), Some(abandon)) };
@@ -76,11 +76,11 @@ struct Managed {
 }
 
 impl Managed {
-    fn new(mut tensor: Tensor) -> Box<Self> {
-        let bytes = tensor.bytes_mut();
-        let (data, length) = (bytes.as_mut_ptr().cast(), bytes.len() as i64);
-        let mut managed = Box::new(Self {
-            data,
+    /// For [`delete`] to end. The pointers are taken when everything has its place: moving a box or a tensor would make
+    /// those to its inside invalid.
+    fn new(tensor: Tensor) -> *mut Self {
+        let managed = Box::into_raw(Box::new(Self {
+            data: std::ptr::null_mut(),
             device: CPU,
             device_number: 0,
             dimensions: 1,
@@ -92,12 +92,18 @@ impl Managed {
             offset: 0,
             context: std::ptr::null_mut(),
             deleter: Some(delete),
-            length,
+            length: 0,
             step: 1,
             tensor,
-        });
-        managed.shape = &raw mut managed.length;
-        managed.strides = &raw mut managed.step;
+        }));
+        // SAFETY: it was just made, and nobody else has it.
+        unsafe {
+            let bytes = (*managed).tensor.bytes_mut();
+            let (data, length) = (bytes.as_mut_ptr().cast(), bytes.len() as i64);
+            ((*managed).data, (*managed).length) = (data, length);
+            (*managed).shape = &raw mut (*managed).length;
+            (*managed).strides = &raw mut (*managed).step;
+        }
         managed
     }
 }

@@ -17,7 +17,10 @@ pub mod mpi;
 mod solo;
 
 pub use arena::Arena;
-pub(crate) use arena::Room;
+#[cfg(loom)]
+#[cfg(test)]
+pub(crate) use arena::model;
+pub(crate) use arena::{Counters, Room};
 pub use layered::{Layered, settle};
 pub use mesh::{Connector, MeshCommunicator};
 pub use solo::Solo;

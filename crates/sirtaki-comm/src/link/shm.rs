@@ -3,61 +3,45 @@
 //! One writer, one reader, two counters on cache lines of their own. Both ends ring the other's bell after a change; a
 //! rank has one bell for all its rings.
 
-use std::{
-    io::IoSlice,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::{io::IoSlice, sync::Arc};
 
 use super::{Bell, Link, LinkError};
-use crate::{Rank, communicator::Room};
+use crate::{
+    Rank,
+    communicator::{Counters, Room},
+    shm::sync::Ordering,
+};
 
 /// One direction of a stream.
 struct Ring {
-    /// Bytes ever written.
-    head: *const AtomicU64,
-    /// Bytes ever read.
-    tail: *const AtomicU64,
-    bytes: *mut u8,
+    room: Arc<Room>,
+    from: Rank,
+    to: Rank,
     /// A power of two.
     capacity: usize,
 }
 
-// SAFETY: the pointers lead into a shared mapping that the link's room keeps alive; counters are atomics, and the bytes
-// between them belong to one side at a time.
-unsafe impl Send for Ring {}
-
 impl Ring {
-    fn new(room: &Room, from: Rank, to: Rank) -> Self {
-        let (start, capacity) = room.ring(from, to);
-        // SAFETY: the layout reserves two pairs of lines and then the ring's bytes.
-        let (tail, bytes) = unsafe { (start.add(128), start.add(256)) };
-        Self { head: start.cast(), tail: tail.cast(), bytes, capacity }
+    fn new(room: Arc<Room>, from: Rank, to: Rank) -> Self {
+        let capacity = room.memory.layout.ring;
+        Self { room, from, to, capacity }
     }
 
-    fn head(&self) -> &AtomicU64 {
-        // SAFETY: aligned and alive, see `new`.
-        unsafe { &*self.head }
+    fn counters(&self) -> &Counters {
+        self.room.memory.counters(self.from, self.to)
     }
 
-    fn tail(&self) -> &AtomicU64 {
-        // SAFETY: aligned and alive, see `new`.
-        unsafe { &*self.tail }
-    }
-
-    /// The stretch from stream position `at`, at most `length` bytes and not beyond the ring's end.
-    fn stretch(&self, at: u64, length: usize) -> (*mut u8, usize) {
+    /// Where the stretch from stream position `at` lies, and its length: at most `length`, and not beyond the ring's end.
+    fn stretch(&self, at: u64, length: usize) -> (usize, usize) {
         let offset = at as usize & (self.capacity - 1);
-        // SAFETY: the offset is below the capacity.
-        (unsafe { self.bytes.add(offset) }, length.min(self.capacity - offset))
+        (self.room.memory.layout.ring_bytes(self.from, self.to) + offset, length.min(self.capacity - offset))
     }
 
     fn write(&self, parts: &[IoSlice<'_>]) -> usize {
-        let start = self.head().load(Ordering::Relaxed);
+        let Counters { head, tail } = self.counters();
+        let start = head.0.load(Ordering::Relaxed);
         // The other side's counter is only trusted as far as it makes sense.
-        let used = (start.wrapping_sub(self.tail().load(Ordering::Acquire)) as usize).min(self.capacity);
+        let used = (start.wrapping_sub(tail.0.load(Ordering::Acquire)) as usize).min(self.capacity);
         let mut free = self.capacity - used;
         let mut at = start;
         for part in parts {
@@ -66,30 +50,31 @@ impl Ring {
             while !rest.is_empty() {
                 let (place, length) = self.stretch(at, rest.len());
                 // SAFETY: these bytes are free, so the reader does not look at them until `head` passes them.
-                unsafe { std::ptr::copy_nonoverlapping(rest.as_ptr(), place, length) };
+                unsafe { self.room.memory.write(place, length) }.copy_from_slice(&rest[..length]);
                 rest = &rest[length..];
-                at += length as u64;
+                at = at.wrapping_add(length as u64);
             }
         }
-        self.head().store(at, Ordering::Release);
-        (at - start) as usize
+        head.0.store(at, Ordering::Release);
+        at.wrapping_sub(start) as usize
     }
 
     fn read(&self, limit: usize, sink: &mut dyn FnMut(&[u8])) -> usize {
-        let start = self.tail().load(Ordering::Relaxed);
-        let arrived = (self.head().load(Ordering::Acquire).wrapping_sub(start) as usize).min(self.capacity);
+        let Counters { head, tail } = self.counters();
+        let start = tail.0.load(Ordering::Relaxed);
+        let arrived = (head.0.load(Ordering::Acquire).wrapping_sub(start) as usize).min(self.capacity);
         let mut rest = arrived.min(limit);
         let mut at = start;
         while rest > 0 {
             let (place, length) = self.stretch(at, rest);
             // SAFETY: these bytes were written before `head` passed them; the writer leaves them alone until `tail`
             // passes them, below.
-            sink(unsafe { std::slice::from_raw_parts(place, length) });
+            sink(&unsafe { self.room.memory.read(place, length) });
             rest -= length;
-            at += length as u64;
+            at = at.wrapping_add(length as u64);
         }
-        self.tail().store(at, Ordering::Release);
-        (at - start) as usize
+        tail.0.store(at, Ordering::Release);
+        at.wrapping_sub(start) as usize
     }
 }
 
@@ -105,7 +90,7 @@ impl ShmLink {
     /// The link to `peer` of the room.
     pub(crate) fn new(room: Arc<Room>, peer: Rank) -> Self {
         let me = room.rank();
-        let (out, into) = (Ring::new(&room, me, peer), Ring::new(&room, peer, me));
+        let (out, into) = (Ring::new(room.clone(), me, peer), Ring::new(room.clone(), peer, me));
         Self { room, peer, out, into }
     }
 
@@ -144,5 +129,55 @@ impl Link for ShmLink {
 
     fn check(&mut self) -> Result<(), LinkError> {
         self.presence()
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use std::time::Duration;
+
+    use loom::thread;
+
+    use super::*;
+    use crate::communicator::model::{groups, rooms};
+
+    /// What the links track as one.
+    const GRAIN: usize = 8;
+    /// More than a ring holds.
+    const PIECES: u8 = 3;
+
+    /// Tries until something has moved, and sleeps in between as a mesh does.
+    fn insist(link: &mut ShmLink, mut attempt: impl FnMut(&mut ShmLink) -> usize) {
+        loop {
+            let room = link.room.clone();
+            let bell = room.bell(room.rank());
+            let seen = bell.get();
+            if attempt(link) > 0 {
+                return;
+            }
+            bell.sleep(seen, Duration::MAX);
+        }
+    }
+
+    /// A wake-up that is lost is a deadlock, because the model's sleep has no time limit.
+    #[test]
+    fn every_byte_passes_the_ring_and_nobody_sleeps_for_ever() {
+        let groups = groups(2);
+        loom::model(move || {
+            let rooms = rooms(&groups, 64, 2 * GRAIN);
+            let mut sender = ShmLink::new(rooms[0].clone(), 1);
+            let mut receiver = ShmLink::new(rooms[1].clone(), 0);
+            let sending = thread::spawn(move || {
+                for piece in 1..=PIECES {
+                    insist(&mut sender, |link| link.push(&[IoSlice::new(&[piece; GRAIN])]).expect("the link works"));
+                }
+            });
+            for piece in 1..=PIECES {
+                let mut got = [0; GRAIN];
+                insist(&mut receiver, |link| link.fill(&mut got).expect("the link works"));
+                assert_eq!(got, [piece; GRAIN]);
+            }
+            sending.join().expect("the sender does not panic");
+        });
     }
 }

@@ -11,6 +11,8 @@ mod peer;
 mod receive;
 mod scratch;
 mod survey;
+#[cfg(all(test, not(loom)))]
+mod tests;
 mod wait;
 
 use std::{thread, time::Duration};

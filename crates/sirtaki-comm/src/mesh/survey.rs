@@ -48,7 +48,7 @@ fn culprit(me: Rank, awaited: &[Rank], size: usize, told: impl Fn(Rank) -> Optio
 }
 
 /// Whether a call's number comes after another's; they begin again at zero after the largest.
-fn is_later(sequence: u32, than: u32) -> bool {
+pub(super) fn is_later(sequence: u32, than: u32) -> bool {
     let ahead = sequence.wrapping_sub(than) & !Call::POINT;
     ahead != 0 && ahead < Call::POINT / 2
 }

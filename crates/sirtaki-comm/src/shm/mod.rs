@@ -3,6 +3,7 @@
 mod futex;
 mod segment;
 mod signal;
+pub(crate) mod sync;
 
 pub use segment::Segment;
 pub use signal::Signal;

@@ -10,7 +10,10 @@ use std::{
 };
 
 use memmap2::{MmapOptions, MmapRaw};
-use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::{
+    fs::{MemfdFlags, memfd_create},
+    mm::{MapFlags, ProtFlags, mmap_anonymous},
+};
 
 use crate::CommError;
 
@@ -60,6 +63,15 @@ impl Segment {
     /// Where it starts in this process; aligned to a page.
     pub fn start(&self) -> *mut u8 {
         self.map.as_mut_ptr()
+    }
+
+    /// Puts zeroed memory of this process alone at the segment's addresses. Other processes keep the shared memory, and
+    /// nothing they do to it is seen here any more.
+    pub(crate) fn detach(&self) -> std::io::Result<()> {
+        let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
+        // SAFETY: the range is exactly our own mapping, which is replaced; it is unmapped as before.
+        let map = unsafe { mmap_anonymous(self.start().cast(), self.len(), ProtFlags::READ | ProtFlags::WRITE, flags) };
+        map.map(drop).map_err(Into::into)
     }
 
     /// How long it is.

@@ -4,13 +4,12 @@
 //! for sleepers, the sleeper announces itself and then looks at the number. Both orders are sequentially consistent,
 //! so at least one of them sees the other; the loom test below tries every interleaving.
 
-#[cfg(loom)]
-use loom::sync::atomic::{AtomicU32, Ordering};
-#[cfg(not(loom))]
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::futex;
+use super::{
+    futex,
+    sync::{AtomicU32, Ordering},
+};
 
 /// A number with sleepers. All-zero bytes are a valid one, so fresh shared memory needs no set-up.
 #[derive(Debug, Default)]

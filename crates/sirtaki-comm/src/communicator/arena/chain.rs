@@ -14,7 +14,7 @@
 //! that a line is dear to write when another core has only read it since. A scheme in which every rank copies its data
 //! in and the others merely read it does that with every line, and was as slow.
 
-use super::{enter::Visit, layout::PIECES, piece, room::Room};
+use super::{enter::Visit, layout::PIECES, room::Room};
 use crate::{CommError, Plan, Rank, kernel};
 
 /// Windows that go through one stage together, so that a rank that waits for a core finds several to do.
@@ -24,7 +24,7 @@ pub(super) const LINE: usize = 64;
 
 /// Bytes of a block at most; as many as its place has.
 pub(super) fn largest_block(room: &Room) -> usize {
-    room.layout.region / PIECES
+    room.memory.layout.region / PIECES
 }
 
 /// How a message of some length is cut.
@@ -108,20 +108,19 @@ fn add(
     }
     // SAFETY: the place belongs to the rank whose turn it is. At stage 0 everybody has copied out what was here before
     // (see `all_reduce`), later the rank before me has announced that it is done.
-    let place = unsafe { place(visit, cut, window, block) };
-    let place = &mut place[..mine.len()];
+    let mut place = unsafe { visit.room.memory.write(place(visit, window, block), mine.len()) };
     if stage == 0 {
-        kernel::put(plan, place, mine);
+        kernel::put(plan, &mut place, mine);
     } else if stage < ranks - 1 {
         kernel::scale(plan.dtype, mine, plan.before);
-        kernel::fold(plan, place, mine);
+        kernel::fold(plan, &mut place, mine);
     } else if plan.after == 1.0 {
-        kernel::fold_both_scaled(plan, place, mine);
+        kernel::fold_both_scaled(plan, &mut place, mine);
     } else {
         kernel::scale(plan.dtype, mine, plan.before);
-        kernel::fold(plan, mine, place);
+        kernel::fold(plan, mine, &place);
         kernel::scale(plan.dtype, mine, plan.after);
-        kernel::copy(place, mine);
+        kernel::copy(&mut place, mine);
     }
     Ok(())
 }
@@ -134,22 +133,17 @@ fn copy_out(visit: &Visit<'_>, cut: &Cut, data: &mut [u8], window: usize) -> Res
         let last: Rank = (block + ranks - 1) % ranks;
         visit.wait_for(last, cut.steps(window, ranks - 1))?;
         let mine = &mut data[cut.block(window, block)];
-        let length = mine.len();
         // SAFETY: the last rank of this block has announced its result; the place is written again only after
         // everybody, this rank included, has announced to have copied out.
-        kernel::copy(mine, &unsafe { place(visit, cut, window, block) }[..length]);
+        let result = unsafe { visit.room.memory.read(place(visit, window, block), mine.len()) };
+        kernel::copy(mine, &result);
     }
     Ok(())
 }
 
 /// Where a block is added up.
-///
-/// # Safety
-/// As for [`piece::write`].
-unsafe fn place<'a>(visit: &Visit<'a>, cut: &Cut, window: usize, block: Rank) -> &'a mut [u8] {
-    let size = largest_block(visit.room);
-    // SAFETY: passed on to the caller.
-    unsafe { piece::write(visit.room, block, (window % PIECES) * size, cut.block) }
+fn place(visit: &Visit<'_>, window: usize, block: Rank) -> usize {
+    visit.room.memory.layout.region(block) + (window % PIECES) * largest_block(visit.room)
 }
 
 #[cfg(test)]

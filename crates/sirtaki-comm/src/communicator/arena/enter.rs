@@ -5,8 +5,10 @@
 
 use super::{
     layout::NOTE,
+    memory::Reading,
+    participant::Count,
     post::{Inline, Post},
-    room::{Room, Wait, finish},
+    room::{Room, Wait},
 };
 use crate::{CommError, Rank, signature::Signature};
 
@@ -24,15 +26,9 @@ pub(super) struct Visit<'a> {
 impl<'a> Visit<'a> {
     /// Announces the call with up to [`INLINE`] bytes and waits until everybody has announced the same.
     #[inline]
-    pub(super) fn enter(
-        room: &'a Room,
-        call: Signature,
-        number: u32,
-        base: u32,
-        inline: &[u8],
-    ) -> Result<Self, CommError> {
-        let visit = Visit { room, call, number, base, steps: 0 };
-        visit.post(room.group.rank()).write(number, &visit.call, inline);
+    pub(super) fn enter(room: &'a Room, call: Signature, count: Count, inline: &[u8]) -> Result<Self, CommError> {
+        let visit = Visit { room, call, number: count.operations, base: count.steps, steps: 0 };
+        visit.post(room.group.rank()).write(visit.number, &visit.call, inline);
         visit.meet()?;
         Ok(visit)
     }
@@ -73,16 +69,16 @@ impl<'a> Visit<'a> {
 
     /// Where `rank` leaves a longer message before it enters operation `number`.
     #[inline]
-    pub(super) fn note(room: &Room, rank: Rank, number: u32) -> *mut u8 {
-        room.at(room.layout.note(rank, (number % 2) as usize))
+    pub(super) fn note(room: &Room, rank: Rank, number: u32) -> usize {
+        room.memory.layout.note(rank, (number % 2) as usize)
     }
 
     /// The first `length` bytes of the note `rank` left before it entered.
-    pub(super) fn read_note(&self, rank: Rank, length: usize) -> &[u8] {
+    pub(super) fn read_note(&self, rank: Rank, length: usize) -> Reading<'_> {
         debug_assert!(length <= NOTE);
-        // SAFETY: the note lies inside the segment. Its owner wrote it before entering and writes this parity again
-        // only after everybody has entered the next operation, that is, after this visit.
-        unsafe { std::slice::from_raw_parts(Self::note(self.room, rank, self.number), length) }
+        // SAFETY: its owner wrote the note before entering and writes this parity again only after everybody has entered
+        // the next operation, that is, after this visit.
+        unsafe { self.room.memory.read(Self::note(self.room, rank, self.number), length) }
     }
 
     /// Tells the others that one more step is done.
@@ -108,7 +104,7 @@ impl<'a> Visit<'a> {
     /// Ends the visit; says how many steps there were.
     #[inline]
     pub(super) fn leave(self) -> u32 {
-        finish(&self.room.lane(self.room.group.rank()).status.0.finished, self.number);
+        self.room.lane(self.room.group.rank()).status.0.finish(self.number);
         self.steps
     }
 }

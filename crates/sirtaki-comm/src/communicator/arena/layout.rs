@@ -10,25 +10,30 @@
 //! The size depends on the number of ranks alone, never on the messages, and stays below 64 MiB: 1.3 MiB for 2
 //! ranks, 53 MiB for 256.
 
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use super::post::Post;
-use crate::{Alarm, shm::Signal};
+use crate::{
+    Alarm,
+    shm::{Signal, sync},
+};
 
-/// Bytes of one note.
-pub(super) const NOTE: usize = 8 << 10;
+/// Bytes of one note. Models are small.
+pub(super) const NOTE: usize = if cfg!(loom) { 64 } else { 8 << 10 };
 /// Pieces of a region.
-pub(super) const PIECES: usize = 8;
+pub(super) const PIECES: usize = if cfg!(loom) { 2 } else { 8 };
 const PAGE: usize = 4096;
 const REGIONS_TOTAL: usize = 16 << 20;
 const REGION_LARGEST: usize = 512 << 10;
 const RINGS_TOTAL: usize = 8 << 20;
 const RING_LARGEST: usize = 64 << 10;
 const RING_SMALLEST: usize = 256;
+/// Bytes before those of a ring.
+const RING_HEAD: usize = 256;
 
 /// The page that is looked at when something went wrong.
 #[repr(C, align(64))]
-pub(super) struct Board {
+pub(crate) struct Board {
     /// Random number of this segment, so that a wrong one is not mistaken for it.
     pub(super) nonce: AtomicU64,
     /// 0: no alarm; 1: being written; 2: to be read.
@@ -37,23 +42,52 @@ pub(super) struct Board {
     pub(super) text: [AtomicU8; Alarm::LIMIT],
 }
 
+impl Default for Board {
+    fn default() -> Self {
+        let text = std::array::from_fn(|_| AtomicU8::default());
+        Self { nonce: AtomicU64::default(), state: AtomicU32::default(), length: AtomicU32::default(), text }
+    }
+}
+
+#[derive(Default)]
 #[repr(C, align(128))]
-pub(super) struct Line<T>(pub(super) T);
+pub(crate) struct Line<T>(pub(crate) T);
+
+/// How far the two sides of a ring are.
+#[derive(Default)]
+#[repr(C)]
+pub(crate) struct Counters {
+    /// Bytes ever written.
+    pub(crate) head: Line<sync::AtomicU64>,
+    /// Bytes ever read.
+    pub(crate) tail: Line<sync::AtomicU64>,
+}
 
 /// Whom a rank waits for and whether it is still there; read by others only when they wait long.
+#[derive(Default)]
 #[repr(C)]
-pub(super) struct Status {
+pub(crate) struct Status {
     /// Rank it waits for plus one; 0: none.
     pub(super) waits_for: AtomicU32,
     /// 1 once it has left in good order.
     pub(super) left: AtomicU32,
     /// Number of the last operation it has finished.
     pub(super) finished: AtomicU32,
+    /// 1 once it has failed: it takes part in nothing any more.
+    pub(super) failed: AtomicU32,
+}
+
+impl Status {
+    /// Notes that operation `number` is over for this rank.
+    pub(super) fn finish(&self, number: u32) {
+        self.finished.store(number, Ordering::Release);
+    }
 }
 
 /// What one rank writes and the others read.
+#[derive(Default)]
 #[repr(C)]
-pub(super) struct Lane {
+pub(crate) struct Lane {
     /// Alternately used: entering an operation means everybody has finished the one before the last.
     pub(super) posts: [Post; 2],
     /// Steps done since the segment exists.
@@ -65,12 +99,12 @@ pub(super) struct Lane {
 
 /// Offsets for a number of ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Layout {
+pub(crate) struct Layout {
     pub(super) ranks: usize,
     /// Bytes of one rank's region.
     pub(super) region: usize,
     /// Bytes of one ring; a power of two.
-    pub(super) ring: usize,
+    pub(crate) ring: usize,
 }
 
 impl Layout {
@@ -96,10 +130,13 @@ impl Layout {
         self.note(self.ranks, 0) + rank * self.region
     }
 
-    /// Two counters on a line each, then the bytes.
+    /// Its counters, then its bytes.
     pub(super) fn ring(&self, from: usize, to: usize) -> usize {
-        let one = 2 * size_of::<Line<AtomicU64>>() + self.ring;
-        self.region(self.ranks) + (from * self.ranks + to) * one
+        self.region(self.ranks) + (from * self.ranks + to) * (RING_HEAD + self.ring)
+    }
+
+    pub(crate) fn ring_bytes(&self, from: usize, to: usize) -> usize {
+        self.ring(from, to) + RING_HEAD
     }
 
     pub(super) fn total(&self) -> usize {
@@ -113,7 +150,7 @@ mod tests {
 
     #[test]
     fn the_segment_stays_small_and_aligned() {
-        assert!(size_of::<Board>() <= PAGE);
+        assert!(size_of::<Board>() <= PAGE && size_of::<Counters>() == RING_HEAD);
         assert_eq!((size_of::<Post>(), size_of::<Lane>()), (128, 5 * 128));
         for ranks in 1..=256 {
             let layout = Layout::new(ranks);

@@ -7,12 +7,17 @@
 mod chain;
 mod enter;
 mod layout;
+mod memory;
+#[cfg(all(test, loom))]
+pub(crate) mod model;
 mod operations;
-mod piece;
+mod participant;
 mod post;
 mod room;
 mod shared;
 mod small;
+#[cfg(all(test, not(loom)))]
+mod tests;
 mod windows;
 
 use std::{
@@ -22,8 +27,12 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::room::Room;
-use self::{enter::Visit, layout::Layout};
+pub(crate) use self::{layout::Counters, room::Room};
+use self::{
+    layout::Layout,
+    memory::Memory,
+    participant::{Count, Participant},
+};
 use super::{check, mesh::MeshCommunicator};
 use crate::{
     CommError, Group, Rank, Settings, Stopper,
@@ -33,17 +42,11 @@ use crate::{
     mesh::Mesh,
     rendezvous::{Exchange, split_with},
     shm::Segment,
-    signature::Signature,
 };
 
 /// The shared-memory communicator.
 pub struct Arena {
-    room: Arc<Room>,
-    /// Operations so far; the same on every rank.
-    number: u32,
-    /// Steps so far; the same on every rank.
-    base: u32,
-    failure: Option<CommError>,
+    me: Participant,
     forced: Option<Algorithm>,
     /// Bytes of a block of the chain, where that was chosen.
     block: Option<usize>,
@@ -72,10 +75,20 @@ impl Arena {
 
     /// Meets the other members of `group`, all on this host. Everybody calls it.
     pub fn connect(group: Group, exchange: &mut dyn Exchange, settings: &Settings) -> Result<Self, CommError> {
-        let segment = meet(&group, exchange)?;
+        Self::counting_from(Count::default(), group, exchange, settings)
+    }
+
+    fn counting_from(
+        count: Count,
+        group: Group,
+        exchange: &mut dyn Exchange,
+        settings: &Settings,
+    ) -> Result<Self, CommError> {
+        let memory = Arc::new(Memory::new(meet(&group, exchange)?, Layout::new(group.size())));
         let stopper = Stopper::new();
-        let room = Arc::new(Room::new(Arc::new(segment), group.clone(), settings.timeout, stopper.clone())?);
-        // Nobody may go on before everybody watches everybody.
+        let room = Arc::new(Room::new(memory, group.clone(), settings.timeout, stopper.clone())?);
+        let me = Participant::new(room.clone(), count);
+        // Nobody may go on before everybody has begun to count and watches everybody.
         exchange.all(&[])?;
         let links = (0..group.size())
             .map(|peer| {
@@ -89,10 +102,7 @@ impl Arena {
         });
         let streams = MeshCommunicator::new(Mesh::new(group, links, settings.timeout, stopper)?, None, connector)?;
         Ok(Self {
-            room,
-            number: 0,
-            base: 0,
-            failure: None,
+            me,
             forced: None,
             block: None,
             streams,
@@ -102,45 +112,12 @@ impl Arena {
         })
     }
 
-    /// Enters `call` together with all others, does `work`, and leaves.
-    #[inline]
-    fn operate(
-        &mut self,
-        call: Signature,
-        inline: &[u8],
-        work: impl FnOnce(&mut Visit<'_>) -> Result<(), CommError>,
-    ) -> Result<(), CommError> {
-        if let Some(failure) = &self.failure {
-            return Err(failure.clone());
-        }
-        self.number = self.number.wrapping_add(1);
-        let outcome = Visit::enter(&self.room, call, self.number, self.base, inline)
-            .and_then(|mut visit| work(&mut visit).map(|()| visit.leave()));
-        match outcome {
-            Ok(steps) => {
-                self.base = self.base.wrapping_add(steps);
-                Ok(())
-            }
-            Err(error) => Err(self.fail(error)),
-        }
-    }
-
-    /// Remembers the error and tells the others.
-    #[cold]
-    fn fail(&mut self, error: CommError) -> CommError {
-        let told = self.room.raise(error);
-        self.failure = Some(told.clone());
-        told
-    }
-
     /// Runs `work` on the streams; an error there is an error of the arena.
     fn stream(&mut self, work: impl FnOnce(&mut MeshCommunicator) -> Result<(), CommError>) -> Result<(), CommError> {
-        if let Some(failure) = &self.failure {
-            return Err(failure.clone());
-        }
+        self.me.check()?;
         work(&mut self.streams).map_err(|error| match error {
             CommError::Invalid { .. } => error,
-            other => self.fail(other),
+            other => self.me.fail(other),
         })
     }
 
@@ -181,7 +158,7 @@ fn share(group: &Group, exchange: &mut dyn Exchange, id: u64, length: usize) -> 
         }
     };
     let segments = (0..group.size()).map(open).collect::<Result<_, _>>()?;
-    Ok(SharedMemory { id, rank: group.rank(), segments })
+    Ok(SharedMemory::new(id, group.rank(), segments))
 }
 
 /// The first rank makes a segment, the others open it.

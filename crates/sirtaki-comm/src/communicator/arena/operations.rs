@@ -24,7 +24,7 @@ impl Arena {
 
     fn flat(&mut self, data: &mut [u8], call: Signature, plan: &Plan) -> Result<(), CommError> {
         if data.len() <= small::limit(self.group().size()) {
-            return self.reduce_noted(call, data, plan);
+            return self.me.reduce_noted(call, data, plan);
         }
         let place = self.shared(data);
         let (call, block) = (call.piece(self.block), self.block);
@@ -33,13 +33,18 @@ impl Arena {
             inline[..8].copy_from_slice(&memory.id.to_ne_bytes());
             inline[8..16].copy_from_slice(&(*offset as u64).to_ne_bytes());
         }
-        self.operate(call, &inline, |visit| match place {
+        let outcome = self.me.operate(call, &inline, |visit| match &place {
             Some((memory, offset)) if visit.others().all(|rank| visit.inline(rank).0 == inline) => {
-                shared::all_reduce(visit, &memory, (offset, data.len()), plan)
+                shared::all_reduce(visit, memory, (*offset, data.len()), plan)
             }
             _ if plan.wide => windows::reduce_widely(visit, data, plan, None),
             _ => chain::all_reduce(visit, data, plan, block),
-        })
+        });
+        if let (Err(_), Some((memory, _))) = (&outcome, &place) {
+            // Others may have seen that this rank came, and still come themselves.
+            memory.detach();
+        }
+        outcome
     }
 }
 
@@ -48,7 +53,8 @@ fn agree_on_counts(visit: &Visit<'_>, received: &[usize], size: usize) -> Result
     let group = &visit.room.group;
     let mut largest = 0;
     for (rank, &expected) in received.iter().enumerate() {
-        let row: &[u64] = bytemuck::cast_slice(visit.read_note(rank, 8 * group.size()));
+        let note = visit.read_note(rank, 8 * group.size());
+        let row: &[u64] = bytemuck::cast_slice(&note);
         largest = largest.max(row.iter().copied().max().unwrap_or(0) as usize);
         if row[group.rank()] != expected as u64 {
             let differences = format!(
@@ -66,7 +72,7 @@ fn agree_on_counts(visit: &Visit<'_>, received: &[usize], size: usize) -> Result
 
 impl Communicator for Arena {
     fn group(&self) -> &Group {
-        &self.room.group
+        &self.me.room.group
     }
 
     fn name(&self) -> &'static str {
@@ -83,7 +89,7 @@ impl Communicator for Arena {
     }
 
     fn set_piece(&mut self, bytes: Option<usize>) {
-        let largest = chain::largest_block(&self.room);
+        let largest = chain::largest_block(&self.me.room);
         self.block = bytes.map(|bytes| bytes.next_multiple_of(chain::LINE).clamp(chain::LINE, largest));
     }
 
@@ -96,10 +102,10 @@ impl Communicator for Arena {
         if let Some(algorithm) = self.forced.filter(|&algorithm| algorithm != Algorithm::Flat) {
             return self.all_reduce_by(algorithm, data, reduction);
         }
-        let plan = Plan::new(data.dtype(), reduction, self.room.group.size());
+        let plan = Plan::new(data.dtype(), reduction, self.me.room.group.size());
         let call = call::all_reduce(&data, reduction);
         if data.bytes().len() <= INLINE {
-            return self.reduce_inline(call, data.bytes_mut(), &plan);
+            return self.me.reduce_inline(call, data.bytes_mut(), &plan);
         }
         self.flat(data.bytes_mut(), call, &plan)
     }
@@ -108,33 +114,33 @@ impl Communicator for Arena {
         let call = call::broadcast(self.group(), &data, root)?;
         if data.bytes().len() <= NOTE {
             if self.group().rank() == root {
-                self.leave_note(data.bytes());
+                self.me.leave_note(data.bytes());
             }
-            return self.operate(call, &[], |visit| {
+            return self.me.operate(call, &[], |visit| {
                 let length = data.bytes().len();
                 if visit.room.group.rank() != root {
-                    kernel::copy(data.bytes_mut(), visit.read_note(root, length));
+                    kernel::copy(data.bytes_mut(), &visit.read_note(root, length));
                 }
                 Ok(())
             });
         }
-        self.operate(call, &[], |visit| windows::broadcast(visit, data.bytes_mut(), root))
+        self.me.operate(call, &[], |visit| windows::broadcast(visit, data.bytes_mut(), root))
     }
 
     fn all_gather(&mut self, mut all: SliceMut<'_>, counts: &[usize]) -> Result<(), CommError> {
         let call = call::all_gather(self.group(), &all, counts)?;
         let parts = parts(counts, all.dtype().size());
         if parts.iter().all(|part| part.len() <= NOTE) {
-            self.leave_note(&all.bytes()[parts[self.group().rank()].clone()]);
-            return self.operate(call, &[], |visit| {
+            self.me.leave_note(&all.bytes()[parts[self.group().rank()].clone()]);
+            return self.me.operate(call, &[], |visit| {
                 for rank in visit.others() {
                     let part = parts[rank].clone();
-                    kernel::copy(&mut all.bytes_mut()[part.clone()], visit.read_note(rank, part.len()));
+                    kernel::copy(&mut all.bytes_mut()[part.clone()], &visit.read_note(rank, part.len()));
                 }
                 Ok(())
             });
         }
-        self.operate(call, &[], |visit| windows::all_gather(visit, all.bytes_mut(), &parts))
+        self.me.operate(call, &[], |visit| windows::all_gather(visit, all.bytes_mut(), &parts))
     }
 
     fn reduce_scatter(
@@ -146,7 +152,7 @@ impl Communicator for Arena {
         let call = call::reduce_scatter(self.group(), &all, counts, reduction)?;
         let plan = Plan::new(all.dtype(), reduction, self.group().size());
         let parts = parts(counts, all.dtype().size());
-        self.operate(call, &[], |visit| windows::reduce_scatter(visit, all.bytes_mut(), &parts, &plan))
+        self.me.operate(call, &[], |visit| windows::reduce_scatter(visit, all.bytes_mut(), &parts, &plan))
     }
 
     fn all_to_all(
@@ -159,9 +165,9 @@ impl Communicator for Arena {
         let call = call::all_to_all(self.group(), out, sent, &into, received)?;
         let size = out.dtype().size();
         let row: Vec<u64> = sent.iter().map(|&count| count as u64).collect();
-        self.leave_note(bytemuck::cast_slice(&row));
+        self.me.leave_note(bytemuck::cast_slice(&row));
         let (sent, expected) = (parts(sent, size), parts(received, size));
-        self.operate(call, &[], |visit| {
+        self.me.operate(call, &[], |visit| {
             let largest = agree_on_counts(visit, received, size)?;
             windows::all_to_all(visit, (out.bytes(), &sent), (into.bytes_mut(), &expected), largest)
         })
@@ -170,23 +176,23 @@ impl Communicator for Arena {
     fn reduce(&mut self, mut data: SliceMut<'_>, reduction: Reduction, root: Rank) -> Result<(), CommError> {
         let call = call::reduce(self.group(), &data, reduction, root)?;
         let plan = Plan::new(data.dtype(), reduction, self.group().size());
-        self.operate(call, &[], |visit| windows::reduce_widely(visit, data.bytes_mut(), &plan, Some(root)))
+        self.me.operate(call, &[], |visit| windows::reduce_widely(visit, data.bytes_mut(), &plan, Some(root)))
     }
 
     fn gather(&mut self, mut data: SliceMut<'_>, counts: &[usize], root: Rank) -> Result<(), CommError> {
         let call = call::rooted(Kind::Gather, self.group(), &data, counts, root)?;
         let parts = parts(counts, data.dtype().size());
-        self.operate(call, &[], |visit| windows::gather(visit, data.bytes_mut(), &parts, root))
+        self.me.operate(call, &[], |visit| windows::gather(visit, data.bytes_mut(), &parts, root))
     }
 
     fn scatter(&mut self, mut data: SliceMut<'_>, counts: &[usize], root: Rank) -> Result<(), CommError> {
         let call = call::rooted(Kind::Scatter, self.group(), &data, counts, root)?;
         let parts = parts(counts, data.dtype().size());
-        self.operate(call, &[], |visit| windows::scatter(visit, data.bytes_mut(), &parts, root))
+        self.me.operate(call, &[], |visit| windows::scatter(visit, data.bytes_mut(), &parts, root))
     }
 
     fn agree(&mut self, call: Signature) -> Result<(), CommError> {
-        self.operate(call, &[], |_| Ok(()))
+        self.me.operate(call, &[], |_| Ok(()))
     }
 
     fn send(&mut self, data: Slice<'_>, to: Rank) -> Result<(), CommError> {
@@ -205,8 +211,8 @@ impl Communicator for Arena {
     }
 
     fn abort(&mut self, error: &CommError) {
-        if self.failure.is_none() {
-            self.fail(error.clone());
+        if self.me.check().is_ok() {
+            self.me.fail(error.clone());
         }
     }
 
@@ -215,6 +221,6 @@ impl Communicator for Arena {
     }
 
     fn stopper(&self) -> Stopper {
-        self.room.stopper()
+        self.me.room.stopper()
     }
 }

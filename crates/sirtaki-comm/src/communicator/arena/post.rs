@@ -3,12 +3,13 @@
 //! Two posts are used alternately. A rank writes one only after everybody has entered the operation before, that is,
 //! after everybody has finished reading it two operations ago; the loom model below tries every interleaving.
 
-#[cfg(loom)]
-use loom::sync::atomic::{AtomicU64, Ordering};
-#[cfg(not(loom))]
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use crate::{shm::Signal, signature::Signature};
+use crate::{
+    shm::{
+        Signal,
+        sync::{AtomicU64, Ordering},
+    },
+    signature::Signature,
+};
 
 /// Bytes that travel in the announcement itself.
 pub(super) const INLINE: usize = 32;
@@ -22,7 +23,7 @@ pub(super) struct Inline(pub(super) [u8; INLINE]);
 /// processors like to fetch pairs.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
-pub(super) struct Post {
+pub(crate) struct Post {
     /// Number of the operation; set last.
     pub(super) number: Signal,
     signature: [AtomicU64; Signature::SIZE / 8],

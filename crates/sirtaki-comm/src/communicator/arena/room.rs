@@ -2,10 +2,7 @@
 
 use std::{
     os::fd::OwnedFd,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
@@ -15,12 +12,11 @@ use rustix::{
     time::Timespec,
 };
 
-use super::layout::{Board, Lane, Layout};
-use crate::{
-    Alarm, CommError, Group, Rank, Stopper,
-    shm::{Segment, Signal},
-    signature::Signature,
+use super::{
+    layout::{Board, Lane},
+    memory::Memory,
 };
+use crate::{Alarm, CommError, Group, Rank, Stopper, shm::Signal, signature::Signature};
 
 /// How long a waiting rank sleeps before it looks round again.
 const SLICE: Duration = Duration::from_millis(50);
@@ -38,8 +34,7 @@ const HEARING: Duration = Duration::from_secs(1);
 
 /// One rank's view of the shared segment.
 pub(crate) struct Room {
-    segment: Arc<Segment>,
-    pub(super) layout: Layout,
+    pub(crate) memory: Arc<Memory>,
     pub(super) group: Group,
     timeout: Duration,
     stopper: Stopper,
@@ -60,48 +55,32 @@ pub(super) struct Wait<'a> {
 
 impl Room {
     pub(super) fn new(
-        segment: Arc<Segment>,
+        memory: Arc<Memory>,
         group: Group,
         timeout: Duration,
         stopper: Stopper,
     ) -> Result<Self, CommError> {
         let processes = (0..group.size()).map(|rank| watch(&group, rank)).collect::<Result<_, _>>()?;
-        let spinning = if group.is_crowded() { Duration::ZERO } else { SPINNING };
-        let layout = Layout::new(group.size());
-        Ok(Self { segment, layout, group, timeout, stopper, processes, spinning })
+        let spinning = if cfg!(loom) || group.is_crowded() { Duration::ZERO } else { SPINNING };
+        Ok(Self { memory, group, timeout, stopper, processes, spinning })
     }
 
     pub(super) fn stopper(&self) -> Stopper {
         self.stopper.clone()
     }
 
-    /// The address of byte `offset`.
-    #[inline]
-    pub(super) fn at(&self, offset: usize) -> *mut u8 {
-        debug_assert!(offset < self.segment.len());
-        // SAFETY: every offset comes from the layout, whose total is the segment's length.
-        unsafe { self.segment.start().add(offset) }
-    }
-
-    pub(super) fn board(&self) -> &Board {
-        // SAFETY: the first page is a Board; it consists of atomics, for which any bytes are valid.
-        unsafe { &*self.segment.start().cast::<Board>() }
+    fn board(&self) -> &Board {
+        self.memory.board()
     }
 
     #[inline]
     pub(super) fn lane(&self, rank: Rank) -> &Lane {
-        // SAFETY: as in `board`; the layout puts an aligned Lane there.
-        unsafe { &*self.at(self.layout.lane(rank)).cast::<Lane>() }
+        self.memory.lane(rank)
     }
 
     /// My rank in the room.
     pub(crate) fn rank(&self) -> Rank {
         self.group.rank()
-    }
-
-    /// Start and capacity of the ring from one rank to another.
-    pub(crate) fn ring(&self, from: Rank, to: Rank) -> (*mut u8, usize) {
-        (self.at(self.layout.ring(from, to)), self.layout.ring)
     }
 
     /// What rings when something was written for `rank`, or when something it wrote was read.
@@ -149,7 +128,8 @@ impl Room {
                 }
             }
         }
-        while start.elapsed() < YIELDING {
+        // A model sleeps at once: it has no time to pass.
+        while !cfg!(loom) && start.elapsed() < YIELDING {
             std::thread::yield_now();
             if reached(signal, target) {
                 return Ok(());
@@ -195,12 +175,15 @@ impl Room {
 
     /// Reasons to give up a wait for `who`.
     fn look_round(&self, wait: &Wait<'_>, who: Rank) -> Result<(), CommError> {
-        self.alarm()?;
         self.stopper.check()?;
         for rank in 0..self.group.size() {
             let status = &self.lane(rank).status.0;
             let left = status.left.load(Ordering::Acquire) != 0;
             let needed = !passed(status.finished.load(Ordering::Acquire), wait.number);
+            // Who has finished this operation failed in a later one, of which we hear when we come to it.
+            if needed && status.failed.load(Ordering::Acquire) != 0 {
+                self.alarm()?;
+            }
             if rank == who && left && needed {
                 return self.missed(rank, "it left the group");
             }
@@ -268,6 +251,12 @@ impl Room {
 
     /// Tells everybody about `error`, unless something was told before; returns what was told first.
     pub(super) fn raise(&self, error: CommError) -> CommError {
+        let told = self.publish(error);
+        self.mine().status.0.failed.store(1, Ordering::Release);
+        told
+    }
+
+    fn publish(&self, error: CommError) -> CommError {
         let board = self.board();
         if board.state.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire).is_err() {
             return self.alarm().err().unwrap_or(error);
@@ -299,11 +288,6 @@ fn passed(value: u32, target: u32) -> bool {
 #[inline]
 fn reached(signal: &Signal, target: u32) -> bool {
     passed(signal.get(), target)
-}
-
-/// Notes that operation `number` is over for the owner of `finished`.
-pub(super) fn finish(finished: &AtomicU32, number: u32) {
-    finished.store(number, Ordering::Release);
 }
 
 fn watch(group: &Group, rank: Rank) -> Result<Option<OwnedFd>, CommError> {

@@ -31,9 +31,11 @@ pub(super) fn all_reduce(
 
 fn reduce(memory: &SharedMemory, at: usize, length: usize, plan: &Plan) {
     // SAFETY: everybody has entered this operation with this stretch of its segment borrowed for it, and this part of
-    // it is touched by this rank alone until the step below is announced. The segments are distinct mappings.
+    // it is touched by this rank alone until its step is announced. A rank that gives up meanwhile detaches its own
+    // mapping of its segment and touches no other, so that also then nobody else has these pages. The segments are
+    // distinct mappings.
     let mut places: Vec<&mut [u8]> = memory
-        .segments
+        .segments()
         .iter()
         .map(|segment| unsafe { std::slice::from_raw_parts_mut(segment.start().add(at), length) })
         .collect();

@@ -4,9 +4,9 @@
 //! beyond entering.
 
 use super::{
-    Arena,
-    enter::Visit,
     layout::NOTE,
+    memory::Reading,
+    participant::Participant,
     post::{INLINE, Inline},
 };
 use crate::{CommError, Plan, kernel, signature::Signature};
@@ -17,7 +17,7 @@ pub(super) fn limit(ranks: usize) -> usize {
     if ranks == 2 { NOTE / 2 } else { NOTE }
 }
 
-impl Arena {
+impl Participant {
     /// Reduces at most [`INLINE`] bytes.
     #[inline]
     pub(super) fn reduce_inline(&mut self, call: Signature, data: &mut [u8], plan: &Plan) -> Result<(), CommError> {
@@ -45,25 +45,13 @@ impl Arena {
             let size = visit.room.group.size();
             if size == 2 && !plan.wide && !plan.scales() {
                 let theirs = visit.read_note(1 - visit.room.group.rank(), data.len());
-                kernel::fold(plan, data, theirs);
+                kernel::fold(plan, data, &theirs);
                 return Ok(());
             }
-            let inputs: Vec<&[u8]> = (0..size).map(|rank| visit.read_note(rank, data.len())).collect();
+            let notes: Vec<Reading<'_>> = (0..size).map(|rank| visit.read_note(rank, data.len())).collect();
+            let inputs: Vec<&[u8]> = notes.iter().map(|note| &**note).collect();
             kernel::combine(plan, &inputs, data);
             Ok(())
         })
-    }
-
-    /// Writes the note that goes with the next operation.
-    pub(super) fn leave_note(&mut self, bytes: &[u8]) {
-        if self.failure.is_some() {
-            return;
-        }
-        assert!(bytes.len() <= NOTE);
-        let place = Visit::note(&self.room, self.room.group.rank(), self.number.wrapping_add(1));
-        // SAFETY: the place lies in the segment and is long enough. Its last readers were in the operation before the
-        // last, which everybody had finished when everybody had entered the last one, and that one is over.
-        let place = unsafe { std::slice::from_raw_parts_mut(place, bytes.len()) };
-        kernel::copy(place, bytes);
     }
 }

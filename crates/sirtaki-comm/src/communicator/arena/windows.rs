@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::{enter::Visit, piece};
+use super::{enter::Visit, memory::Reading};
 use crate::{CommError, Plan, Rank, kernel};
 
 const LINE: usize = 64;
@@ -22,7 +22,7 @@ impl Visit<'_> {
 
     /// Bytes of half a region.
     fn half(&self) -> usize {
-        self.room.layout.region / 2
+        self.room.memory.layout.region / 2
     }
 
     /// Bytes of the share of a half that each rank has when a half holds something for everybody.
@@ -32,15 +32,21 @@ impl Visit<'_> {
 
     /// Writes my half of this round.
     fn put(&self, round: usize, at: usize, bytes: &[u8]) {
+        let place = self.place(self.rank(), round, at, bytes.len());
         // SAFETY: the readers of two rounds ago are done, see the module's header; my own region has no other writer.
-        let place = unsafe { piece::write(self.room, self.rank(), (round % 2) * self.half() + at, bytes.len()) };
-        kernel::copy(place, bytes);
+        kernel::copy(&mut unsafe { self.room.memory.write(place, bytes.len()) }, bytes);
     }
 
     /// What `rank` wrote in this round, which it has announced.
-    fn view(&self, rank: Rank, round: usize, at: usize, length: usize) -> &[u8] {
+    fn view(&self, rank: Rank, round: usize, at: usize, length: usize) -> Reading<'_> {
         // SAFETY: `rank` announced this round and overwrites this half only after I have announced the next one.
-        unsafe { piece::read(self.room, rank, (round % 2) * self.half() + at, length) }
+        unsafe { self.room.memory.read(self.place(rank, round, at, length), length) }
+    }
+
+    /// Where the `length` bytes from `at` of the half lie that `rank` writes in this round.
+    fn place(&self, rank: Rank, round: usize, at: usize, length: usize) -> usize {
+        assert!(at + length <= self.half());
+        self.room.memory.layout.region(rank) + (round % 2) * self.half() + at
     }
 
     /// Stretch `round` of `range` when it is worked off `step` bytes at a time; empty when there is none left.
@@ -66,7 +72,7 @@ pub(super) fn broadcast(visit: &mut Visit<'_>, data: &mut [u8], root: Rank) -> R
         } else {
             visit.step();
             visit.wait_for(root, round as u32 + 1)?;
-            kernel::copy(&mut data[stretch.clone()], visit.view(root, round, 0, stretch.len()));
+            kernel::copy(&mut data[stretch.clone()], &visit.view(root, round, 0, stretch.len()));
         }
     }
     Ok(())
@@ -82,7 +88,7 @@ pub(super) fn all_gather(visit: &mut Visit<'_>, all: &mut [u8], parts: &[Range<u
         for rank in visit.others() {
             let theirs = Visit::stretch(&parts[rank], step, round);
             visit.wait_for(rank, round as u32 + 1)?;
-            kernel::copy(&mut all[theirs.clone()], visit.view(rank, round, 0, theirs.len()));
+            kernel::copy(&mut all[theirs.clone()], &visit.view(rank, round, 0, theirs.len()));
         }
     }
     Ok(())
@@ -107,7 +113,7 @@ pub(super) fn gather(
         for rank in visit.others() {
             let theirs = Visit::stretch(&parts[rank], step, round);
             visit.wait_for(rank, round as u32 + 1)?;
-            kernel::copy(&mut data[theirs.clone()], visit.view(rank, round, 0, theirs.len()));
+            kernel::copy(&mut data[theirs.clone()], &visit.view(rank, round, 0, theirs.len()));
         }
     }
     Ok(())
@@ -133,7 +139,7 @@ pub(super) fn scatter(
         visit.step();
         visit.wait_for(root, round as u32 + 1)?;
         let mine = Visit::stretch(&(0..data.len()), step, round);
-        kernel::copy(&mut data[mine.clone()], visit.view(root, round, visit.rank() * step, mine.len()));
+        kernel::copy(&mut data[mine.clone()], &visit.view(root, round, visit.rank() * step, mine.len()));
     }
     Ok(())
 }
@@ -155,7 +161,7 @@ pub(super) fn all_to_all(
         for rank in visit.others() {
             let theirs = Visit::stretch(&received[rank], step, round);
             visit.wait_for(rank, round as u32 + 1)?;
-            kernel::copy(&mut into[theirs.clone()], visit.view(rank, round, me * step, theirs.len()));
+            kernel::copy(&mut into[theirs.clone()], &visit.view(rank, round, me * step, theirs.len()));
         }
     }
     Ok(())
@@ -206,7 +212,7 @@ pub(super) fn reduce_widely(
         for rank in visit.others() {
             let theirs = Visit::stretch(&window, step, rank);
             visit.wait_for(rank, 2 * round as u32 + 2)?;
-            kernel::copy(&mut data[theirs.clone()], visit.view(rank, round, rank * step, theirs.len()));
+            kernel::copy(&mut data[theirs.clone()], &visit.view(rank, round, rank * step, theirs.len()));
         }
     }
     Ok(())
@@ -214,6 +220,7 @@ pub(super) fn reduce_widely(
 
 /// `into` becomes the reduction of what all ranks have written at this place of this round's half.
 fn combine(visit: &Visit<'_>, (round, at): (usize, usize), plan: &Plan, into: &mut [u8]) {
-    let inputs: Vec<&[u8]> = (0..visit.size()).map(|rank| visit.view(rank, round, at, into.len())).collect();
+    let views: Vec<Reading<'_>> = (0..visit.size()).map(|rank| visit.view(rank, round, at, into.len())).collect();
+    let inputs: Vec<&[u8]> = views.iter().map(|view| &**view).collect();
     kernel::combine(plan, &inputs, into);
 }

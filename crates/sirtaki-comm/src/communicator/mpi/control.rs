@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
+    lent::Lent,
     raw::{Comm, Request, Route, Type},
     session::Session,
 };
@@ -27,7 +28,7 @@ pub(super) struct Control {
     /// The last call in which each rank said it waits.
     heard: Vec<u64>,
     announced: u64,
-    outbox: Vec<(Request, Box<[u8]>)>,
+    outbox: Vec<(Request, Lent)>,
 }
 
 impl Control {
@@ -76,31 +77,33 @@ impl Control {
 
     /// Failures to send are left out: whoever misses this message finds out by its own deadline.
     fn tell_all(&mut self, session: &Session, comm: Comm, me: Rank, notice: &Notice) {
-        self.outbox.retain_mut(|(request, _)| session.mpi.test(request) != Ok(true));
+        self.take_back(session);
         let Ok(message) = postcard::to_stdvec(notice) else { return };
         for rank in (0..self.heard.len()).filter(|&rank| rank != me) {
-            let bytes = message.clone().into_boxed_slice();
+            let bytes = Lent::new(message.clone());
             let (count, route) = (bytes.len() as i32, Route { tag: TAG, comm });
-            // SAFETY: the bytes are on the heap and stay in the outbox until the request is done, or for ever.
-            if let Ok(request) = unsafe { session.mpi.start_send(bytes.as_ptr(), count, Type::U8, rank, route) } {
+            // SAFETY: the bytes are lent until the request is done, or for ever.
+            if let Ok(request) = unsafe { session.mpi.start_send(bytes.start(), count, Type::U8, rank, route) } {
                 self.outbox.push((request, bytes));
             }
         }
     }
 
-    /// Reads what is left and forgets what was sent; bytes that MPI may still read are never given back.
-    pub(super) fn close(&mut self, session: &Session, comm: Comm) {
-        let _ = self.poll(session, comm);
-        for (mut request, bytes) in self.outbox.drain(..) {
-            if session.mpi.test(&mut request) != Ok(true) {
-                std::mem::forget(bytes);
+    /// Takes back the bytes of messages that are sent.
+    fn take_back(&mut self, session: &Session) {
+        for (mut request, bytes) in std::mem::take(&mut self.outbox) {
+            if session.mpi.test(&mut request) == Ok(true) {
+                // SAFETY: their only request is done.
+                drop(unsafe { bytes.back() });
+            } else {
+                self.outbox.push((request, bytes));
             }
         }
     }
-}
 
-impl Drop for Control {
-    fn drop(&mut self) {
-        self.outbox.drain(..).for_each(|(_, bytes)| std::mem::forget(bytes));
+    /// Reads what is left and forgets what was sent.
+    pub(super) fn close(&mut self, session: &Session, comm: Comm) {
+        let _ = self.poll(session, comm);
+        self.take_back(session);
     }
 }

@@ -12,6 +12,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     control::Control,
+    lent::Lent,
     pace::Pace,
     raw::{Answer, Comm, Mpi, Request},
     session::Session,
@@ -35,8 +36,8 @@ pub(super) struct Core {
     control: Control,
     sequence: u64,
     failed: Option<CommError>,
-    /// My signature, then everybody's. On the heap, because MPI may write to it after a failed wait.
-    calls: Box<[u8]>,
+    /// My signature, then everybody's; gone once a wait has failed, because MPI may still write to it.
+    calls: Option<Lent>,
 }
 
 impl Core {
@@ -50,7 +51,7 @@ impl Core {
     ) -> Result<Self, CommError> {
         session.ask("set up a communicator", |mpi| mpi.return_errors(comm))?;
         let (control, calls) = (Control::new(group.size()), vec![0; Signature::SIZE * (1 + group.size())]);
-        let (stopper, calls) = (Stopper::new(), calls.into_boxed_slice());
+        let (stopper, calls) = (Stopper::new(), Some(Lent::new(calls)));
         Ok(Self { session, comm, group, timeout, stopper, limit, control, sequence: 0, failed: None, calls })
     }
 
@@ -101,20 +102,23 @@ impl Core {
     fn meet(&mut self, call: Signature) -> Result<(), CommError> {
         const SIZE: usize = Signature::SIZE;
         self.sequence += 1;
-        let (mine, all) = self.calls.split_at_mut(SIZE);
-        mine.copy_from_slice(&call.encode());
-        let (mine, all) = (mine.as_ptr(), all.as_mut_ptr());
-        // SAFETY: both lie in `calls`, which is neither touched nor given back before the request is done: when the
-        // wait fails it is leaked below.
-        let mut request =
-            self.ask("compare calls", |mpi, comm| unsafe { mpi.start_all_gather(mine, SIZE as i32, all, comm) })?;
-        if let Err(error) = self.wait(&mut request, &call, None) {
-            std::mem::forget(std::mem::take(&mut self.calls));
-            return Err(error);
-        }
+        let size = Signature::SIZE * (1 + self.group.size());
+        let mut lent = self.calls.take().unwrap_or_else(|| Lent::new(vec![0; size]));
+        // SAFETY: there is no request yet.
+        let bytes = unsafe { lent.bytes() };
+        bytes[..SIZE].copy_from_slice(&call.encode());
+        let mine = lent.start();
+        // SAFETY: both parts lie in `lent`, which is neither touched nor taken back before the request is done.
+        let mut request = self.ask("compare calls", |mpi, comm| unsafe {
+            mpi.start_all_gather(mine, SIZE as i32, mine.add(SIZE), comm)
+        })?;
+        self.wait(&mut request, &call, None)?;
+        // SAFETY: the request is done.
+        let bytes = unsafe { lent.bytes() };
+        let calls: Vec<_> = bytes[SIZE..].as_chunks::<SIZE>().0.iter().map(Signature::decode).collect();
+        self.calls = Some(lent);
         // Somebody may have given up waiting for this rank just before it came.
         self.control.poll(&self.session, self.comm)?;
-        let calls: Vec<_> = self.calls[SIZE..].as_chunks::<SIZE>().0.iter().map(Signature::decode).collect();
         Signature::compare_all(&self.group, &calls)
     }
 
@@ -162,6 +166,10 @@ impl Core {
 
 impl Drop for Core {
     fn drop(&mut self) {
+        if let Some(calls) = self.calls.take() {
+            // SAFETY: whoever lends them puts them here again only when the request is done.
+            drop(unsafe { calls.back() });
+        }
         if self.failed.is_none() && !self.session.is_over() {
             self.control.close(&self.session, self.comm);
             self.session.release(self.comm);

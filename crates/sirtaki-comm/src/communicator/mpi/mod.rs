@@ -18,6 +18,7 @@ mod choice;
 mod communicator;
 mod control;
 mod core;
+mod lent;
 mod library;
 mod members;
 mod moves;

@@ -6,6 +6,7 @@
 
 use super::{
     core::Core,
+    lent::Lent,
     moves,
     raw::{Route, Type},
 };
@@ -62,29 +63,26 @@ fn compare(core: &Core, partner: Rank, call: &Signature, theirs: &[u8]) -> Resul
 
 /// Sends bytes that outlive a failed wait.
 fn post(core: &mut Core, bytes: Vec<u8>, to: Rank, tag: i32, call: &Signature) -> Result<(), CommError> {
-    let count = bytes.len() as i32;
-    // SAFETY: the bytes are on the heap, and leaked if the wait fails.
-    let mut request = core
-        .ask("send", |mpi, comm| unsafe { mpi.start_send(bytes.as_ptr(), count, Type::U8, to, Route { tag, comm }) })?;
-    let result = core.wait(&mut request, call, Some(to));
-    if result.is_err() {
-        std::mem::forget(bytes);
-    }
-    result
+    let lent = Lent::new(bytes);
+    let (start, count) = (lent.start(), lent.len() as i32);
+    // SAFETY: the bytes are lent until the request is done, for ever if the wait fails.
+    let mut request =
+        core.ask("send", |mpi, comm| unsafe { mpi.start_send(start, count, Type::U8, to, Route { tag, comm }) })?;
+    core.wait(&mut request, call, Some(to))?;
+    // SAFETY: the request is done.
+    drop(unsafe { lent.back() });
+    Ok(())
 }
 
 /// Receives at most `limit` bytes into memory that outlives a failed wait.
 fn await_bytes(core: &mut Core, limit: usize, from: Rank, tag: i32, call: &Signature) -> Result<Vec<u8>, CommError> {
-    let mut bytes = vec![0; limit];
+    let lent = Lent::new(vec![0; limit]);
+    let start = lent.start();
     // SAFETY: as in `post`.
     let mut request = core.ask("receive", |mpi, comm| unsafe {
-        mpi.start_receive(bytes.as_mut_ptr(), limit as i32, Type::U8, from, Route { tag, comm })
+        mpi.start_receive(start, limit as i32, Type::U8, from, Route { tag, comm })
     })?;
-    match core.wait(&mut request, call, Some(from)) {
-        Ok(()) => Ok(bytes),
-        Err(error) => {
-            std::mem::forget(bytes);
-            Err(error)
-        }
-    }
+    core.wait(&mut request, call, Some(from))?;
+    // SAFETY: the request is done.
+    Ok(unsafe { lent.back() }.into_vec())
 }

@@ -1,0 +1,55 @@
+//! What only the inside of a mesh can show.
+
+use std::{thread, time::Duration};
+
+use super::{Call, Mesh, Receive, survey::is_later};
+use crate::{
+    DType, Group, Stopper,
+    link::{Link, pipe::pipe},
+    signature::{Kind, Signature},
+};
+
+/// Two ranks whose numbers of calls and payloads are about to begin again at zero.
+fn near_the_end() -> [Mesh; 2] {
+    let (one, other) = pipe(4096);
+    let mesh = |rank, links| {
+        let mut mesh = Mesh::new(Group::local(rank, 2), links, Duration::from_secs(60), Stopper::new()).unwrap();
+        mesh.sequence = Call::POINT - 3;
+        for peer in mesh.peers.iter_mut().flatten() {
+            (peer.steps, peer.points) = ((u32::MAX - 2, u32::MAX - 2), (u32::MAX - 2, u32::MAX - 2));
+        }
+        mesh
+    };
+    let link = |pipe| Some(Box::new(pipe) as Box<dyn Link>);
+    [mesh(0, vec![None, link(one)]), mesh(1, vec![link(other), None])]
+}
+
+#[test]
+fn calls_and_payloads_are_counted_beyond_the_largest_number() {
+    let signature = Signature::new(Kind::Barrier, DType::U8, 0);
+    thread::scope(|scope| {
+        for (rank, mut mesh) in near_the_end().into_iter().enumerate() {
+            scope.spawn(move || {
+                for round in 0..8 {
+                    let call = mesh.begin(signature).unwrap();
+                    let mut got = [9; 3];
+                    let received = Some((1 - rank, Receive::Fill(&mut got)));
+                    mesh.exchange(&call, Some((1 - rank, &[round; 3])), received).unwrap();
+                    assert_eq!(got, [round; 3]);
+                    let call = mesh.begin_point(signature, 1 - rank, rank == 1).unwrap();
+                    let (send, receive) = if rank == 0 { (Some((1, &[7][..])), None) } else { (None, Some(())) };
+                    let receive = receive.map(|()| (0, Receive::Fill(&mut got[..1])));
+                    mesh.exchange(&call, send, receive).unwrap();
+                    assert_eq!(rank == 1, got[0] == 7);
+                }
+                assert!(mesh.sequence < 8);
+            });
+        }
+    });
+}
+
+#[test]
+fn a_call_after_the_largest_number_is_later() {
+    assert!(is_later(0, Call::POINT - 1) && is_later(3, Call::POINT - 3));
+    assert!(!is_later(Call::POINT - 1, 0) && !is_later(5, 5));
+}
