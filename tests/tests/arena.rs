@@ -1,7 +1,5 @@
 //! Ranks that share memory pass all checks.
 
-use std::time::Instant;
-
 use sirtaki_comm::{Communicator, DType, ReduceOp, Reduction, SliceMut, collective::Algorithm};
 use sirtaki_tests::{make, team::Team};
 
@@ -58,17 +56,14 @@ fn buffers_in_shared_memory_are_reduced_in_place() {
 
 #[test]
 fn a_rank_that_waits_for_a_message_hears_of_others_that_differ() {
-    let start = Instant::now();
     let results = Team::new(&make::arena, 3).each(|comm| match comm.group().rank() {
         0 => comm.receive((&mut vec![0_u8; 9]).into(), 1),
         1 => comm.all_reduce((&mut vec![0_f32; 5]).into(), Reduction::SUM),
         _ => comm.barrier(),
     });
-    let waited = start.elapsed();
     let texts: Vec<String> = results.into_iter().map(|result| result.unwrap_err().to_string()).collect();
     assert!(texts.iter().all(|text| *text == texts[0]), "{texts:?}");
     assert!(texts[0].contains("all_reduce(sum) of 5 f32") && texts[0].contains("barrier"), "{}", texts[0]);
-    assert!(waited < make::settings().timeout / 2, "it took {waited:?}");
 }
 
 #[test]

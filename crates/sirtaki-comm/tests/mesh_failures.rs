@@ -7,9 +7,9 @@ use std::{
     io::{self, IoSlice, Read, Write},
     net::Shutdown,
     os::{fd::AsFd, unix::net::UnixStream},
-    sync::{Arc, atomic::AtomicU64},
+    sync::{Arc, Barrier, atomic::AtomicU64},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use sirtaki_comm::{
@@ -182,20 +182,20 @@ fn a_rank_that_leaves_is_named_by_all() {
 
 #[test]
 fn a_silent_rank_is_named_by_all() {
-    let timeout = Duration::from_millis(1500);
+    let timeout = Duration::from_millis(3000);
     let cases = [(Algorithm::Ring, 1), (Algorithm::Ring, 500_000), (Algorithm::Tree, 10)];
     for (links, (algorithm, count)) in BOTH.into_iter().flat_map(|links| cases.map(|case| (links, case))) {
+        let reported = Barrier::new(4);
         let errors = run(links(4), timeout, Some(algorithm), |rank, mut comm| {
             comm.barrier().unwrap();
             if rank == 3 {
-                thread::sleep(timeout * 2);
+                reported.wait();
                 return comm.barrier().unwrap_err();
             }
             // They do not all begin to wait at the same time.
             thread::sleep(timeout * rank as u32 / 8);
-            let began = Instant::now();
             let error = reduce_on(comm, count);
-            assert!(began.elapsed() < timeout + Duration::from_secs(15), "rank {rank} took {:?}", began.elapsed());
+            reported.wait();
             error
         });
         for error in &errors {
@@ -207,11 +207,12 @@ fn a_silent_rank_is_named_by_all() {
 
 #[test]
 fn a_slow_rank_is_no_silent_one() {
-    let timeout = Duration::from_millis(1500);
+    // Each wait stays far below the limit, all of them together do not.
+    let timeout = Duration::from_secs(8);
     let results = run(plain(3), timeout, Some(Algorithm::Ring), |rank, mut comm| {
-        for round in 0..4 {
+        for round in 0..6 {
             if round % 3 == rank {
-                thread::sleep(timeout * 5 / 8);
+                thread::sleep(timeout / 4);
             }
             let mut data = vec![1_i64; 10];
             comm.all_reduce((&mut data).into(), Reduction::SUM)?;

@@ -7,9 +7,12 @@
 //! Cost of an all-reduce of `s` bytes with `l` ranks on each of `h` hosts: `s` bytes reduced inside, `2·s/l·(h-1)/h`
 //! bytes sent and received per rank across (`2·s·(h-1)/h` per host, the least possible), `s` bytes copied inside.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
 
-use super::{Arena, Communicator, Solo, call};
+use super::{Arena, Blame, Communicator, Solo, WaitObserver, call};
 use crate::{
     Buffer, CommError, Group, Plan, Rank, Reduction, Settings, Slice, SliceMut, Stopper,
     collective::{Algorithm, direct},
@@ -18,9 +21,39 @@ use crate::{
     signature::{Kind, Signature},
 };
 
+/// The communicator below all layers, over which they also tell their waits.
+struct World {
+    below: Mutex<Box<dyn Communicator>>,
+    group: Group,
+}
+
+impl World {
+    /// A layer waits only while nobody calls the communicator below, so this never does.
+    fn lock(&self) -> MutexGuard<'_, Box<dyn Communicator>> {
+        self.below.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ranks of the job as ranks of the group below.
+    fn ranks(&self, awaited: &[Rank]) -> Vec<Rank> {
+        let members = self.group.members();
+        let find = |&rank: &Rank| members.iter().position(|member| member.world_rank == rank);
+        awaited.iter().filter_map(find).collect()
+    }
+}
+
+impl WaitObserver for World {
+    fn waits(&self, awaited: &[Rank], since: Instant) {
+        self.lock().tell_wait(&self.ranks(awaited), since);
+    }
+
+    fn blame(&self, awaited: &[Rank]) -> Option<Blame> {
+        self.lock().blame(&self.ranks(awaited))
+    }
+}
+
 /// A communicator in two layers.
 pub struct Layered {
-    world: Box<dyn Communicator>,
+    world: Arc<World>,
     /// The ranks of this host.
     local: Box<dyn Communicator>,
     /// One rank of every host; `None` for ranks that leave this to the first of their host.
@@ -59,12 +92,15 @@ impl Layered {
             }
             Ok(Box::new(Arena::connect(group.clone(), exchange, settings)?) as Box<dyn Communicator>)
         })?;
-        let Some(local) = local else {
+        let Some(mut local) = local else {
             return Err(CommError::Invalid { problem: "every rank has a host".into() });
         };
         let even = hosts.iter().all(|ranks| ranks.len() == hosts[0].len()).then_some(hosts[0].len());
-        let cross = world.split((even.is_some() || place == 0).then_some(place as u64))?;
+        let mut cross = world.split((even.is_some() || place == 0).then_some(place as u64))?;
         let settings = settings.clone();
+        let world = Arc::new(World { group: world.group().clone(), below: Mutex::new(world) });
+        local.observe_waits(world.clone());
+        cross.iter_mut().for_each(|cross| cross.observe_waits(world.clone()));
         Ok(Self { world, local, cross, even, forced: None, settings })
     }
 
@@ -84,7 +120,7 @@ impl Layered {
         work: impl FnOnce(&mut dyn Communicator) -> Result<(), CommError>,
     ) -> Result<(), CommError> {
         self.agree(call)?;
-        self.guard(|this| work(&mut *this.world))
+        self.guard(|this| work(&mut **this.world.lock()))
     }
 
     fn reduce_in_layers(&mut self, mut data: SliceMut<'_>, plan: &Plan) -> Result<(), CommError> {
@@ -127,7 +163,7 @@ fn shares(count: usize, parts: usize) -> Vec<usize> {
 
 impl Communicator for Layered {
     fn group(&self) -> &Group {
-        self.world.group()
+        &self.world.group
     }
 
     fn name(&self) -> &'static str {
@@ -136,7 +172,7 @@ impl Communicator for Layered {
 
     fn force(&mut self, algorithm: Option<Algorithm>) -> Result<(), CommError> {
         if !matches!(algorithm, None | Some(Algorithm::Layered)) {
-            self.world.force(algorithm)?;
+            self.world.lock().force(algorithm)?;
         }
         self.forced = algorithm;
         Ok(())
@@ -145,7 +181,7 @@ impl Communicator for Layered {
     fn set_piece(&mut self, bytes: Option<usize>) {
         self.local.set_piece(bytes);
         self.cross.iter_mut().for_each(|cross| cross.set_piece(bytes));
-        self.world.set_piece(bytes);
+        self.world.lock().set_piece(bytes);
     }
 
     fn round_trips(&self) -> Vec<(Rank, Duration)> {
@@ -156,7 +192,7 @@ impl Communicator for Layered {
         match self.forced {
             None | Some(Algorithm::Layered) if plan.wide => Some(Algorithm::Direct),
             None | Some(Algorithm::Layered) => Some(Algorithm::Layered),
-            Some(_) => self.world.algorithm(bytes, plan),
+            Some(_) => self.world.lock().algorithm(bytes, plan),
         }
     }
 
@@ -172,9 +208,9 @@ impl Communicator for Layered {
             }
             this.agree(call)?;
             if layered {
-                direct::all_reduce(&mut *this.world, data, reduction)
+                direct::all_reduce(&mut **this.world.lock(), data, reduction)
             } else {
-                this.world.all_reduce(data, reduction)
+                this.world.lock().all_reduce(data, reduction)
             }
         })
     }
@@ -187,7 +223,7 @@ impl Communicator for Layered {
         self.guard(|this| {
             this.agree(call)?;
             if place != 0 && this.even.is_none() {
-                return this.world.broadcast(data, root);
+                return this.world.lock().broadcast(data, root);
             }
             // Across hosts from the root to the ranks in its place, then from them to everybody.
             if let Some(cross) = this.cross.as_mut().filter(|_| this.local.group().rank() == place) {
@@ -244,15 +280,15 @@ impl Communicator for Layered {
     }
 
     fn send(&mut self, data: Slice<'_>, to: Rank) -> Result<(), CommError> {
-        self.guard(|this| this.world.send(data, to))
+        self.guard(|this| this.world.lock().send(data, to))
     }
 
     fn receive(&mut self, data: SliceMut<'_>, from: Rank) -> Result<(), CommError> {
-        self.guard(|this| this.world.receive(data, from))
+        self.guard(|this| this.world.lock().receive(data, from))
     }
 
     fn split(&mut self, colour: Option<u64>) -> Result<Option<Box<dyn Communicator>>, CommError> {
-        match self.world.split(colour)? {
+        match self.world.lock().split(colour)? {
             Some(world) => settle(world, &self.settings).map(Some),
             None => Ok(None),
         }
@@ -261,7 +297,7 @@ impl Communicator for Layered {
     fn abort(&mut self, error: &CommError) {
         self.local.abort(error);
         self.cross.iter_mut().for_each(|cross| cross.abort(error));
-        self.world.abort(error);
+        self.world.lock().abort(error);
     }
 
     fn buffer(&mut self, bytes: usize) -> Result<Buffer, CommError> {
@@ -270,6 +306,6 @@ impl Communicator for Layered {
 
     fn stopper(&self) -> Stopper {
         let cross = self.cross.iter().map(|cross| cross.stopper());
-        Stopper::all(cross.chain([self.local.stopper(), self.world.stopper()]))
+        Stopper::all(cross.chain([self.local.stopper(), self.world.lock().stopper()]))
     }
 }

@@ -1,6 +1,9 @@
 //! Collectives over one link between any two ranks.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use crate::{
     CommError, Communicator, Group, Plan, Rank, Reduction, Slice, SliceMut, Stopper,
@@ -15,7 +18,7 @@ use crate::{
     signature::{Kind, Signature},
 };
 
-use super::{call, check};
+use super::{Blame, WaitObserver, call, check};
 
 /// Pieces of a ring: at least what is worth a message, at most what is no longer a piece, in whole cache lines.
 const SMALLEST_PIECE: usize = 4 << 10;
@@ -121,6 +124,18 @@ impl Communicator for MeshCommunicator {
 
     fn round_trips(&self) -> Vec<(Rank, Duration)> {
         self.mesh.round_trips()
+    }
+
+    fn observe_waits(&mut self, observer: Arc<dyn WaitObserver>) {
+        self.mesh.observe_waits(observer);
+    }
+
+    fn tell_wait(&mut self, awaited: &[Rank], since: Instant) {
+        self.mesh.tell_wait(awaited, since);
+    }
+
+    fn blame(&mut self, awaited: &[Rank]) -> Option<Blame> {
+        Some(self.mesh.blame(awaited))
     }
 
     fn abort(&mut self, error: &CommError) {

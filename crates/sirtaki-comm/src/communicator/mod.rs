@@ -15,6 +15,7 @@ mod layered;
 mod mesh;
 pub mod mpi;
 mod solo;
+mod waits;
 
 pub use arena::Arena;
 #[cfg(loom)]
@@ -24,8 +25,12 @@ pub(crate) use arena::{Counters, Room};
 pub use layered::{Layered, settle};
 pub use mesh::{Connector, MeshCommunicator};
 pub use solo::Solo;
+pub use waits::{Blame, WaitObserver};
 
-use std::time::Duration;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use crate::{
     Buffer, CommError, DType, Group, Plan, Rank, Reduction, Slice, SliceMut, Stopper,
@@ -117,6 +122,19 @@ pub trait Communicator: Send {
     /// copying. All ranks call it with the same length.
     fn buffer(&mut self, bytes: usize) -> Result<Buffer, CommError> {
         Buffer::private(bytes)
+    }
+
+    /// Makes this communicator tell `observer` whom its calls wait for, and ask it whom to blame. For communicators that
+    /// are made of several others; a back end that cannot goes on alone.
+    fn observe_waits(&mut self, _observer: Arc<dyn WaitObserver>) {}
+
+    /// Tells the others of this group, now and then and as far as the back end can, that this rank has waited for these
+    /// since then, in another communicator over the same ranks.
+    fn tell_wait(&mut self, _awaited: &[Rank], _since: Instant) {}
+
+    /// Whom to blame for a wait for these in another communicator, from what the ranks of this group have told.
+    fn blame(&mut self, _awaited: &[Rank]) -> Option<Blame> {
+        None
     }
 
     /// Makes this communicator fail: tells the other ranks why, as far as it can, and returns `error` from later calls.

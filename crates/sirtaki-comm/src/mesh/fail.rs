@@ -60,7 +60,8 @@ impl Mesh {
         let unsent = departure.map(|departure| (departure.rank, departure.rest()));
         let error = match self.judge(call, failure) {
             Verdict::Error(error) => {
-                self.say(&Farewell::Alarm(error.to_alarm()), unsent);
+                let open = if call.sequence & Call::POINT == 0 { call.sequence } else { self.next() };
+                self.say(&Farewell::Alarm { sequence: open, alarm: error.to_alarm() }, unsent);
                 error
             }
             Verdict::Dispute(error) => {
@@ -75,7 +76,7 @@ impl Mesh {
     /// Ends the use of this mesh between two calls, for a reason that lies elsewhere.
     pub fn abort(&mut self, error: &CommError) {
         if self.poison.is_none() {
-            self.say(&Farewell::Alarm(error.to_alarm()), None);
+            self.say(&Farewell::Alarm { sequence: self.next(), alarm: error.to_alarm() }, None);
             self.poison = Some(error.clone());
         }
     }
@@ -83,6 +84,7 @@ impl Mesh {
     fn judge(&mut self, call: &Call, failure: Failure) -> Verdict {
         let Failure { rank, trouble } = failure;
         match trouble {
+            Trouble::Error(error @ CommError::Timeout { .. }) => self.rumour(call).unwrap_or(Verdict::Error(error)),
             Trouble::Error(error) => Verdict::Error(error),
             Trouble::Garbage(error) => Verdict::Error(self.lost(rank, &LinkError::Closed(error.to_string()))),
             Trouble::Farewell(words) => self.heed(call, rank, words),
@@ -113,7 +115,7 @@ impl Mesh {
     /// What the last words of `rank` mean for us.
     fn heed(&self, call: &Call, rank: Rank, words: Farewell) -> Verdict {
         match words {
-            Farewell::Alarm(alarm) => Verdict::Error(alarm.into()),
+            Farewell::Alarm { alarm, .. } => Verdict::Error(alarm.into()),
             Farewell::Leave => Verdict::Error(self.lost(rank, &LinkError::Closed("it left the group".into()))),
             Farewell::Dispute { sequence, signature } => {
                 let theirs = Data { sequence, signature, step: 0, length: 0 };
@@ -186,7 +188,7 @@ impl Mesh {
                     calls.push((rank, sequence, signature));
                     false
                 }
-                Some(End::Words(Farewell::Alarm(raised))) => {
+                Some(End::Words(Farewell::Alarm { alarm: raised, .. })) => {
                     alarm.get_or_insert(raised);
                     false
                 }

@@ -13,7 +13,7 @@ pub const TRAILER: usize = 8 + MARKER;
 /// Bytes of a marker.
 pub const MARKER: usize = 16;
 /// A whole farewell at most.
-pub const FAREWELL_LIMIT: usize = HEADER + 1 + Alarm::LIMIT + TRAILER;
+pub const FAREWELL_LIMIT: usize = HEADER + 1 + 4 + Alarm::LIMIT + TRAILER;
 
 const MAGIC: [u8; 3] = *b"sk1";
 const NOBODY: u32 = u32::MAX;
@@ -133,7 +133,13 @@ pub enum Farewell {
     /// The rank is done and leaves in peace.
     Leave,
     /// The rank failed, and this is why.
-    Alarm(Alarm),
+    Alarm {
+        /// Number of the first call of the whole group that it has not completed. Earlier ones may still be completed by
+        /// others, because it has done its part in them.
+        sequence: u32,
+        /// Why.
+        alarm: Alarm,
+    },
     /// The rank heard of calls that differ, and this was its own.
     Dispute {
         /// Number of its call.
@@ -149,8 +155,9 @@ impl Farewell {
         let mut bytes = Frame::Farewell.encode().to_vec();
         match self {
             Farewell::Leave => bytes.push(0),
-            Farewell::Alarm(alarm) => {
+            Farewell::Alarm { sequence, alarm } => {
                 bytes.push(1);
+                bytes.extend_from_slice(&sequence.to_le_bytes());
                 bytes.extend_from_slice(&alarm.encode());
             }
             Farewell::Dispute { sequence, signature } => {
@@ -173,7 +180,10 @@ impl Farewell {
         let payload = &rest[rest.len().checked_sub(length)?..];
         match payload.split_first()? {
             (0, []) => Some(Farewell::Leave),
-            (1, alarm) => Alarm::decode(alarm).map(Farewell::Alarm),
+            (1, rest) => {
+                let (sequence, alarm) = rest.split_first_chunk::<4>()?;
+                Some(Farewell::Alarm { sequence: u32::from_le_bytes(*sequence), alarm: Alarm::decode(alarm)? })
+            }
             (2, dispute) => {
                 let (sequence, call) = dispute.split_first_chunk::<4>()?;
                 let call: &[u8; Signature::SIZE] = call.try_into().ok()?;
@@ -208,7 +218,8 @@ mod tests {
     fn farewells_are_found_behind_a_broken_payload() {
         let signature = Signature::new(Kind::Barrier, DType::U8, 0);
         let alarm = Alarm::Stopped { reason: "enough".into() };
-        for farewell in [Farewell::Leave, Farewell::Alarm(alarm), Farewell::Dispute { sequence: 8, signature }] {
+        let alarm = Farewell::Alarm { sequence: 7, alarm };
+        for farewell in [Farewell::Leave, alarm, Farewell::Dispute { sequence: 8, signature }] {
             let mut stream = vec![0xAB; 1000];
             stream.extend(farewell.encode(&[5; MARKER]));
             assert_eq!(Farewell::find(&stream, &[5; MARKER]), Some(farewell));

@@ -4,6 +4,7 @@
 //! noticing the dead, telling everybody why one rank fails, and finding out that ranks call different things.
 //! A link only moves bytes.
 
+mod elsewhere;
 mod exchange;
 mod fail;
 pub mod frame;
@@ -15,13 +16,14 @@ mod survey;
 mod tests;
 mod wait;
 
-use std::{thread, time::Duration};
+use std::{sync::Arc, thread, time::Duration};
 
 pub use receive::Receive;
 pub use scratch::Scratch;
 
 use crate::{
     CommError, Group, Rank, Stopper,
+    communicator::WaitObserver,
     link::{
         Bell, Link,
         path::{Path, path},
@@ -62,6 +64,10 @@ pub struct Mesh {
     sequence: u32,
     /// More ranks than cores on this host.
     crowded: bool,
+    /// Hears of waits, where this is one layer of several.
+    observer: Option<Arc<dyn WaitObserver>>,
+    /// A wait in another layer.
+    elsewhere: Option<elsewhere::Told>,
     stage: Scratch,
     scratch: Scratch,
 }
@@ -92,6 +98,8 @@ impl Mesh {
             poison: None,
             sequence: 0,
             crowded,
+            observer: None,
+            elsewhere: None,
             stage: Scratch::default(),
             scratch: Scratch::default(),
         })
@@ -129,10 +137,20 @@ impl Mesh {
 
     /// Begins the next call of the whole group.
     pub fn begin(&mut self, signature: Signature) -> Result<Call, CommError> {
-        self.sequence = self.sequence.wrapping_add(1) & !Call::POINT;
+        self.sequence = self.next();
         let call = Call { signature, sequence: self.sequence };
         self.ready(&call)?;
         Ok(call)
+    }
+
+    /// The number of the next call of the whole group.
+    fn next(&self) -> u32 {
+        self.sequence.wrapping_add(1) & !Call::POINT
+    }
+
+    /// From now on `observer` hears of waits, and is asked whom to blame for them.
+    pub fn observe_waits(&mut self, observer: Arc<dyn WaitObserver>) {
+        self.observer = Some(observer);
     }
 
     /// Begins the next sending to (or, if `receives`, receiving from) `peer`, of which only the two of us know.
@@ -176,7 +194,7 @@ impl Drop for Mesh {
             let words = if thread::panicking() {
                 let how = "its thread panicked; see its output".into();
                 let (rank, who) = (self.group.world_rank(me), self.group.describe(me));
-                Farewell::Alarm(crate::Alarm::PeerLost { rank, who, how })
+                Farewell::Alarm { sequence: self.sequence, alarm: crate::Alarm::PeerLost { rank, who, how } }
             } else {
                 Farewell::Leave
             };

@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::{CommError, Rank, link::LinkError};
+use crate::{CommError, Rank, communicator::Blame, link::LinkError};
 
 use super::{
     Call, Mesh,
@@ -114,9 +114,9 @@ impl Mesh {
                 Ok(())
             }
             // It is about a call we have not come to. Our present one can still be completed, and then we join.
-            Err(Trouble::Farewell(Farewell::Dispute { sequence: theirs, .. }))
-                if is_later(theirs, sequence) && !awaited.includes(rank) =>
-            {
+            Err(Trouble::Farewell(
+                Farewell::Dispute { sequence: theirs, .. } | Farewell::Alarm { sequence: theirs, .. },
+            )) if call.sequence & Call::POINT == 0 && is_later(theirs, sequence) && !awaited.includes(rank) => {
                 peer.hung.get_or_insert(now);
                 Ok(())
             }
@@ -138,27 +138,40 @@ impl Mesh {
 
     /// Tells others after some time, and prepares the end after all of it.
     fn look_at_clock(&mut self, wait: &mut Wait, awaited: Awaited, call: &Call, now: Instant) {
-        let waited = now - *wait.started.get_or_insert(now);
-        if waited >= self.timeout && wait.doom.is_none() {
-            let rank = self.silent_rank(awaited, now);
-            wait.doom = Some(Failure { rank, trouble: Trouble::Error(self.timed_out(rank, call)) });
+        let since = *wait.started.get_or_insert(now);
+        let waited = now - since;
+        if let Some(observer) = self.observer.as_ref().filter(|_| waited >= FIRST_NOTICE.min(self.timeout / 16)) {
+            observer.waits(&self.in_job(awaited), since);
         }
+        if waited >= self.timeout && wait.doom.is_none() {
+            let error = self.timed_out(awaited, call, now);
+            wait.doom = Some(Failure { rank: self.group.rank(), trouble: Trouble::Error(error) });
+        }
+        if self.is_due(waited, wait.told, now) {
+            wait.told = Some(now);
+            let ranks = [awaited.receive, awaited.send];
+            let notice = Waiting { sequence: call.sequence, ranks, signature: call.signature };
+            // A link with a payload half sent cannot take a notice.
+            self.notify_all(notice, awaited.send);
+        }
+    }
+
+    /// Whether others are to be told of a wait of this length, of which they were `told` before or not.
+    pub(super) fn is_due(&self, waited: Duration, told: Option<Instant>, now: Instant) -> bool {
         let asked = |peer: &Peer| peer.inbox.waiting.is_some_and(|(_, heard)| self.is_fresh(heard, now));
         let asked = waited >= self.timeout / 16 && self.peers.iter().flatten().any(asked);
         let again = waited >= self.timeout / 2 || asked;
-        let due = match wait.told {
+        match told {
             None => again || waited >= FIRST_NOTICE,
             Some(then) => again && now - then >= self.timeout / 8,
-        };
-        if due {
-            wait.told = Some(now);
-            let ranks = [awaited.receive, awaited.send];
-            let notice = Frame::Waiting(Waiting { sequence: call.sequence, ranks, signature: call.signature });
-            for (rank, peer) in self.peers.iter_mut().enumerate() {
-                // A link with a payload half sent cannot take a notice.
-                if let Some(peer) = peer.as_mut().filter(|_| awaited.send != Some(rank)) {
-                    peer.notify(&notice);
-                }
+        }
+    }
+
+    /// Tells all ranks but `except`.
+    pub(super) fn notify_all(&mut self, notice: Waiting, except: Option<Rank>) {
+        for (rank, peer) in self.peers.iter_mut().enumerate() {
+            if let Some(peer) = peer.as_mut().filter(|_| except != Some(rank)) {
+                peer.notify(&Frame::Waiting(notice));
             }
         }
     }
@@ -168,7 +181,8 @@ impl Mesh {
         now.saturating_duration_since(heard) < self.timeout / 4 + GRACE
     }
 
-    fn silent_rank(&self, awaited: Awaited, now: Instant) -> Rank {
+    /// The rank at the end of the chain of waits, as far as its ranks have told.
+    pub(super) fn silent_rank(&self, awaited: Awaited, now: Instant) -> Rank {
         let told = |rank: Rank| {
             let (notice, heard) = self.peers[rank].as_ref()?.inbox.waiting?;
             self.is_fresh(heard, now).then_some(notice.ranks)
@@ -177,14 +191,24 @@ impl Mesh {
         culprit(self.group.rank(), &awaited, self.peers.len(), told)
     }
 
-    fn timed_out(&self, rank: Rank, call: &Call) -> CommError {
-        CommError::Timeout {
-            rank: self.group.world_rank(rank),
-            who: self.group.describe(rank),
-            operation: call.signature.describe(),
-            // The limit and not the measured time, so that all ranks say the same.
-            waited: self.timeout,
-        }
+    /// The awaited ranks by their ranks in the job.
+    fn in_job(&self, awaited: Awaited) -> Vec<Rank> {
+        let awaited = [awaited.receive, awaited.send].into_iter().flatten();
+        awaited.map(|rank| self.group.world_rank(rank)).collect()
+    }
+
+    fn timed_out(&self, awaited: Awaited, call: &Call, now: Instant) -> CommError {
+        let blame = self.observer.as_ref().and_then(|observer| observer.blame(&self.in_job(awaited)));
+        let (rank, who) = match blame {
+            Some(Blame::Told(error)) => return error,
+            Some(Blame::Silent { rank, who }) => (rank, who),
+            None => {
+                let rank = self.silent_rank(awaited, now);
+                (self.group.world_rank(rank), self.group.describe(rank))
+            }
+        };
+        // The limit and not the measured time, so that all ranks say the same.
+        CommError::Timeout { rank, who, operation: call.signature.describe(), waited: self.timeout }
     }
 
     /// The error for a peer whose link ended with `error` and without a word.

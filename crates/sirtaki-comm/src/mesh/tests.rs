@@ -37,10 +37,10 @@ fn calls_and_payloads_are_counted_beyond_the_largest_number() {
                     mesh.exchange(&call, Some((1 - rank, &[round; 3])), received).unwrap();
                     assert_eq!(got, [round; 3]);
                     let call = mesh.begin_point(signature, 1 - rank, rank == 1).unwrap();
-                    let (send, receive) = if rank == 0 { (Some((1, &[7][..])), None) } else { (None, Some(())) };
+                    let (send, receive) = if rank == 0 { (Some((1, &[99][..])), None) } else { (None, Some(())) };
                     let receive = receive.map(|()| (0, Receive::Fill(&mut got[..1])));
                     mesh.exchange(&call, send, receive).unwrap();
-                    assert_eq!(rank == 1, got[0] == 7);
+                    assert_eq!(rank == 1, got[0] == 99);
                 }
                 assert!(mesh.sequence < 8);
             });

@@ -1,10 +1,12 @@
 //! The arena as a [`Communicator`].
 
+use std::sync::Arc;
+
 use super::{Arena, chain, enter::Visit, layout::NOTE, parts, post::INLINE, shared, small, windows};
 use crate::{
     Buffer, CommError, Communicator, Group, Plan, Rank, Reduction, Slice, SliceMut, Stopper,
     collective::Algorithm,
-    communicator::call,
+    communicator::{WaitObserver, call},
     kernel,
     rendezvous::split_with,
     signature::{Kind, Signature},
@@ -208,6 +210,10 @@ impl Communicator for Arena {
         split_with(self, colour, |group, exchange| {
             Ok(Box::new(Arena::connect(group.clone(), exchange, &settings)?) as Box<dyn Communicator>)
         })
+    }
+
+    fn observe_waits(&mut self, observer: Arc<dyn WaitObserver>) {
+        self.me.room.observe_waits(observer);
     }
 
     fn abort(&mut self, error: &CommError) {

@@ -2,7 +2,7 @@
 
 use std::{
     os::fd::OwnedFd,
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, OnceLock, atomic::Ordering},
     time::{Duration, Instant},
 };
 
@@ -16,7 +16,12 @@ use super::{
     layout::{Board, Lane},
     memory::Memory,
 };
-use crate::{Alarm, CommError, Group, Rank, Stopper, shm::Signal, signature::Signature};
+use crate::{
+    Alarm, CommError, Group, Rank, Stopper,
+    communicator::{Blame, WaitObserver},
+    shm::Signal,
+    signature::Signature,
+};
 
 /// How long a waiting rank sleeps before it looks round again.
 const SLICE: Duration = Duration::from_millis(50);
@@ -43,6 +48,8 @@ pub(crate) struct Room {
     /// How long to look before giving way; not at all when ranks outnumber cores, where looking only delays the one
     /// that is waited for.
     spinning: Duration,
+    /// Hears of waits, where this is one layer of several.
+    observer: OnceLock<Arc<dyn WaitObserver>>,
 }
 
 /// What ends a wait.
@@ -62,7 +69,12 @@ impl Room {
     ) -> Result<Self, CommError> {
         let processes = (0..group.size()).map(|rank| watch(&group, rank)).collect::<Result<_, _>>()?;
         let spinning = if cfg!(loom) || group.is_crowded() { Duration::ZERO } else { SPINNING };
-        Ok(Self { memory, group, timeout, stopper, processes, spinning })
+        Ok(Self { memory, group, timeout, stopper, processes, spinning, observer: OnceLock::new() })
+    }
+
+    /// From now on `observer` hears of waits; the first one stays.
+    pub(super) fn observe_waits(&self, observer: Arc<dyn WaitObserver>) {
+        let _ = self.observer.set(observer);
     }
 
     pub(super) fn stopper(&self) -> Stopper {
@@ -160,17 +172,25 @@ impl Room {
             if start.elapsed() > HEARING.min(self.timeout / 2) {
                 self.compare(wait.number)?;
             }
+            if let Some(observer) = self.observer.get() {
+                observer.waits(&[self.group.world_rank(who)], start);
+            }
             if start.elapsed() > self.timeout {
-                let culprit = self.culprit(who);
-                return Err(CommError::Timeout {
-                    rank: self.group.world_rank(culprit),
-                    who: self.group.describe(culprit),
-                    operation: wait.call.describe(),
-                    waited: start.elapsed(),
-                });
+                return Err(self.timed_out(wait, who, start.elapsed()));
             }
         }
         Ok(())
+    }
+
+    fn timed_out(&self, wait: &Wait<'_>, who: Rank, waited: Duration) -> CommError {
+        let culprit = self.culprit(who);
+        let (rank, who) = (self.group.world_rank(culprit), self.group.describe(culprit));
+        let (rank, who) = match self.observer.get().and_then(|observer| observer.blame(&[rank])) {
+            Some(Blame::Told(error)) => return error,
+            Some(Blame::Silent { rank, who }) => (rank, who),
+            None => (rank, who),
+        };
+        CommError::Timeout { rank, who, operation: wait.call.describe(), waited }
     }
 
     /// Reasons to give up a wait for `who`.
