@@ -13,7 +13,8 @@ use crate::{
 fn near_the_end() -> [Mesh; 2] {
     let (one, other) = pipe(4096);
     let mesh = |rank, links| {
-        let mut mesh = Mesh::new(Group::local(rank, 2), links, Duration::from_secs(60), Stopper::new()).unwrap();
+        let mesh = Mesh::new(Group::local(rank, 2), links, Duration::from_secs(60), Stopper::new());
+        let mut mesh = mesh.expect("one link to the other");
         mesh.sequence = Call::POINT - 3;
         for peer in mesh.peers.iter_mut().flatten() {
             (peer.steps, peer.points) = ((u32::MAX - 2, u32::MAX - 2), (u32::MAX - 2, u32::MAX - 2));

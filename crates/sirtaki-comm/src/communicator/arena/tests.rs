@@ -11,7 +11,7 @@ use crate::{CommError, Communicator, DType, Group, Reduction, Settings, SliceMut
 
 /// Runs `work` as every rank of an arena that counts from `count`.
 fn each(size: usize, count: Count, timeout: Duration, work: impl Fn(usize, Arena) + Sync) {
-    let mut settings = Settings::new(Secret::random().unwrap());
+    let mut settings = Settings::new(Secret::random().expect("random bytes"));
     settings.timeout = timeout;
     let store = Arc::new(rendezvous::MemoryStore::new());
     thread::scope(|scope| {
@@ -20,7 +20,8 @@ fn each(size: usize, count: Count, timeout: Duration, work: impl Fn(usize, Arena
             scope.spawn(move || {
                 let patience = Duration::from_secs(60);
                 let mut exchange = rendezvous::StoreExchange::new(store, "test", rank, size, patience);
-                work(rank, Arena::counting_from(count, Group::local(rank, size), &mut exchange, settings).unwrap());
+                let arena = Arena::counting_from(count, Group::local(rank, size), &mut exchange, settings);
+                work(rank, arena.expect("all ranks come"));
             });
         }
     });
