@@ -108,16 +108,11 @@ enum Value {
 }
 
 fn value_of(option: &Arg) -> Value {
-    let least = option.get_num_args().map_or(0, |range| range.min_values());
-    match (option.get_action().takes_values(), option.is_require_equals_set() || least == 0 && is_optional(option)) {
+    match (option.get_action().takes_values(), option.is_require_equals_set()) {
         (false, _) => Value::None,
         (true, true) => Value::AfterEquals,
         (true, false) => Value::Next,
     }
-}
-
-fn is_optional(option: &Arg) -> bool {
-    option.get_num_args().is_some_and(|range| range.min_values() == 0)
 }
 
 /// Goes through the options of a command that starts a job, up to the program.
