@@ -83,7 +83,7 @@ world = _World()
 
 
 def _after_fork() -> None:
-    """The child is no rank; its copy of the engine is of no use."""
+    """The child is not a rank, and cannot use its copy of the engine."""
     if world.engine is not None:
         world.forked = True
 
@@ -235,9 +235,9 @@ def is_homogeneous() -> bool:
 def name_for(kind: str, name: str | None, process_set: int | None, waits: bool = False) -> str:
     """The name by which ranks know that they mean the same tensor.
 
-    Without one of the caller's it is a number that goes round, so that there is no end of names to
-    remember. A caller who waits at once has only one on its way, which needs no number; then the
-    same order comes again and again, and the engine learns it.
+    Where the caller gives none, it is a number that wraps around, so that there are not too many
+    names. A caller who waits at once has only one tensor in flight, which needs no number; then
+    the same order comes again and again, and the engine learns it.
     """
     if name is not None:
         full = f"{kind}.{name}"

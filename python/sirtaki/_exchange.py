@@ -1,4 +1,4 @@
-"""The call on its way to the ranks, and their replies.
+"""How a call reaches the ranks, and their replies the caller.
 
 They travel in files without a name: ranks open them through the caller's descriptors in ``/proc``,
 which the kernel allows to the same user only. So nothing can be left behind in a temporary folder,

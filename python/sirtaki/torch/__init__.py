@@ -11,7 +11,7 @@
 # Layout
 
 - ``asynchronous``, ``synchronous``, ``sparse``: collectives; the second have gradients.
-- ``compression``: smaller numbers on their way.
+- ``compression``: tensors that travel as a smaller type.
 - ``optimizer``, ``adasum``, ``data_parallel``: training.
 - ``functions``, ``sync_batch_norm``: models, optimizers and objects; statistics of batches.
 - ``elastic``: training that goes on after a failure.

@@ -163,7 +163,7 @@ def _splits(tensor: torch.Tensor, splits: Any, size: int) -> list[int]:
     if splits is None or (isinstance(splits, torch.Tensor) and splits.numel() == 0):
         if rows % size:
             raise ValueError(
-                f"{rows} rows cannot be dealt out equally to {size} ranks\nhint: give splits"
+                f"{rows} rows cannot be divided equally among {size} ranks\nhint: give splits"
             )
         return [rows // size] * size
     if isinstance(splits, torch.Tensor):
@@ -190,7 +190,7 @@ def scatter(
 ) -> Handle:
     """Reduces tensors; every rank gets its share of the rows."""
     if op not in (Average, _common.Sum):
-        raise NotImplementedError("reducescatter knows the reductions Average and Sum alone")
+        raise NotImplementedError("reducescatter supports only the reductions Average and Sum")
     for tensor in tensors:
         _memory.check(tensor, moves=False)
         if tensor.dim() == 0:

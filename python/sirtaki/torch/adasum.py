@@ -90,7 +90,7 @@ class _AdasumOptimizer(Mixin):
         return loss
 
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
-        """As the optimizer's own, but not while changes are on their way."""
+        """As the optimizer's own, but not while changes are being reduced."""
         if self._in_flight:
             raise AssertionError(TOO_EARLY)
         super().zero_grad(*args, **kwargs)
@@ -101,7 +101,7 @@ class _AdasumOptimizer(Mixin):
         self._waiting = dict.fromkeys(self._waiting, passes)
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        """As the optimizer's own; changes on their way are forgotten."""
+        """As the optimizer's own; changes that are being reduced are forgotten."""
         in_flight, self._in_flight = self._in_flight, {}
         for wait in in_flight.values():
             with suppress(Error):

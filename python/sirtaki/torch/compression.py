@@ -1,4 +1,4 @@
-"""Smaller numbers on their way.
+"""Tensors that travel as a smaller type.
 
 The engine converts single precision by itself, in the same pass that copies it for fusion. All
 other types, and the compressors of users, convert before and after.

@@ -30,7 +30,7 @@ TOO_OFTEN = (
 )
 TOO_EARLY = (
     "zero_grad() was called after backward() but before step() or synchronize(), while gradients "
-    "are on their way"
+    "are still being reduced"
 )
 
 
@@ -205,7 +205,7 @@ class _Distributed(Mixin):
             leave_phase()
 
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
-        """As the optimizer's own, but not while gradients are on their way."""
+        """As the optimizer's own, but not while gradients are being reduced."""
         if self._in_flight:
             raise AssertionError(TOO_EARLY)
         super().zero_grad(*args, **kwargs)
@@ -216,7 +216,7 @@ class _Distributed(Mixin):
         self._waiting = dict.fromkeys(self._waiting, passes)
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        """As the optimizer's own; gradients on their way are forgotten."""
+        """As the optimizer's own; gradients that are being reduced are forgotten."""
         in_flight, self._in_flight = self._in_flight, {}
         for wait in in_flight.values():
             with suppress(Error):

@@ -176,7 +176,7 @@ def test_other_threads_go_on_while_this_one_waits(several):
         hvd.allreduce(torch.ones(1), name="after counting")
 
 
-def test_what_is_on_its_way_at_the_end_fails(several):
+def test_what_is_in_flight_at_the_end_fails(several):
     hvd.barrier()
     handle = None
     if hvd.rank() == 0:
@@ -213,7 +213,7 @@ def test_an_interrupt_ends_a_wait(several):
         hvd.allreduce(torch.ones(1), name="after the interrupt")
 
 
-def test_a_forked_process_is_no_rank():
+def test_a_forked_process_is_not_a_rank():
     handle = hvd.allreduce_async(torch.ones(1), name="before the fork")
     child = os.fork()
     if child == 0:

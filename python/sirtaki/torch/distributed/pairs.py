@@ -1,7 +1,7 @@
 """Sending and receiving: two ranks are a small group of their own, from the first message on.
 
-Meeting takes both of them, so it happens in a thread: nobody waits who only said that it will
-send. A message is a broadcast in that group.
+Meeting takes both of them, so it happens in a thread: a rank that only starts a message does not
+wait for the other one. A message is a broadcast in that group.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tensors on their way into and out of collectives that do not look at shapes."""
+"""Preparing tensors for collectives that do not look at shapes, and filling them afterwards."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def elements_per_rank(tensor: torch.Tensor, rows: Sequence[int], size: int) -> l
     total = tensor.shape[0] if tensor.dim() else 1
     rows = list(rows)
     if not rows:
-        require(total % size == 0, f"{total} rows cannot be dealt out equally to {size} ranks")
+        require(total % size == 0, f"{total} rows cannot be divided equally among {size} ranks")
         rows = [total // size] * size
     require(
         len(rows) == size and sum(rows) == total,
