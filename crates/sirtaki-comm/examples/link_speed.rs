@@ -123,9 +123,7 @@ fn tls_link(caller: Option<SocketAddr>, options: &Options) -> (Box<dyn Link>, Op
     }
     let (listener, address) = Gate::bind(options.at.parse().unwrap()).unwrap();
     let (sender, arrivals) = std::sync::mpsc::channel();
-    let _gate =
-        Gate::open(listener, access, me, move |stream, _| sender.send(stream).unwrap())
-            .unwrap();
+    let _gate = Gate::open(listener, access, me, move |stream, _| sender.send(stream).unwrap()).unwrap();
     let child = child(address, &secret, options);
     let stream = arrivals.recv().unwrap();
     (link_over(stream, &settings).unwrap(), Some(child))

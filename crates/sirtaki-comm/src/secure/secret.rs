@@ -4,13 +4,14 @@
 use std::fmt;
 
 use hmac::{Hmac, KeyInit, Mac};
+use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::CommError;
 
-/// 32 random bytes that all processes of a job share.
-#[derive(Clone, PartialEq, Eq)]
+/// 32 random bytes that all processes of a job share. Serialized for the pipe to an agent and nothing else.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Secret([u8; 32]);
 
 impl Secret {

@@ -185,9 +185,8 @@ impl Pmi {
         if let Some(store) = self.store.get() {
             return Ok(store);
         }
-        let secret = Secret::from_hex(&self.job.secret)?;
         let deadline = Instant::now() + self.job.patience;
-        let store = TcpStore::connect(self.job.store, &secret, self.job.tls, deadline)?;
+        let store = TcpStore::connect(self.job.store, &self.job.secret, self.job.tls, deadline)?;
         Ok(self.store.get_or_init(|| Arc::new(store)))
     }
 }
