@@ -184,7 +184,8 @@ const COMMUNICATION: Section = Section {
             name: TLS,
             allowed: SWITCH,
             default: "0",
-            about: "Encrypt connections between processes. Must be the same for all ranks.",
+            about: "Encrypt tensors between hosts, too; the connections by which ranks agree always are. Must be the same \
+                    for all ranks. Over MPI, which has no encryption, it is refused when there are several hosts.",
         },
         Variable {
             name: INTERFACE,

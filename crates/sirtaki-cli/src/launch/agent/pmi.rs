@@ -19,10 +19,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use sirtaki_comm::{
-    rendezvous::{Store, TcpStore},
-    secure::Secret,
-};
+use sirtaki_comm::rendezvous::{Store, TcpStore};
 
 use super::{Happening, lock};
 use crate::launch::protocol::PmiJob;
