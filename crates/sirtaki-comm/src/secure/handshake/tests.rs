@@ -9,7 +9,10 @@ use std::{
 use proptest::prelude::*;
 
 use super::*;
-use crate::secure::{Access, Gate, Stream, Tls};
+use crate::{
+    Settings,
+    secure::{Access, Gate, Stream, Tls},
+};
 
 const CLAIM: Claim = Claim { purpose: Purpose::Link, rank: 3, group: [9; 16], to: 1 };
 const ACCEPTOR: Acceptor = Acceptor { purpose: Purpose::Link, group: [9; 16], rank: 1 };
@@ -225,6 +228,19 @@ fn tls_on_one_side_only_is_explained() {
     let (encrypted, _b) = gate(Access::new(secret(), tls()));
     let error = Access::new(secret(), None).call(encrypted.address(), &CLAIM, soon()).err().unwrap().to_string();
     assert!(error.contains("switch TLS on for all"), "{error}");
+}
+
+#[test]
+fn what_decides_is_encrypted_between_hosts_and_not_within_one() {
+    let settings = Settings::new(secret());
+    for (hosts, encrypted) in [(1, false), (2, true)] {
+        let (gate, arrivals) = gate(Access::for_control(&settings, hosts).unwrap());
+        let stream = Access::for_control(&settings, hosts).unwrap().call(gate.address(), &CLAIM, soon()).unwrap();
+        assert_eq!(stream.binding().unwrap() != [0; 32], encrypted, "{hosts} hosts");
+        arrivals.recv().unwrap();
+        let plain = Access::from_settings(&settings).unwrap().call(gate.address(), &CLAIM, soon());
+        assert_eq!(plain.is_err(), encrypted, "{hosts} hosts");
+    }
 }
 
 /// Somebody in the middle who ends TLS on both sides and passes on what is inside.
