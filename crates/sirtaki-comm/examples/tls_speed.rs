@@ -20,9 +20,11 @@ use sirtaki_comm::{
     secure::Secret,
 };
 
-/// Elements of four bytes, and how often each is measured.
-const LARGE: (usize, usize) = (16 << 20, 21);
-const SMALL: (usize, usize) = (2, 2001);
+/// Elements of four bytes, and how many in a row are one measurement.
+const LARGE: (usize, u32) = (16 << 20, 1);
+const SMALL: (usize, u32) = (2, 500);
+/// Measurements of each.
+const TIMES: usize = 21;
 
 fn main() {
     match env::var("TLS_SPEED_RANK") {
@@ -46,7 +48,9 @@ impl Namespaces {
             ip(&["-n", name, "link", "set", "cable", "up"]);
             ip(&["-n", name, "link", "set", "lo", "up"]);
         }
-        Self(names)
+        let made = Self(names);
+        made.0.iter().for_each(|name| wait_for_carrier(name));
+        made
     }
 }
 
@@ -55,6 +59,19 @@ impl Drop for Namespaces {
         for name in &self.0 {
             let _ = Command::new("ip").args(["netns", "del", name]).status();
         }
+    }
+}
+
+/// An interface is not up at once when it is told to be.
+fn wait_for_carrier(name: &str) {
+    let end = Instant::now() + Duration::from_secs(60);
+    let is_up = || {
+        let shown = Command::new("ip").args(["-n", name, "-o", "link", "show", "cable"]).output().unwrap();
+        String::from_utf8_lossy(&shown.stdout).contains("state UP")
+    };
+    while !is_up() {
+        assert!(Instant::now() < end, "the cable of {name} does not come up");
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -103,17 +120,19 @@ fn measure(rank: usize) {
 }
 
 /// The median time of an all-reduce on each, one after the other.
-fn in_turns(pair: &mut [Box<dyn Communicator>; 2], (elements, times): (usize, usize)) -> [Duration; 2] {
+fn in_turns(pair: &mut [Box<dyn Communicator>; 2], (elements, row): (usize, u32)) -> [Duration; 2] {
     let mut data = vec![1.0_f32; elements];
     let mut taken = [Vec::new(), Vec::new()];
     // The first two of each warm up.
-    for round in 0..times + 2 {
+    for round in 0..TIMES + 2 {
         for (communicator, taken) in pair.iter_mut().zip(&mut taken) {
             communicator.barrier().unwrap();
             let begun = Instant::now();
-            communicator.all_reduce((&mut data).into(), Reduction::new(ReduceOp::Max)).unwrap();
+            for _ in 0..row {
+                communicator.all_reduce((&mut data).into(), Reduction::new(ReduceOp::Max)).unwrap();
+            }
             if round >= 2 {
-                taken.push(begun.elapsed());
+                taken.push(begun.elapsed() / row);
             }
         }
     }
