@@ -77,7 +77,7 @@ impl Starter {
     /// Sirtaki by `mode`: `arena`, `shared`, `tcp`, `engine`, `records` or `telemetry`.
     pub fn sirtaki(&mut self, mode: &str, place: &Place) -> Result<Peer, BenchError> {
         let (program, folder, secret) =
-            (self.programs.join("sirtaki-peer"), self.folder()?, Secret::random()?.to_hex());
+            (self.programs.join("sirtaki-peer"), self.folder()?, Secret::random()?.to_hex().to_string());
         let size = place.namespaces.len();
         let commands = (0..size).map(|rank| {
             let mut command = place.command(rank, &program);
@@ -165,7 +165,7 @@ impl Starter {
         timeline: Option<&Path>,
     ) -> Result<Vec<f64>, BenchError> {
         let (program, folder, secret) =
-            (self.programs.join("predict-peer"), self.folder()?, Secret::random()?.to_hex());
+            (self.programs.join("predict-peer"), self.folder()?, Secret::random()?.to_hex().to_string());
         let size = place.namespaces.len();
         let start = |rank: usize| {
             let mut command = place.command(rank, &program);

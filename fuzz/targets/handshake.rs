@@ -7,7 +7,7 @@ use std::io::{self, Read, Write};
 use libfuzzer_sys::fuzz_target;
 use sirtaki_comm::secure::{
     Secret,
-    handshake::{Claim, HELLO_SIZE, Purpose, accept, call},
+    handshake::{Acceptor, Claim, HELLO_SIZE, Purpose, accept, call},
 };
 
 /// Says what the fuzzer wants and listens to nothing.
@@ -36,9 +36,10 @@ fuzz_target!(|bytes: &[u8]| {
     let secret = Secret::from_hex(&"5a".repeat(32)).expect("64 digits");
     let group = [7; 16];
     let mut stranger = Stranger { says: bytes, heard: 0 };
-    assert!(accept(&mut stranger, &secret, &[0; 32], (Purpose::Link, group), "somebody").is_err());
+    let me = Acceptor { purpose: Purpose::Link, group, rank: 0 };
+    assert!(accept(&mut stranger, &secret, &[0; 32], &me, "somebody").is_err());
     assert!(stranger.heard <= HELLO_SIZE + 32);
-    let claim = Claim { purpose: Purpose::Link, rank: 1, group };
+    let claim = Claim { purpose: Purpose::Link, rank: 1, group, to: 0 };
     let mut stranger = Stranger { says: bytes, heard: 0 };
     assert!(call(&mut stranger, &secret, &[0; 32], &claim, "somebody").is_err());
     assert!(stranger.heard <= 48 + 40);

@@ -57,7 +57,10 @@ class Engine:
         whole: bool,
         defaults: dict[str, str],
         timeout: float | None = None,
+        world: Engine | None = None,
     ) -> Engine: ...
+    def seal(self, parts: Sequence[bytes]) -> bytes: ...
+    def is_sealed(self, parts: Sequence[bytes], code: bytes) -> bool: ...
     def all_reduce(
         self,
         name: str,

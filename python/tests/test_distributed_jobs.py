@@ -67,6 +67,39 @@ SHORT = """
 """
 
 
+LISTENING = """
+    import os
+    def listening():
+        inodes = set()
+        for number in os.listdir("/proc/self/fd"):
+            try:
+                inodes.add(os.readlink(f"/proc/self/fd/{number}"))
+            except FileNotFoundError:
+                pass
+        for table in ("tcp", "tcp6"):
+            for line in open(f"/proc/self/net/{table}").readlines()[1:]:
+                fields = line.split()
+                if fields[3] == "0A" and f"socket:[{fields[9]}]" in inodes:
+                    yield fields[1].split(":")[0]
+    dist.init_process_group("sirtaki")
+    loopback = ("0100007F", "00000000000000000000000001000000")
+    if dist.get_rank() == 0:
+        found = list(listening())
+        assert found, "rank 0 serves PyTorch's store"
+        print("elsewhere:", [address for address in found if address not in loopback])
+    dist.barrier()
+    dist.destroy_process_group()
+"""
+
+
+@pytest.mark.skipif(not FINDS_BACK_ENDS, reason="older stores cannot be told where to listen")
+def test_pytorchs_store_listens_on_loopback_alone_on_one_host(tmp_path):
+    for starter in (SIRTAKI, ["mpirun", "-n", "2", sys.executable]):
+        script = "import torch.distributed as dist, sirtaki.torch\n" + textwrap.dedent(LISTENING)
+        code, text = run(tmp_path, starter, script)
+        assert code == 0 and "elsewhere: []" in text, text
+
+
 def test_mpirun_sets_no_variables_for_pytorch(tmp_path):
     starter = ["mpirun", "-n", "2", sys.executable]
     code, text = run(tmp_path, starter, textwrap.dedent(SHORT) + "main()")

@@ -36,7 +36,7 @@ enum Task {
         #[arg(long)]
         list: bool,
     },
-    /// Compare with other libraries and launchers: `cargo xtask bench comm`
+    /// Compare with other libraries and launchers: `cargo xtask bench comm`; what encryption costs: `… bench tls`
     Bench {
         /// Passed on to the benchmark program
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -70,6 +70,11 @@ fn perform(task: Task) -> Result<()> {
             Ok(())
         }
         Task::Test { steps, .. } => steps::run(&shell, &steps),
+        // Takes root and none of the other libraries.
+        Task::Bench { arguments } if arguments == ["tls"] => {
+            let example = ["--package", "sirtaki-comm", "--example", "tls_speed"];
+            shell.run(cargo(["run", "--release", "--quiet"]).args(example))
+        }
         Task::Bench { arguments } => {
             // `cargo run` would build the benchmark alone, not what it starts.
             let both = ["--package", "sirtaki-cli", "--package", "sirtaki-bench"];

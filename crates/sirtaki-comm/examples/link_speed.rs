@@ -23,7 +23,7 @@ use sirtaki_comm::{
     link::{Bell, Link, TcpLink, link_over},
     secure::{
         Access, Gate, Secret,
-        handshake::{Claim, Purpose},
+        handshake::{Acceptor, Claim, Purpose},
     },
 };
 
@@ -115,16 +115,15 @@ fn tls_link(caller: Option<SocketAddr>, options: &Options) -> (Box<dyn Link>, Op
     let mut settings = Settings::new(secret.clone());
     settings.tls = true;
     let access = Access::from_settings(&settings).unwrap();
-    let claim = Claim { purpose: Purpose::Link, rank: 1, group: [0; 16] };
+    let claim = Claim { purpose: Purpose::Link, rank: 1, group: [0; 16], to: 0 };
+    let me = Acceptor { purpose: Purpose::Link, group: claim.group, rank: claim.to };
     if let Some(address) = caller {
         let stream = access.call(address, &claim, Instant::now() + Duration::from_secs(10)).unwrap();
         return (link_over(stream, &settings).unwrap(), None);
     }
     let (listener, address) = Gate::bind(options.at.parse().unwrap()).unwrap();
     let (sender, arrivals) = std::sync::mpsc::channel();
-    let _gate =
-        Gate::open(listener, access, (claim.purpose, claim.group), move |stream, _| sender.send(stream).unwrap())
-            .unwrap();
+    let _gate = Gate::open(listener, access, me, move |stream, _| sender.send(stream).unwrap()).unwrap();
     let child = child(address, &secret, options);
     let stream = arrivals.recv().unwrap();
     (link_over(stream, &settings).unwrap(), Some(child))

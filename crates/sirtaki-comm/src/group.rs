@@ -12,7 +12,8 @@ pub struct Member {
     pub world_rank: Rank,
     /// Host name, for people.
     pub host: String,
-    /// Equal for two processes exactly when they can share memory: same boot, same network and process namespaces.
+    /// Equal for two processes exactly when they can share memory: same boot, user and
+    /// namespaces.
     pub host_id: String,
     /// Process id on that host.
     pub pid: u32,

@@ -16,7 +16,7 @@ pub struct Settings {
     pub start_timeout: Duration,
     /// The all-reduce algorithm to use whatever the size; `None` lets size and topology decide.
     pub algorithm: Option<Algorithm>,
-    /// Encrypt connections between processes.
+    /// Encrypt all connections between processes. Those that carry decisions between hosts are encrypted in any case.
     pub tls: bool,
     /// Name or address of the network interface to use between hosts; `None` measures and takes the fastest.
     pub interface: Option<String>,

@@ -1,10 +1,17 @@
-//! Files that are complete or as they were before, whatever happens meanwhile.
+//! Files that are complete or as they were before, whatever happens meanwhile; folders that are the user's alone.
 
 use std::{
-    fs::{self, File},
+    fs::{self, DirBuilder, File},
     io::{self, ErrorKind, Write},
+    os::unix::fs::DirBuilderExt,
     path::Path,
 };
+
+/// Makes a folder, and those above it that are missing, for this user alone. One that is there keeps its permissions:
+/// whoever wants to share makes it first, or opens it with `chmod`.
+pub fn make_private(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
 
 /// Writes a file beside its place, brings it to disk and moves it there.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {

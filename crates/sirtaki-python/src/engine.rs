@@ -8,11 +8,16 @@ use std::{
     time::Duration,
 };
 
-use pyo3::{Bound, Py, PyAny, PyResult, Python, pyclass, pyfunction, pymethods, types::PyDict};
-use sirtaki_comm::{DType, Group, Rank, ReduceOp, Reduction};
+use pyo3::{
+    Bound, Py, PyAny, PyRef, PyResult, Python,
+    pybacked::PyBackedBytes,
+    pyclass, pyfunction, pymethods,
+    types::{PyBytes, PyDict},
+};
+use sirtaki_comm::{DType, Group, Rank, ReduceOp, Reduction, secure::Secret};
 use sirtaki_engine::{
     Compression, Operation, Request, Tensor,
-    job::{Job, Meeting, Position},
+    job::{Job, Meeting, Position, World},
     telemetry::Progress,
 };
 
@@ -41,6 +46,9 @@ impl Drop for Own {
 }
 
 type Variables = HashMap<String, String>;
+
+/// What codes for objects are made for.
+const OBJECTS: &str = "object";
 
 /// The job that this process was started for.
 fn discover(py: Python<'_>, defaults: &Variables) -> PyResult<Job> {
@@ -73,6 +81,8 @@ pub(crate) struct Engine {
     cross: Position,
     #[pyo3(get)]
     back_end: &'static str,
+    /// What its ranks know and nobody else; nothing for a process set, which has that of its job.
+    secret: Option<Secret>,
 }
 
 impl Engine {
@@ -80,15 +90,32 @@ impl Engine {
     pub(crate) fn of_set(engine: sirtaki_engine::Engine) -> Self {
         let group = engine.group();
         let (local, cross) = (Position::on_host(group), Position::of_host(group));
-        Self::new(engine, local, cross, "set")
+        Self::new(engine, local, cross, "set", None)
     }
 
-    fn new(engine: sirtaki_engine::Engine, local: Position, cross: Position, back_end: &'static str) -> Self {
+    /// The engine of a job, or of a group that has met.
+    fn of_world(world: World) -> Self {
+        let (local, cross, back_end) = (world.local(), world.cross(), world.back_end());
+        let secret = world.secret().clone();
+        Self::new(world.into_engine(), local, cross, back_end, Some(secret))
+    }
+
+    fn new(
+        engine: sirtaki_engine::Engine,
+        local: Position,
+        cross: Position,
+        back_end: &'static str,
+        secret: Option<Secret>,
+    ) -> Self {
         let group = engine.group().clone();
         let process = std::process::id();
         let own = Own { engine: ManuallyDrop::new(engine), process };
         let own = Mutex::new(Some(Arc::new(own)));
-        Self { own, process, group, in_flight: InFlight::default(), local, cross, back_end }
+        Self { own, process, group, in_flight: InFlight::default(), local, cross, back_end, secret }
+    }
+
+    fn secret(&self) -> PyResult<&Secret> {
+        self.secret.as_ref().ok_or_else(|| misuse("a process set has no secret of its own"))
     }
 
     fn own(&self, py: Python<'_>) -> PyResult<Arc<Own>> {
@@ -144,15 +171,13 @@ impl Engine {
             Meeting::Mpi(_) => py.detach(|| job.join()),
             _ => ticket::interruptible(py, move || job.join())?,
         };
-        let world = world.map_err(|error| error::of_job(py, &error))?;
-        let (local, cross, back_end) = (world.local(), world.cross(), world.back_end());
-        Ok(Engine::new(world.into_engine(), local, cross, back_end))
+        Ok(Engine::of_world(world.map_err(|error| error::of_job(py, &error))?))
     }
 
     /// Meets the ranks of a group in `store`; see [`Foreign`]. `whole` says that they are all there are; `defaults` and
-    /// `timeout` are the same as for a job.
+    /// `timeout` are the same as for a job. What they prove to each other is derived from what the ranks of `world` know.
     #[staticmethod]
-    #[pyo3(signature = (store, rank, size, whole, defaults, timeout = None))]
+    #[pyo3(signature = (store, rank, size, whole, defaults, timeout = None, world = None))]
     fn meet(
         py: Python<'_>,
         store: Py<PyAny>,
@@ -161,6 +186,7 @@ impl Engine {
         whole: bool,
         defaults: Variables,
         timeout: Option<f64>,
+        world: Option<PyRef<'_, Engine>>,
     ) -> PyResult<Engine> {
         let mut job = discover(py, &defaults)?;
         set_timeout(&mut job, timeout);
@@ -169,10 +195,21 @@ impl Engine {
             (job.engine.timeline, job.engine.profile) = (None, None);
         }
         let store = Arc::new(Foreign::new(store));
-        let world = py.detach(|| job.meet(store.clone(), Position { rank, size }));
-        let world = world.map_err(|error| store.raised().unwrap_or_else(|| error::of_job(py, &error)))?;
-        let (local, cross, back_end) = (world.local(), world.cross(), world.back_end());
-        Ok(Engine::new(world.into_engine(), local, cross, back_end))
+        let secret = world.and_then(|world| world.secret.clone());
+        let met = py.detach(|| job.meet(store.clone(), Position { rank, size }, secret.as_ref()));
+        Ok(Engine::of_world(met.map_err(|error| store.raised().unwrap_or_else(|| error::of_job(py, &error)))?))
+    }
+
+    /// A code that proves that a rank of this engine sent these parts, in this order.
+    fn seal<'py>(&self, py: Python<'py>, parts: Vec<PyBackedBytes>) -> PyResult<Bound<'py, PyBytes>> {
+        let parts: Vec<&[u8]> = parts.iter().map(|part| &**part).collect();
+        Ok(PyBytes::new(py, &self.secret()?.tag(OBJECTS, &parts)))
+    }
+
+    /// Whether `code` is the one for these parts.
+    fn is_sealed(&self, parts: Vec<PyBackedBytes>, code: &[u8]) -> PyResult<bool> {
+        let parts: Vec<&[u8]> = parts.iter().map(|part| &**part).collect();
+        Ok(self.secret()?.verify(OBJECTS, &parts, code))
     }
 
     #[getter]

@@ -6,10 +6,10 @@ import ctypes
 from collections.abc import Mapping
 from typing import Any
 
-import cloudpickle
 import torch
 
 from sirtaki import _common
+from sirtaki._objects import Parcel
 from sirtaki._process_sets import ProcessSet, global_process_set
 from sirtaki.torch.asynchronous import broadcast_async_
 from sirtaki.torch.synchronous import allgather, broadcast_
@@ -50,14 +50,16 @@ def broadcast_object(
     {'epoch': 3}
     """
     name = f"object.{name}" if name else "object"
+    parcel = Parcel(name, process_set.process_set_id or 0)
     if _common.rank() == root_rank:
-        content = _packed(obj)
+        content = _tensor(parcel.pack(obj, root_rank))
         broadcast_(torch.tensor([len(content)]), root_rank, f"{name}.size", process_set)
         broadcast_(content, root_rank, f"{name}.content", process_set)
         return obj
     length = broadcast_(torch.tensor([0]), root_rank, f"{name}.size", process_set)
     content = torch.empty(int(length), dtype=torch.uint8)
-    return _unpacked(broadcast_(content, root_rank, f"{name}.content", process_set))
+    broadcast_(content, root_rank, f"{name}.content", process_set)
+    return parcel.unpack(_bytes(content), root_rank)
 
 
 def allgather_object(obj: Any, name: str | None = None) -> list[Any]:
@@ -69,18 +71,20 @@ def allgather_object(obj: Any, name: str | None = None) -> list[Any]:
     True
     """
     name = f"object.{name}" if name else "object"
-    content = _packed(obj)
+    parcel = Parcel(name, 0)
+    content = _tensor(parcel.pack(obj, _common.rank()))
     sizes = allgather(torch.tensor([len(content)]), f"{name}.sizes").tolist()
     contents = allgather(content, f"{name}.contents")
-    return [_unpacked(part) for part in torch.split(contents, sizes)]
+    parts = enumerate(torch.split(contents, sizes))
+    return [parcel.unpack(_bytes(part), sender) for sender, part in parts]
 
 
-def _packed(obj: Any) -> torch.Tensor:
-    return torch.frombuffer(bytearray(cloudpickle.dumps(obj)), dtype=torch.uint8)
+def _tensor(content: bytearray) -> torch.Tensor:
+    return torch.frombuffer(content, dtype=torch.uint8)
 
 
-def _unpacked(content: torch.Tensor) -> Any:
-    return cloudpickle.loads(ctypes.string_at(content.data_ptr(), content.numel()))
+def _bytes(content: torch.Tensor) -> bytes:
+    return ctypes.string_at(content.data_ptr(), content.numel())
 
 
 def broadcast_optimizer_state(

@@ -200,7 +200,7 @@ pub struct Run {
     #[arg(long, value_name = "NETWORK", help_heading = "Network")]
     pub interface: Option<String>,
 
-    /// Encrypt connections between processes
+    /// Encrypt tensors between hosts, too; control connections between hosts always are (SECURITY.md)
     #[arg(
         long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
         default_missing_value = "yes", value_parser = yes_or_no, hide_possible_values = true, help_heading = "Network"

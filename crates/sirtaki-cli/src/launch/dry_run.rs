@@ -71,7 +71,11 @@ fn summary(options: &Options, placement: &Placement, here: &Here) -> String {
         count(plan.size(), "rank"),
         count(plan.hosts.len(), "host"),
         program.trim_start(),
-        if options.tls { "TLS" } else { "none" },
+        match (options.tls, plan.hosts.len()) {
+            (true, _) => "TLS",
+            (false, 1) => "none, nothing leaves the host",
+            (false, _) => "control connections; tensors with --tls",
+        },
     )
 }
 

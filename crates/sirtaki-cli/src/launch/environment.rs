@@ -112,7 +112,7 @@ pub struct Wish {
 pub struct Meeting {
     /// The id of the job; no secret.
     pub job: String,
-    /// Where the ranks meet: `tcp://ADDRESS:PORT`.
+    /// Where the ranks meet: `tcp://ADDRESS:PORT`, or `tls://` where that is encrypted.
     pub store: String,
     /// What they prove to each other.
     pub secret: Secret,
@@ -198,7 +198,7 @@ fn own_names(all: &mut Variables, place: &Place, job: &Meeting, share: &Share) {
     all.set(env::CROSS_SIZE, place.cross_size);
     all.set(env::JOB, &job.job);
     all.set(env::STORE, &job.store);
-    all.set(env::SECRET, job.secret.to_hex());
+    all.set(env::SECRET, job.secret.to_hex().as_str());
     all.set(env::TIMEOUT, job.timeout.as_secs_f64());
     all.set(env::START_TIMEOUT, job.start_timeout.as_secs_f64());
     all.set(env::TLS, u8::from(job.tls));

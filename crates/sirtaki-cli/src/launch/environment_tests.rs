@@ -63,7 +63,7 @@ fn the_engine_understands_what_the_launcher_says() {
         size: 6,
         local: Some(job::Position { rank: 1, size: 2 }),
         cross: Some(job::Position { rank: 2, size: 3 }),
-        meeting: job::Meeting::Store { address, secret },
+        meeting: job::Meeting::Store { address, secret, tls: false },
     };
     assert_eq!((found.place, found.record), (place, Some((42, 7))));
     assert_eq!((found.communication.timeout, found.communication.tls), (Duration::from_millis(2500), true));

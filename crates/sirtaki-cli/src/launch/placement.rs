@@ -110,7 +110,8 @@ impl Start {
 }
 
 /// The user's options come first, since ssh takes the first of several; after ours it never asks for a password, which
-/// nobody could type, and notices a connection that broke in silence.
+/// nobody could type, notices a connection that broke in silence, and lends the other host neither keys nor screen nor
+/// ports, whatever the user's configuration does for logins.
 fn ssh(ssh: &Ssh, host: &str, patience: u64) -> Vec<String> {
     let mut words = vec!["ssh".to_owned(), "-T".into()];
     if let Some(config) = &ssh.config {
@@ -122,8 +123,15 @@ fn ssh(ssh: &Ssh, host: &str, patience: u64) -> Vec<String> {
     if let Some(identity) = &ssh.identity {
         words.extend(["-i".into(), identity.display().to_string()]);
     }
-    let ours =
-        ["BatchMode=yes", &format!("ConnectTimeout={patience}"), "ServerAliveInterval=5", "ServerAliveCountMax=3"];
+    let ours = [
+        "BatchMode=yes",
+        &format!("ConnectTimeout={patience}"),
+        "ServerAliveInterval=5",
+        "ServerAliveCountMax=3",
+        "ForwardAgent=no",
+        "ForwardX11=no",
+        "ClearAllForwardings=yes",
+    ];
     for option in ssh.options.iter().map(String::as_str).chain(ours) {
         words.push(format!("-o{option}"));
     }

@@ -63,7 +63,7 @@ fn commands_of_all_kinds() {
     assert_eq!(
         command(Start::Ssh, "--ssh-port 2222 --ssh-identity key --ssh-option ProxyJump=gate"),
         "ssh -T -p 2222 -i key -oProxyJump=gate -oBatchMode=yes -oConnectTimeout=60 -oServerAliveInterval=5 \
-         -oServerAliveCountMax=3 -- b '/opt/a b/sirtaki' agent"
+         -oServerAliveCountMax=3 -oForwardAgent=no -oForwardX11=no -oClearAllForwardings=yes -- b '/opt/a b/sirtaki' agent"
     );
     assert_eq!(command(Start::Pbs, "--remote-sirtaki /x/sirtaki"), "pbs_tmrsh b /x/sirtaki agent");
     assert_eq!(command(Start::Lsf, ""), "blaunch b /opt/a b/sirtaki agent");

@@ -6,12 +6,14 @@
 //! are a mark that the launcher looks for.
 
 use std::{
+    fmt,
     io::{self, Read, Write},
     net::{IpAddr, SocketAddr},
     time::Duration,
 };
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use sirtaki_comm::secure::Secret;
 use sirtaki_engine::telemetry::counts::Counts;
 
 use super::{ended::Ended, output::Stream, progress::Pulse};
@@ -38,14 +40,16 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// From the launcher.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Order {
-    /// Serve the store of the job, beyond loopback if `open`.
+    /// Serve the store of the job, beyond loopback and encrypted if `open`.
     Serve {
-        /// The job's secret, as hexadecimal digits.
-        secret: String,
-        /// Whether connections are encrypted.
+        /// The job's secret.
+        secret: Secret,
+        /// Whether all connections are encrypted.
         tls: bool,
         /// Whether other hosts have to reach it.
         open: bool,
+        /// The interface that was asked for.
+        interface: Option<String>,
     },
     /// Look whether the job can run here.
     Check(Check),
@@ -78,7 +82,7 @@ pub struct Check {
     /// Where the store may be reached.
     pub stores: Vec<SocketAddr>,
     /// The job's secret.
-    pub secret: String,
+    pub secret: Secret,
     /// Whether connections are encrypted.
     pub tls: bool,
     /// The interface that was asked for.
@@ -90,7 +94,7 @@ pub struct Check {
 }
 
 /// What every rank runs.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct Program {
     /// The program and its arguments.
     pub command: Vec<String>,
@@ -108,6 +112,27 @@ impl Program {
             name => name.unwrap_or_default().to_owned(),
         }
     }
+}
+
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Program");
+        shown.field("command", &self.command).field("folder", &self.folder);
+        shown.field("environment", &names(&self.environment)).finish()
+    }
+}
+
+impl fmt::Debug for RankStart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("RankStart");
+        shown.field("rank", &self.rank).field("cores", &self.cores);
+        shown.field("environment", &names(&self.environment)).finish()
+    }
+}
+
+/// Variables without their values, which may be secrets.
+fn names(environment: &[(String, String)]) -> Vec<&str> {
+    environment.iter().map(|(name, _)| name.as_str()).collect()
 }
 
 /// What an agent needs to start its ranks.
@@ -138,11 +163,11 @@ pub struct PmiJob {
     pub host: usize,
     /// How many there are.
     pub hosts: usize,
-    /// Where the store is.
+    /// Where the store is; whoever serves it needs no other address any more.
     pub store: SocketAddr,
-    /// The job's secret, as hexadecimal digits.
-    pub secret: String,
-    /// Whether connections are encrypted.
+    /// The job's secret.
+    pub secret: Secret,
+    /// Whether the store is encrypted.
     pub tls: bool,
     /// How long it may take to reach the store.
     pub patience: Duration,
@@ -160,7 +185,7 @@ pub struct Connect {
 }
 
 /// One rank.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct RankStart {
     /// Its number.
     pub rank: usize,
@@ -323,6 +348,35 @@ mod tests {
         assert!(matches!(read(&mut reader).unwrap(), Some(Order::Kill)));
         assert!(read::<Order>(&mut reader).unwrap().is_none());
         assert_eq!(find_mark(&mut &b"no such command\n"[..]), Err("no such command".into()));
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let digits = "c0ffee11".repeat(8);
+        let environment = vec![("SIRTAKI_SECRET".to_owned(), digits.clone())];
+        let program = Program { command: vec!["x".into()], folder: "/".into(), environment: environment.clone() };
+        let (secret, interface) = (Secret::from_hex(&digits).unwrap(), None);
+        let start = Start {
+            ranks: vec![RankStart { rank: 0, cores: Vec::new(), environment }],
+            program,
+            terminal: None,
+            grace: Duration::ZERO,
+            pulse: false,
+            pmi: PmiJob {
+                size: 1,
+                host: 0,
+                hosts: 1,
+                store: SocketAddr::from(([127, 0, 0, 1], 1)),
+                secret: secret.clone(),
+                tls: false,
+                patience: Duration::ZERO,
+            },
+            connect: None,
+        };
+        for order in [Order::Serve { secret, tls: false, open: false, interface }, Order::Start(Box::new(start))] {
+            let shown = format!("{order:?}");
+            assert!(!shown.contains("c0ffee11"), "{shown}");
+        }
     }
 
     #[test]

@@ -42,8 +42,28 @@ pub fn note_ending(folder: &Path, code: u8, how: &str) -> io::Result<()> {
     let mut about: Value = serde_json::from_slice(&fs::read(&file)?)?;
     about["exit"] = json!({ "code": code, "how": how });
     let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
-    about["launch"] = words.collect::<Vec<_>>().into();
+    about["launch"] = without_values(words.collect()).into();
     replace(&file, format!("{about:#}\n").as_bytes())
+}
+
+/// A command line of ours without the values of `--env NAME=VALUE`, which may be secrets; what comes after `--` is the
+/// program's own.
+fn without_values(words: Vec<String>) -> Vec<String> {
+    let (mut ours, mut value_next) = (true, false);
+    let hide = |assignment: &str| match assignment.split_once('=') {
+        Some((name, _)) => format!("{name}=…"),
+        None => assignment.to_owned(),
+    };
+    let shown = |word: String| {
+        ours &= word != "--";
+        let is_value = std::mem::replace(&mut value_next, ours && word == "--env");
+        match word.strip_prefix("--env=") {
+            Some(assignment) if ours => format!("--env={}", hide(assignment)),
+            _ if is_value => hide(&word),
+            _ => word,
+        }
+    };
+    words.into_iter().map(shown).collect()
 }
 
 /// What a command is called in the name of its runs: its script, or the program itself.
@@ -123,6 +143,14 @@ mod tests {
         let about: Value = serde_json::from_slice(&fs::read(first.join("run.json")).unwrap()).unwrap();
         assert_eq!((&about["name"], &about["exit"]["code"]), (&"first".into(), &1.into()));
         assert_eq!(super::choose("off", &[]), None);
+    }
+
+    #[test]
+    fn values_of_variables_are_not_written_down() {
+        let line = "sirtaki run --env TOKEN=abc --env=KEY=a=b --env PATH -n 2 -- python --env A=1 --env=B=2";
+        let shown = without_values(line.split(' ').map(str::to_owned).collect()).join(" ");
+        let expected = "sirtaki run --env TOKEN=… --env=KEY=… --env PATH -n 2 -- python --env A=1 --env=B=2";
+        assert_eq!(shown, expected);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::{
     Buffer, CommError, Group, Plan, Rank, Reduction, Settings, Slice, SliceMut, Stopper,
     collective::{Algorithm, direct},
     kernel,
-    rendezvous::split_with,
+    rendezvous::{obstacle, split_with},
     signature::{Kind, Signature},
 };
 
@@ -64,11 +64,14 @@ pub struct Layered {
     settings: Settings,
 }
 
-/// Uses shared memory wherever ranks of `world` share a host. All of its ranks call it.
+/// Uses shared memory wherever ranks of `world` share a host and can. All of its ranks call it.
 pub fn settle(mut world: Box<dyn Communicator>, settings: &Settings) -> Result<Box<dyn Communicator>, CommError> {
     let hosts = world.group().hosts();
     let most = hosts.iter().map(Vec::len).max().unwrap_or(1);
     if !settings.shared_memory || most == 1 || most > Arena::MOST_RANKS {
+        return Ok(world);
+    }
+    if split_with(&mut *world, Some(0), obstacle)?.flatten().is_some() {
         return Ok(world);
     }
     if hosts.len() > 1 {

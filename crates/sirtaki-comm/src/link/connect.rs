@@ -13,7 +13,7 @@ use crate::{
     rendezvous::{Exchange, Network},
     secure::{
         Access, Gate, Stream, fresh_id,
-        handshake::{Claim, Purpose},
+        handshake::{Acceptor, Claim, Purpose},
     },
 };
 
@@ -39,12 +39,13 @@ pub fn connect_links(
     let published = decode(group, &everybody)?;
     let id = published[0].1;
     let (sender, arrivals) = mpsc::channel();
-    let gate = Gate::open(listener, access.clone(), (Purpose::Link, id), move |stream, claim| {
+    let me = Acceptor { purpose: Purpose::Link, group: id, rank: group.rank() as u32 };
+    let gate = Gate::open(listener, access.clone(), me, move |stream, claim| {
         let _ = sender.send((stream, claim));
     })?;
     let mut links: Vec<Option<Box<dyn Link>>> = (0..group.size()).map(|_| None).collect();
-    let claim = Claim { purpose: Purpose::Link, rank: group.rank() as u32, group: id };
     for (rank, &(address, _)) in published.iter().enumerate().take(group.rank()) {
+        let claim = Claim { purpose: Purpose::Link, rank: me.rank, group: id, to: rank as u32 };
         let patience = Instant::now() + REFUSAL_PATIENCE;
         let stream =
             access.call_patiently(address, &claim, patience, deadline).map_err(|e| unreachable(group, rank, e))?;
@@ -78,7 +79,8 @@ fn await_callers(
             return Err(absent(group, missing, gate, settings.start_timeout));
         };
         let rank = claim.rank as usize;
-        if rank > group.rank() && rank < group.size() {
+        // Who is there stays: a second caller with the same rank is a mistake or worse.
+        if rank > group.rank() && links.get(rank).is_some_and(Option::is_none) {
             links[rank] = Some(link_over(stream, settings)?);
         }
     }

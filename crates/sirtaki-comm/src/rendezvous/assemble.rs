@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Exchange, Network, Store, StoreExchange, choose_network, this_member};
+use super::{Exchange, Network, Store, StoreExchange, choose_network, obstacle, this_member};
 use crate::{
     CommError, Communicator, Group, Member, Rank, Settings, Stopper,
     communicator::{
@@ -21,7 +21,7 @@ const PROTOCOL: &str = concat!("sirtaki ", env!("CARGO_PKG_VERSION"));
 pub struct Connected {
     /// All ranks of the job.
     pub communicator: Box<dyn Communicator>,
-    /// Which network it uses between hosts and why, in one line; `None` on a single host.
+    /// Which network it uses and why, in one line; `None` on a single host whose ranks share memory.
     pub network: Option<String>,
 }
 
@@ -63,19 +63,23 @@ pub fn connect_over_mpi(settings: &Settings, choice: &Choice) -> Result<Box<dyn 
     Ok(communicator)
 }
 
-fn join(store: Arc<dyn Store>, rank: Rank, size: usize, settings: Settings) -> Result<Connected, CommError> {
+fn join(store: Arc<dyn Store>, rank: Rank, size: usize, mut settings: Settings) -> Result<Connected, CommError> {
     let mut exchange = StoreExchange::new(store, "world", rank, size, settings.start_timeout);
     let group = introduce(rank, &mut exchange)?;
     let one_host = group.hosts().len() == 1;
     if size == 1 {
         return Ok(Connected { communicator: Box::new(Solo::new(group)?), network: None });
     }
+    let mut network = choose_network(&group, &mut exchange, &settings)?;
+    let mut report = (!one_host).then(|| network.report.clone());
     if one_host && settings.shared_memory && size <= Arena::MOST_RANKS {
-        let communicator = Box::new(Arena::connect(group, &mut exchange, &settings)?);
-        return Ok(Connected { communicator, network: None });
+        let Some(obstacle) = obstacle(&group, &mut exchange)? else {
+            let communicator = Box::new(Arena::connect(group, &mut exchange, &settings)?);
+            return Ok(Connected { communicator, network: None });
+        };
+        network.report = format!("network: loopback, since ranks cannot share memory ({obstacle})");
+        (settings.shared_memory, report) = (false, Some(network.report.clone()));
     }
-    let network = choose_network(&group, &mut exchange, &settings)?;
-    let report = (!one_host).then(|| network.report.clone());
     let world = mesh(group, &mut exchange, &settings, network)?;
     Ok(Connected { communicator: settle(Box::new(world), &settings)?, network: report })
 }

@@ -1,14 +1,15 @@
 //! A store in a directory that all processes see, such as a shared home. For clusters where no port may be opened
 //! before the job runs.
 //!
-//! A value appears by renaming a complete file, which only its owner may read, so nobody reads half of one. Every job has its own sub-directory, so
-//! what an earlier job left behind is never seen. Counters are guarded by a lock that the system releases when its
+//! A value appears by renaming a complete file, so nobody reads half of one. Every job has its own sub-directory, so
+//! what an earlier job left behind is never seen; it belongs to the user alone, and one that does not is refused, since
+//! whoever can write there could send ranks anywhere. Counters are guarded by a lock that the system releases when its
 //! holder dies.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, DirBuilder, File, Metadata, OpenOptions},
     io::{self, Read, Write},
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
@@ -33,16 +34,22 @@ impl FileStore {
     /// The store of job `job` under `folder`, created if it is not there yet. `job` must be new for every job.
     pub fn new(folder: impl AsRef<Path>, job: &str) -> Result<Self, CommError> {
         wire::check(job, &[])?;
-        let folder = folder.as_ref().join(file_name(job));
-        fs::create_dir_all(&folder).map_err(|e| CommError::io(format!("cannot create {}", folder.display()), e))?;
-        Ok(Self { folder, writes: AtomicU64::new(0) })
+        let path = folder.as_ref().join(file_name(job));
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
+        made.map_err(|error| CommError::io(format!("cannot create {}", path.display()), error))?;
+        Self::open(folder, job)
     }
 
     /// The store of job `job` under `folder` that somebody else has created and may remove at any time.
     pub fn open(folder: impl AsRef<Path>, job: &str) -> Result<Self, CommError> {
         wire::check(job, &[])?;
         let folder = folder.as_ref().join(file_name(job));
-        fs::metadata(&folder).map_err(|e| CommError::io(format!("cannot open {}", folder.display()), e))?;
+        let found = fs::symlink_metadata(&folder);
+        let found = found.map_err(|error| CommError::io(format!("cannot open {}", folder.display()), error))?;
+        if let Some(problem) = not_private(&found) {
+            let problem = format!("{} cannot be a store of this user: {problem}", folder.display());
+            return Err(CommError::Invalid { problem });
+        }
         Ok(Self { folder, writes: AtomicU64::new(0) })
     }
 
@@ -97,6 +104,17 @@ impl FileStore {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(CommError::io(format!("cannot read {}", path.display()), error)),
         }
+    }
+}
+
+/// Why a folder is not this user's alone.
+pub fn not_private(found: &Metadata) -> Option<String> {
+    let (us, owner, mode) = (rustix::process::geteuid().as_raw(), found.uid(), found.permissions().mode() & 0o777);
+    match () {
+        () if !found.is_dir() => Some("it is not a folder".into()),
+        () if owner != us => Some(format!("it belongs to user {owner}, and we are user {us}")),
+        () if mode & 0o077 != 0 => Some(format!("others have access to it (mode {mode:03o} instead of 700)")),
+        () => None,
     }
 }
 

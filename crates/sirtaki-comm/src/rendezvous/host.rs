@@ -7,7 +7,7 @@ use crate::{CommError, Member, Rank, group::this_threads_cores};
 /// This process as a member of the job.
 ///
 /// Its `host_id` is the same for two processes exactly when both run under the same boot of the same machine, in the
-/// same network and process namespaces (containers on one machine are different hosts), and as the same user: then
+/// same network, process and user namespaces (containers on one machine are different hosts), and as the same user: then
 /// they reach each other over loopback and can open each other's memory.
 pub fn this_member(world_rank: Rank) -> Result<Member, CommError> {
     let boot = "/proc/sys/kernel/random/boot_id";
@@ -16,7 +16,7 @@ pub fn this_member(world_rank: Rank) -> Result<Member, CommError> {
     Ok(Member {
         world_rank,
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
-        host_id: format!("{}/{}/{}/{user}", boot.trim(), namespace("net")?, namespace("pid")?),
+        host_id: format!("{}/{}/{}/{}/{user}", boot.trim(), namespace("net")?, namespace("pid")?, namespace("user")?),
         pid: std::process::id(),
         cores: this_threads_cores(),
     })
@@ -39,7 +39,9 @@ mod tests {
         assert_eq!(a.host_id, b.host_id);
         assert_eq!(a.pid, std::process::id());
         assert!(!a.host.is_empty());
-        assert_eq!(a.host_id.split('/').count(), 4);
+        assert_eq!(a.host_id.split('/').count(), 5);
         assert!(a.host_id.split('/').all(|part| !part.is_empty()));
+        let user_namespace = super::namespace("user").unwrap().to_string();
+        assert!(a.host_id.split('/').any(|part| part == user_namespace), "{}", a.host_id);
     }
 }

@@ -14,17 +14,19 @@ mod memory;
 mod network;
 mod parent;
 mod probe;
+mod sharing;
 mod store;
 mod tcp;
 pub mod wire;
 
 pub use assemble::{Connected, connect, connect_over_mpi, connect_with_report, introduce};
-pub use file::FileStore;
+pub use file::{FileStore, not_private};
 pub use host::this_member;
 pub use interface::{Candidate, candidates, select};
 pub use memory::MemoryStore;
 pub use network::{Network, choose_network, measure_network};
 pub use parent::split_with;
+pub(crate) use sharing::obstacle;
 pub use store::{Exchange, Store, StoreExchange};
 pub use tcp::{TcpStore, TcpStoreServer};
 

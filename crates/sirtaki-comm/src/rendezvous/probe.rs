@@ -13,7 +13,7 @@ use crate::{
     CommError,
     secure::{
         Access, Gate, Stream,
-        handshake::{Claim, Purpose},
+        handshake::{Acceptor, Claim, Purpose},
     },
 };
 
@@ -31,7 +31,9 @@ const MEASURE: u8 = 1;
 
 /// Answers probes for `id` on one address until dropped.
 pub(super) fn answer(listener: std::net::TcpListener, access: &Access, id: [u8; 16]) -> Result<Gate, CommError> {
-    Gate::open(listener, access.clone(), (Purpose::Probe, id), |stream, _| serve(stream))
+    Gate::open(listener, access.clone(), Acceptor { purpose: Purpose::Probe, group: id, rank: 0 }, |stream, _| {
+        serve(stream)
+    })
 }
 
 fn serve(mut stream: Stream) {
@@ -50,7 +52,7 @@ fn serve(mut stream: Stream) {
 /// Calls one address of the host with this `id`: bits per second if `measure`, 0 if only to see whether it answers,
 /// nothing if it does not.
 pub(super) fn try_address(access: &Access, address: SocketAddr, id: [u8; 16], measure: bool) -> Option<u64> {
-    let claim = Claim { purpose: Purpose::Probe, rank: 0, group: id };
+    let claim = Claim { purpose: Purpose::Probe, rank: 0, group: id, to: 0 };
     let mut stream = access.call(address, &claim, Instant::now() + REACH_LIMIT).ok()?;
     stream.set_deadline(Some(Instant::now() + REACH_LIMIT));
     stream.write_all(&[if measure { MEASURE } else { ONLY_REACH }]).ok()?;

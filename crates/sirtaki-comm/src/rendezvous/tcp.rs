@@ -23,7 +23,7 @@ use crate::{
     CommError,
     secure::{
         Access, Gate, Secret, Stream, Tls,
-        handshake::{Claim, Purpose},
+        handshake::{Acceptor, Claim, Purpose},
     },
 };
 
@@ -34,7 +34,8 @@ const MESSAGE_TIME: Duration = Duration::from_secs(30);
 /// Clients at a time.
 const CLIENTS: usize = 1 << 14;
 
-const CLAIM: Claim = Claim { purpose: Purpose::Store, rank: 0, group: [0; 16] };
+const CLAIM: Claim = Claim { purpose: Purpose::Store, rank: 0, group: [0; 16], to: 0 };
+const ACCEPTOR: Acceptor = Acceptor { purpose: Purpose::Store, group: [0; 16], rank: 0 };
 
 /// A client of a store served elsewhere.
 pub struct TcpStore {
@@ -47,14 +48,23 @@ pub struct TcpStore {
 impl TcpStore {
     /// Serves an empty store on `bind`, at a port of the system's choice.
     pub fn serve(bind: IpAddr, secret: &Secret, tls: bool) -> Result<TcpStoreServer, CommError> {
+        Self::serve_on(&[bind], secret, tls)
+    }
+
+    /// Serves an empty store on all of these addresses, each with a port of its own.
+    pub fn serve_on(addresses: &[IpAddr], secret: &Secret, tls: bool) -> Result<TcpStoreServer, CommError> {
         let access = access(secret, tls)?;
         let shared = Arc::new(Shared::default());
-        let (listener, _) = Gate::bind(bind)?;
-        let server = shared.clone();
-        let gate = Gate::open(listener, access, (CLAIM.purpose, CLAIM.group), move |stream, _| {
-            server.admit(stream);
-        })?;
-        Ok(TcpStoreServer { shared, gate })
+        let gate = |&address: &IpAddr| {
+            let (listener, _) = Gate::bind(address)?;
+            let server = shared.clone();
+            Gate::open(listener, access.clone(), ACCEPTOR, move |stream, _| server.admit(stream))
+        };
+        let gates = addresses.iter().map(gate).collect::<Result<Vec<_>, _>>()?;
+        if gates.is_empty() {
+            return Err(CommError::Invalid { problem: "a store needs an address".into() });
+        }
+        Ok(TcpStoreServer { shared, gates, closed: Vec::new() })
     }
 
     /// Connects to the server at `address`, waiting until `deadline` for it to be up.
@@ -124,13 +134,30 @@ impl Store for TcpStore {
 /// The server's side of a [`TcpStore`]. Dropping it ends all its connections and threads.
 pub struct TcpStoreServer {
     shared: Arc<Shared>,
-    gate: Gate,
+    gates: Vec<Gate>,
+    /// Take no more callers, but still have some that came earlier.
+    closed: Vec<Gate>,
 }
 
 impl TcpStoreServer {
-    /// Where it listens.
+    /// Where it listens; the first address, if there are several.
     pub fn address(&self) -> SocketAddr {
-        self.gate.address()
+        self.gates[0].address()
+    }
+
+    /// Everywhere it listens.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.gates.iter().map(Gate::address).collect()
+    }
+
+    /// Stops to listen on all addresses but this one, if it is among them. Clients that are there stay.
+    pub fn keep(&mut self, address: IpAddr) {
+        if self.gates.iter().any(|gate| gate.address().ip() == address) {
+            let (kept, closed) = self.gates.drain(..).partition(|gate| gate.address().ip() == address);
+            self.gates = kept;
+            closed.iter().for_each(Gate::close);
+            self.closed.extend::<Vec<Gate>>(closed);
+        }
     }
 
     /// The served store itself, for the process that serves it.
@@ -140,7 +167,7 @@ impl TcpStoreServer {
 
     /// The latest callers that were refused, for people.
     pub fn refusals(&self) -> Vec<String> {
-        self.gate.refusals()
+        self.gates.iter().flat_map(Gate::refusals).collect()
     }
 }
 

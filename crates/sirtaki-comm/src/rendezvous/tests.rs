@@ -1,8 +1,10 @@
 //! The same demands on every kind of store.
 
 use std::{
+    fs,
     io::Write,
     net::{Ipv4Addr, TcpStream},
+    os::unix::fs::PermissionsExt,
     sync::Arc,
     thread,
     time::{Duration, Instant},
@@ -87,6 +89,20 @@ fn file_conforms() {
     assert!(drafts.into_iter().all(|entry| !entry.unwrap().file_name().to_string_lossy().ends_with("draft")));
 }
 
+#[test]
+fn a_file_store_is_the_users_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = folder.path().join("deep/job");
+    let mode = || fs::metadata(&job).unwrap().permissions().mode() & 0o777;
+    FileStore::new(folder.path().join("deep"), "job").unwrap();
+    assert_eq!(mode(), 0o700);
+    fs::set_permissions(&job, fs::Permissions::from_mode(0o755)).unwrap();
+    for attempt in [FileStore::new, FileStore::open] {
+        let error = attempt(folder.path().join("deep"), "job").unwrap_err().to_string();
+        assert!(error.contains("deep/job") && error.contains("others have access to it (mode 755"), "{error}");
+    }
+}
+
 fn tcp_conforms(tls: bool) {
     let secret = Secret::random().unwrap();
     let server = TcpStore::serve(Ipv4Addr::LOCALHOST.into(), &secret, tls).unwrap();
@@ -116,6 +132,33 @@ fn strangers_and_dead_clients_do_not_disturb_the_server() {
     drop(TcpStore::connect(server.address(), &secret, false, soon()).unwrap());
     one.set("key", b"value").unwrap();
     assert_eq!(one.wait("key", soon()).unwrap().unwrap(), b"value");
+}
+
+#[test]
+fn a_server_can_withdraw_to_one_network() {
+    let secret = Secret::random().unwrap();
+    let all = [[127, 0, 0, 1], [127, 0, 0, 2]].map(|address| Ipv4Addr::from(address).into());
+    let mut server = TcpStore::serve_on(&all, &secret, false).unwrap();
+    let (first, second) = (server.addresses()[0], server.addresses()[1]);
+    let early = TcpStore::connect(second, &secret, false, soon()).unwrap();
+    server.keep(all[0]);
+    assert_eq!(server.addresses(), [first]);
+    assert!(!listens(second), "somebody still listens");
+    early.set("key", b"by a client that was there before").unwrap();
+    let late = TcpStore::connect(first, &secret, false, soon()).unwrap();
+    assert!(late.wait("key", soon()).unwrap().is_some());
+}
+
+/// Whether somebody listens at an address. The thread that did may need a moment to end.
+fn listens(address: std::net::SocketAddr) -> bool {
+    let end = soon();
+    while TcpStream::connect(address).is_ok() {
+        if Instant::now() > end {
+            return true;
+        }
+        thread::yield_now();
+    }
+    false
 }
 
 #[test]

@@ -8,12 +8,14 @@ use std::{
 
 use super::{
     Secret, Stream, Tls,
-    handshake::{self, Claim, Purpose},
+    handshake::{self, Acceptor, Claim},
 };
 use crate::{CommError, Settings};
 
-/// How long to wait before trying again to reach somebody who is not there yet.
+/// How long to wait before trying again to reach somebody who is not there yet, or has no time.
 const PAUSE: Duration = Duration::from_millis(50);
+/// How long somebody may be too busy with other callers to say a word.
+const BUSY_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a process needs to be let in and to let others in.
 #[derive(Debug, Clone)]
@@ -34,15 +36,21 @@ impl Access {
         Ok(Self::new(settings.secret.clone(), tls))
     }
 
-    /// Calls `address` once and proves `claim` before `deadline`.
+    /// Access for links that carry decisions: encrypted wherever they leave the host, whatever the settings say.
+    pub fn for_control(settings: &Settings, hosts: usize) -> Result<Self, CommError> {
+        let tls = if settings.tls || hosts > 1 { Some(Tls::new()?) } else { None };
+        Ok(Self::new(settings.secret.clone(), tls))
+    }
+
+    /// Calls `address` and proves `claim` before `deadline`. Somebody has to listen there.
     pub fn call(&self, address: SocketAddr, claim: &Claim, deadline: Instant) -> Result<Stream, CommError> {
-        let socket = connect(address, deadline)?;
-        self.greet(socket, claim, deadline)
+        self.call_patiently(address, claim, Instant::now(), deadline)
     }
 
     /// Calls `address` until somebody answers or `patience` is over; a refusal is final.
     ///
-    /// `patience` limits how long nobody may listen there, `deadline` everything.
+    /// `patience` limits how long nobody may listen there, `deadline` everything. A [`Gate`](super::Gate) with too many
+    /// callers closes without a word, which means "again, later".
     pub fn call_patiently(
         &self,
         address: SocketAddr,
@@ -50,43 +58,47 @@ impl Access {
         patience: Instant,
         deadline: Instant,
     ) -> Result<Stream, CommError> {
+        let busy = Instant::now() + BUSY_PATIENCE;
         loop {
-            match connect(address, deadline) {
-                Ok(socket) => return self.greet(socket, claim, deadline),
-                Err(error) if Instant::now() + PAUSE >= patience.min(deadline) => return Err(error),
-                Err(_) => std::thread::sleep(PAUSE),
+            let (error, until) = match connect(address, deadline) {
+                Err(error) => (error, patience),
+                Ok(socket) => {
+                    let mut stream = Stream::plain(socket).map_err(|error| handshake::lost("the peer", &error))?;
+                    match self.greet(&mut stream, claim, deadline) {
+                        Ok(()) => return Ok(stream),
+                        Err(error) if stream.has_heard() => return Err(error),
+                        Err(error) => (error, busy),
+                    }
+                }
+            };
+            if Instant::now() + PAUSE >= until.min(deadline) {
+                return Err(error);
             }
+            std::thread::sleep(PAUSE);
         }
     }
 
-    fn greet(&self, socket: TcpStream, claim: &Claim, deadline: Instant) -> Result<Stream, CommError> {
-        let broken = |address: &dyn std::fmt::Display, error: io::Error| handshake::lost(&address.to_string(), &error);
-        let mut stream = Stream::plain(socket).map_err(|error| broken(&"the peer", error))?;
+    fn greet(&self, stream: &mut Stream, claim: &Claim, deadline: Instant) -> Result<(), CommError> {
         let peer = stream.peer().to_string();
         stream.set_deadline(Some(deadline));
         if let Some(tls) = &self.tls {
             stream.encrypt_call(tls).map_err(|error| no_tls(&peer, &error))?;
         }
-        let binding = stream.binding().map_err(|error| broken(&peer, error))?;
-        handshake::call(&mut stream, &self.secret, &binding, claim, &peer)?;
+        let binding = stream.binding().map_err(|error| handshake::lost(&peer, &error))?;
+        handshake::call(stream, &self.secret, &binding, claim, &peer)?;
         stream.set_deadline(None);
-        Ok(stream)
+        Ok(())
     }
 
     /// Lets a caller prove itself on a connection just accepted.
-    pub(super) fn answer(
-        &self,
-        stream: &mut Stream,
-        expected: (Purpose, [u8; 16]),
-        deadline: Instant,
-    ) -> Result<Claim, CommError> {
+    pub(super) fn answer(&self, stream: &mut Stream, me: &Acceptor, deadline: Instant) -> Result<Claim, CommError> {
         let peer = stream.peer().to_string();
         stream.set_deadline(Some(deadline));
         if let Some(tls) = &self.tls {
             stream.encrypt_answer(tls).map_err(|error| no_tls(&peer, &error))?;
         }
         let binding = stream.binding().map_err(|error| handshake::lost(&peer, &error))?;
-        let proven = handshake::accept(stream, &self.secret, &binding, expected, &peer)?;
+        let proven = handshake::accept(stream, &self.secret, &binding, me, &peer)?;
         stream.set_deadline(None);
         Ok(proven)
     }

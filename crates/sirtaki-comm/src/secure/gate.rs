@@ -1,15 +1,18 @@
 //! Answering others: a listener that lets in only who proves the secret.
 //!
 //! Every caller gets a thread and a short deadline of its own, so a silent or strange one delays nobody. The number of
-//! unproven callers at a time is bounded; more wait in the kernel's queue until one of them is through or thrown out.
+//! unproven callers at a time is bounded, in all and from one address. Who finds no place there takes that of somebody
+//! who had time enough to prove itself, from the address that has the most callers, so that strangers cannot keep ranks
+//! out by being many. While all are new, as when many ranks start at once, newcomers are turned away without a word
+//! and [call again](super::Access::call_patiently).
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
     io,
-    net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream},
+    net::{IpAddr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream},
     os::fd::OwnedFd,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     thread::{self, JoinHandle},
@@ -20,7 +23,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use super::{
     Access, Stream,
-    handshake::{Claim, Purpose},
+    handshake::{Acceptor, Claim},
 };
 use crate::CommError;
 
@@ -28,8 +31,12 @@ use crate::CommError;
 const PROOF_LIMIT: Duration = Duration::from_secs(5);
 /// How long a refused caller may take to read why.
 const PART_LIMIT: Duration = Duration::from_millis(300);
+/// How long a caller surely keeps its place.
+const GRACE: Duration = Duration::from_secs(1);
 /// Callers that have not proven themselves yet, at a time.
-const UNPROVEN_LIMIT: usize = 128;
+const UNPROVEN: usize = 256;
+/// As many from one address.
+const UNPROVEN_PER_ADDRESS: usize = 128;
 /// Refusals remembered for error messages.
 const REMEMBERED: usize = 4;
 
@@ -46,15 +53,21 @@ pub struct Gate {
 
 struct State {
     access: Access,
-    expected: (Purpose, [u8; 16]),
+    me: Acceptor,
     deliver: Box<Deliver>,
     stop: AtomicBool,
     bell: OwnedFd,
-    /// Sockets of unproven callers, to end them from outside.
-    open: Mutex<HashMap<u64, TcpStream>>,
-    unproven: Mutex<usize>,
-    fewer: Condvar,
+    /// Unproven callers by number, the oldest first.
+    unproven: Mutex<BTreeMap<u64, Caller>>,
     refusals: Mutex<VecDeque<String>>,
+}
+
+/// Somebody who has not proven itself yet.
+struct Caller {
+    /// To end the connection from outside.
+    socket: Option<TcpStream>,
+    from: IpAddr,
+    since: Instant,
 }
 
 impl Gate {
@@ -66,11 +79,11 @@ impl Gate {
         Ok((listener, address))
     }
 
-    /// Answers callers with this purpose and group and hands them to `deliver`, each on a thread of its own.
+    /// Answers callers whom `me` lets in and hands them to `deliver`, each on a thread of its own.
     pub fn open(
         listener: TcpListener,
         access: Access,
-        expected: (Purpose, [u8; 16]),
+        me: Acceptor,
         deliver: impl Fn(Stream, Claim) + Send + Sync + 'static,
     ) -> Result<Self, CommError> {
         let what = |error: io::Error| CommError::io("cannot start answering connections", error);
@@ -79,19 +92,17 @@ impl Gate {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|e| what(e.into()))?;
         let state = Arc::new(State {
             access,
-            expected,
+            me,
             deliver: Box::new(deliver),
             stop: AtomicBool::new(false),
             bell,
-            open: Mutex::default(),
-            unproven: Mutex::new(0),
-            fewer: Condvar::new(),
+            unproven: Mutex::default(),
             refusals: Mutex::default(),
         });
         let shared = state.clone();
         let acceptor = thread::Builder::new()
             .name("sirtaki-gate".into())
-            .spawn(move || thread::scope(|threads| shared.accept_all(&listener, threads)))
+            .spawn(move || thread::scope(|threads| shared.accept_all(listener, threads)))
             .map_err(what)?;
         Ok(Self { address, state, acceptor: Some(acceptor) })
     }
@@ -99,6 +110,13 @@ impl Gate {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Takes no more callers and throws out unproven ones; does not wait for anybody.
+    pub fn close(&self) {
+        self.state.stop.store(true, Ordering::SeqCst);
+        let _ = rustix::io::write(&self.state.bell, &1u64.to_ne_bytes());
+        lock(&self.state.unproven).values().for_each(Caller::end);
     }
 
     /// The latest refusals, for people: whom and why.
@@ -109,13 +127,7 @@ impl Gate {
 
 impl Drop for Gate {
     fn drop(&mut self) {
-        self.state.stop.store(true, Ordering::SeqCst);
-        let _ = rustix::io::write(&self.state.bell, &1u64.to_ne_bytes());
-        drop(lock(&self.state.unproven));
-        self.state.fewer.notify_all();
-        for socket in lock(&self.state.open).values() {
-            let _ = socket.shutdown(Shutdown::Both);
-        }
+        self.close();
         if let Some(acceptor) = self.acceptor.take() {
             let _ = acceptor.join();
         }
@@ -127,18 +139,18 @@ impl State {
         self.stop.load(Ordering::SeqCst)
     }
 
-    fn accept_all<'scope>(&'scope self, listener: &TcpListener, threads: &'scope thread::Scope<'scope, '_>) {
+    /// Answers until the end; the listener is closed then, although callers may still be served.
+    fn accept_all<'scope>(&'scope self, listener: TcpListener, threads: &'scope thread::Scope<'scope, '_>) {
         let mut next = 0;
         while !self.stopped() {
-            self.wait_for_room();
             match listener.accept() {
-                Ok((socket, _)) => {
+                Ok((socket, from)) => {
                     next += 1;
-                    self.start(next, socket, threads);
+                    self.start(next, socket, origin(from.ip()), threads);
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.sleep(listener, None),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.sleep(&listener, None),
                 // Too many open files, a caller that hung up at once: nothing that answering again makes worse.
-                Err(_) => self.sleep(listener, Some(Duration::from_millis(20))),
+                Err(_) => self.sleep(&listener, Some(Duration::from_millis(20))),
             }
         }
     }
@@ -153,37 +165,41 @@ impl State {
         };
     }
 
-    fn wait_for_room(&self) {
-        let mut unproven = lock(&self.unproven);
-        while *unproven >= UNPROVEN_LIMIT && !self.stopped() {
-            unproven = self.fewer.wait(unproven).unwrap_or_else(PoisonError::into_inner);
+    fn start<'scope>(
+        &'scope self,
+        id: u64,
+        socket: TcpStream,
+        from: IpAddr,
+        threads: &'scope thread::Scope<'scope, '_>,
+    ) {
+        let now = Instant::now();
+        {
+            let mut unproven = lock(&self.unproven);
+            match room(&unproven, from, now) {
+                Room::Free => {}
+                Room::Of(oldest) => unproven.remove(&oldest).iter().for_each(Caller::end),
+                Room::None => return,
+            }
+            let Ok(handle) = socket.try_clone() else { return };
+            unproven.insert(id, Caller { socket: Some(handle), from, since: now });
         }
-    }
-
-    fn start<'scope>(&'scope self, id: u64, socket: TcpStream, threads: &'scope thread::Scope<'scope, '_>) {
-        let Ok(handle) = socket.try_clone() else { return };
-        lock(&self.open).insert(id, handle);
-        *lock(&self.unproven) += 1;
         let serve = move || {
             let proven = if self.stopped() { None } else { self.prove(socket) };
-            *lock(&self.unproven) -= 1;
-            self.fewer.notify_one();
             // Before handing over: from then on the connection is no longer the gate's to end.
-            lock(&self.open).remove(&id);
+            lock(&self.unproven).remove(&id);
             if let Some((stream, claim)) = proven {
                 (self.deliver)(stream, claim);
             }
         };
         let builder = thread::Builder::new().name("sirtaki-caller".into()).stack_size(256 << 10);
         if builder.spawn_scoped(threads, serve).is_err() {
-            lock(&self.open).remove(&id);
-            *lock(&self.unproven) -= 1;
+            lock(&self.unproven).remove(&id);
         }
     }
 
     fn prove(&self, socket: TcpStream) -> Option<(Stream, Claim)> {
         let mut stream = Stream::plain(socket).ok()?;
-        match self.access.answer(&mut stream, self.expected, Instant::now() + PROOF_LIMIT) {
+        match self.access.answer(&mut stream, &self.me, Instant::now() + PROOF_LIMIT) {
             Ok(claim) => Some((stream, claim)),
             Err(error) => {
                 let mut refusals = lock(&self.refusals);
@@ -199,6 +215,83 @@ impl State {
     }
 }
 
+impl Caller {
+    fn end(&self) {
+        if let Some(socket) = &self.socket {
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// Whether there is a place for one more.
+#[derive(Debug, PartialEq, Eq)]
+enum Room {
+    Free,
+    /// If this one goes.
+    Of(u64),
+    None,
+}
+
+/// A place for a caller from `from` among these.
+fn room(unproven: &BTreeMap<u64, Caller>, from: IpAddr, now: Instant) -> Room {
+    let mut counts: HashMap<IpAddr, usize> = HashMap::new();
+    unproven.values().for_each(|caller| *counts.entry(caller.from).or_default() += 1);
+    let crowd = match counts.get(&from) {
+        Some(&count) if count >= UNPROVEN_PER_ADDRESS => Some(from),
+        _ if unproven.len() < UNPROVEN => return Room::Free,
+        _ => counts.into_iter().max_by_key(|&(_, count)| count).map(|(address, _)| address),
+    };
+    let oldest = unproven.iter().find(|(_, caller)| Some(caller.from) == crowd);
+    match oldest.filter(|(_, caller)| now.saturating_duration_since(caller.since) >= GRACE) {
+        Some((&id, _)) => Room::Of(id),
+        None => Room::None,
+    }
+}
+
+/// The address that a caller cannot change at will: of version 6, people have whole networks.
+fn origin(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
+        v4 => v4,
+    }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: u64 = 100;
+
+    /// Callers numbered by age, `count` from each address, one every 10 ms.
+    fn callers(groups: &[(&str, usize)], start: Instant) -> BTreeMap<u64, Caller> {
+        let from = groups.iter().flat_map(|&(address, count)| vec![address.parse().unwrap(); count]);
+        let caller = |(at, from)| {
+            (START + at as u64, Caller { socket: None, from, since: start + Duration::from_millis(10 * at as u64) })
+        };
+        from.enumerate().map(caller).collect()
+    }
+
+    #[test]
+    fn strangers_make_room_for_others_and_have_no_more_than_their_share() {
+        let (start, other) = (Instant::now(), "10.0.0.9".parse().unwrap());
+        let crowd = callers(&[("10.0.0.1", UNPROVEN_PER_ADDRESS)], start);
+        let late = start + GRACE;
+        assert_eq!(room(&crowd, other, start), Room::Free);
+        assert_eq!(room(&crowd, "10.0.0.1".parse().unwrap(), start), Room::None, "all of them are new");
+        assert_eq!(room(&crowd, "10.0.0.1".parse().unwrap(), late), Room::Of(START), "the oldest goes");
+        let full = callers(&[("10.0.0.2", 40), ("10.0.0.1", 120), ("10.0.0.3", UNPROVEN - 160)], start);
+        assert_eq!(room(&full, other, late), Room::None, "the largest crowd is still new");
+        assert_eq!(room(&full, other, late + GRACE), Room::Of(START + 40), "the oldest of the largest crowd goes");
+    }
+
+    #[test]
+    fn addresses_are_those_of_people() {
+        let origin = |text: &str| origin(text.parse().unwrap()).to_string();
+        assert_eq!(origin("::ffff:10.0.0.1"), "10.0.0.1");
+        assert_eq!(origin("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
+    }
 }

@@ -2,14 +2,15 @@
 //!
 //! ```text
 //! caller    hello      magic 8 | version 2 | purpose 1 | 0 | rank 4 | group 16 | nonce 32     64 bytes
-//! acceptor  challenge  magic 8 | version 2 | code 1    | 0 * 5      | nonce 32                48 bytes
+//! acceptor  challenge  magic 8 | version 2 | code 1    | 0 | rank 4 | nonce 32                48 bytes
 //! caller    proof      HMAC(session, "caller")                                               32 bytes
 //! acceptor  verdict    code 1 | 0 * 7 | HMAC(session, "acceptor")                            40 bytes
 //! ```
 //!
 //! Numbers are little-endian, HMAC is HMAC-SHA256, and `session` is HMAC(secret, label, hello, challenge, binding).
 //! Fresh nonces from both ends make every session its own, so nothing recorded can be used again; the labels keep one
-//! end's proof from being sent back to it; the binding ties the proof to one TLS session (see [`super::Tls`]) and is
+//! end's proof from being sent back to it; both ranks are part of the session, so a call that somebody redirects to
+//! another rank of the group is noticed; the binding ties the proof to one TLS session (see [`super::Tls`]) and is
 //! zero without TLS. All messages have a fixed size, so before the proof nothing a stranger says decides how much is
 //! read or allocated. A refusal is a code other than zero in the challenge or verdict, after which the acceptor closes.
 //! Later versions keep the hello's size and the places of magic and version, so that they can still refuse each other.
@@ -18,14 +19,15 @@
 
 use std::io::{self, Read, Write};
 
-use hmac::{Hmac, KeyInit, Mac};
+use hmac::{Hmac, Mac};
 use sha2::Sha256;
+use zeroize::Zeroize;
 
-use super::Secret;
+use super::{Secret, secret::keyed};
 use crate::CommError;
 
 /// The protocol's version; both ends need the same.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// Bytes of the caller's first message.
 pub const HELLO_SIZE: usize = 64;
@@ -65,6 +67,19 @@ pub struct Claim {
     pub rank: u32,
     /// The group it wants to join; random, so that nobody joins another one by accident.
     pub group: [u8; 16],
+    /// The rank it calls.
+    pub to: u32,
+}
+
+/// Whom an acceptor lets in, and who it is itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Acceptor {
+    /// What callers must want.
+    pub purpose: Purpose,
+    /// The group they must belong to.
+    pub group: [u8; 16],
+    /// The acceptor's own rank in that group.
+    pub rank: u32,
 }
 
 /// The caller's part. Errors name `peer`.
@@ -85,7 +100,7 @@ pub fn call(
     if got < CHALLENGE_SIZE {
         return Err(lost(peer, &io::ErrorKind::UnexpectedEof.into()));
     }
-    check_challenge(&challenge, peer)?;
+    check_challenge(&challenge, claim.to, peer)?;
     let session = Session::new(secret, &hello, &challenge, binding);
     stream.write_all(&session.tag(b"caller")).map_err(|error| lost(peer, &error))?;
     let mut verdict = [0; VERDICT_SIZE];
@@ -106,7 +121,7 @@ pub fn accept(
     stream: &mut (impl Read + Write),
     secret: &Secret,
     binding: &[u8; 32],
-    expected: (Purpose, [u8; 16]),
+    me: &Acceptor,
     peer: &str,
 ) -> Result<Claim, CommError> {
     let mut hello = [0; HELLO_SIZE];
@@ -114,23 +129,23 @@ pub fn accept(
     stream.read_exact(start).map_err(|error| lost(peer, &error))?;
     if start[..8] != MAGIC {
         let code = if start[0] == TLS_RECORDS[1] { NO_TLS } else { NOT_OURS };
-        let _ = stream.write_all(&challenge(code, &[0; 32]));
+        let _ = stream.write_all(&challenge(code, me.rank, &[0; 32]));
         let reason = if code == NO_TLS { "it speaks TLS, which is off here" } else { "it does not speak our protocol" };
         return Err(refused(peer, reason));
     }
     stream.read_exact(rest).map_err(|error| lost(peer, &error))?;
     let version = u16::from_le_bytes([hello[8], hello[9]]);
     if version != VERSION {
-        let _ = stream.write_all(&challenge(OTHER_VERSION, &[0; 32]));
+        let _ = stream.write_all(&challenge(OTHER_VERSION, me.rank, &[0; 32]));
         return Err(refused(peer, format!("it speaks protocol version {version}, expected {VERSION}")));
     }
-    let challenge = challenge(WELCOME, &nonce()?);
+    let challenge = challenge(WELCOME, me.rank, &nonce()?);
     stream.write_all(&challenge).map_err(|error| lost(peer, &error))?;
     let session = Session::new(secret, &hello, &challenge, binding);
     let mut proof = [0; 32];
     stream.read_exact(&mut proof).map_err(|error| lost(peer, &error))?;
     let (code, reason) = if session.verify(b"caller", &proof) {
-        judge(&hello, expected)
+        judge(&hello, me)
     } else {
         (WRONG_SECRET, "it does not know the job's secret, or somebody is in between")
     };
@@ -139,7 +154,7 @@ pub fn accept(
         return Err(refused(peer, reason));
     }
     stream.write_all(&verdict(WELCOME, &session.tag(b"acceptor"))).map_err(|error| lost(peer, &error))?;
-    Ok(claim_of(&hello, expected.0))
+    Ok(claim_of(&hello, me))
 }
 
 fn hello(claim: &Claim, nonce: &[u8; 32]) -> [u8; HELLO_SIZE] {
@@ -153,23 +168,28 @@ fn hello(claim: &Claim, nonce: &[u8; 32]) -> [u8; HELLO_SIZE] {
     hello
 }
 
-fn challenge(code: u8, nonce: &[u8; 32]) -> [u8; CHALLENGE_SIZE] {
+fn challenge(code: u8, rank: u32, nonce: &[u8; 32]) -> [u8; CHALLENGE_SIZE] {
     let mut challenge = [0; CHALLENGE_SIZE];
     challenge[..8].copy_from_slice(&MAGIC);
     challenge[8..10].copy_from_slice(&VERSION.to_le_bytes());
     challenge[10] = code;
+    challenge[12..16].copy_from_slice(&rank.to_le_bytes());
     challenge[16..].copy_from_slice(nonce);
     challenge
 }
 
-fn check_challenge(challenge: &[u8; CHALLENGE_SIZE], peer: &str) -> Result<(), CommError> {
+fn check_challenge(challenge: &[u8; CHALLENGE_SIZE], called: u32, peer: &str) -> Result<(), CommError> {
     let version = u16::from_le_bytes([challenge[8], challenge[9]]);
+    let answers = rank_in(challenge);
     if challenge[..8] != MAGIC {
         Err(refused(peer, "it does not speak our protocol"))
     } else if version != VERSION {
         Err(refused(peer, format!("it speaks protocol version {version}, expected {VERSION}")))
     } else if challenge[10] != WELCOME {
         Err(refused(peer, explain(challenge[10])))
+    } else if answers != called {
+        let reason = format!("rank {answers} of the group answers where rank {called} was called");
+        Err(refused(peer, format!("{reason}; somebody redirects connections")))
     } else {
         Ok(())
     }
@@ -183,22 +203,23 @@ fn verdict(code: u8, tag: &[u8; 32]) -> [u8; VERDICT_SIZE] {
 }
 
 /// Whether a proven caller is right here.
-fn judge(hello: &[u8; HELLO_SIZE], expected: (Purpose, [u8; 16])) -> (u8, &'static str) {
-    if hello[10] != expected.0 as u8 {
+fn judge(hello: &[u8; HELLO_SIZE], me: &Acceptor) -> (u8, &'static str) {
+    if hello[10] != me.purpose as u8 {
         (OTHER_PURPOSE, "it called for another purpose")
-    } else if hello[16..32] != expected.1 {
+    } else if hello[16..32] != me.group {
         (OTHER_GROUP, "it belongs to another group of this job")
     } else {
         (WELCOME, "")
     }
 }
 
-fn claim_of(hello: &[u8; HELLO_SIZE], purpose: Purpose) -> Claim {
-    Claim {
-        purpose,
-        rank: u32::from_le_bytes(std::array::from_fn(|i| hello[12 + i])),
-        group: std::array::from_fn(|i| hello[16 + i]),
-    }
+fn claim_of(hello: &[u8; HELLO_SIZE], me: &Acceptor) -> Claim {
+    Claim { purpose: me.purpose, rank: rank_in(hello), group: me.group, to: me.rank }
+}
+
+/// The sender's rank, which has the same place in a hello and a challenge.
+fn rank_in(message: &[u8]) -> u32 {
+    u32::from_le_bytes(std::array::from_fn(|i| message[12 + i]))
 }
 
 /// A refusal code as the refused caller reads it.
@@ -233,8 +254,10 @@ impl Session {
     }
 }
 
-fn keyed(key: &[u8; 32]) -> Hmac<Sha256> {
-    Hmac::new_from_slice(key).expect("HMAC takes keys of any length")
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
 }
 
 fn finish(mac: Hmac<Sha256>) -> [u8; 32] {

@@ -30,7 +30,7 @@ impl Stream {
         socket.set_nonblocking(true)?;
         socket.set_nodelay(true)?;
         let peer = socket.peer_addr()?;
-        Ok(Self { raw: Raw { socket, deadline: None }, tls: None, peer })
+        Ok(Self { raw: Raw { socket, deadline: None, heard: false }, tls: None, peer })
     }
 
     /// The caller's end of an encrypted stream.
@@ -65,6 +65,11 @@ impl Stream {
     /// or zeros on a plain stream.
     pub fn binding(&self) -> io::Result<[u8; 32]> {
         self.tls.as_ref().map_or(Ok([0; 32]), |connection| tls::binding(connection))
+    }
+
+    /// Whether the other end has sent anything yet.
+    pub(super) fn has_heard(&self) -> bool {
+        self.raw.heard
     }
 
     /// Another handle to the socket, to end the stream from another thread.
@@ -124,6 +129,8 @@ impl Write for Stream {
 struct Raw {
     socket: TcpStream,
     deadline: Option<Instant>,
+    /// Something has arrived.
+    heard: bool,
 }
 
 impl Raw {
@@ -158,7 +165,10 @@ impl Raw {
 
 impl Read for Raw {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.until(PollFlags::IN, || recv(&self.socket, &mut *into, RecvFlags::DONTWAIT).map(|(_, count)| count))
+        let count =
+            self.until(PollFlags::IN, || recv(&self.socket, &mut *into, RecvFlags::DONTWAIT).map(|(_, count)| count))?;
+        self.heard |= count > 0;
+        Ok(count)
     }
 }
 

@@ -49,6 +49,15 @@ pub enum JobError {
         /// What to do.
         hint: &'static str,
     },
+    /// Encryption was asked for, and what carries the data between hosts has none.
+    #[error(
+        "{} is on, but MPI carries the data between the {hosts} hosts of this job, and does not encrypt it",
+        variables::TLS
+    )]
+    TlsOverMpi {
+        /// How many there are.
+        hosts: usize,
+    },
     /// The others could not be reached.
     #[error(transparent)]
     Comm(#[from] CommError),
@@ -65,6 +74,9 @@ impl JobError {
                 Some(about(name))
             }
             JobError::Folder { hint, .. } => Some(hint),
+            JobError::TlsOverMpi { .. } => Some(
+                "start the job with `sirtaki run --tls` instead of mpirun, or unset SIRTAKI_TLS if you trust the network",
+            ),
             JobError::Comm(error) | JobError::Engine(EngineError::Comm(error)) => error.hint(),
             JobError::Engine(_) => None,
         }

@@ -6,6 +6,8 @@
 //! believes a note: a rank leaves a random number in the folder it names and goes in when rank 0, who must be alive for
 //! that, repeats it. Until then it keeps looking for another note. Clocks of different hosts are never compared.
 //!
+//! The folder is the user's alone, and nobody else can put another one in its place: those above it are checked, too.
+//!
 //! Rank 0 removes note and folder when all are connected, and also when they are not. What it cannot remove because it
 //! was killed is removed by the next job with the same key, and by any job a day later.
 
@@ -22,7 +24,7 @@ use std::{
 use sha2::{Digest, Sha256};
 use sirtaki_comm::{
     CommError,
-    rendezvous::{FileStore, Store, this_member},
+    rendezvous::{FileStore, Store, not_private, this_member},
     secure::{Secret, fresh_id},
 };
 
@@ -95,7 +97,7 @@ impl Drop for Note {
 /// Meets the others of the job with this key.
 pub(super) fn meet(cache: &Path, key: &str, me: Position, patience: Duration) -> Result<Hall, JobError> {
     let jobs = prepare(cache)?;
-    let board = FileStore::new(cache.join("sirtaki"), "jobs")?;
+    let board = FileStore::open(jobs.parent().unwrap_or(&jobs), "jobs")?;
     let deadline = Instant::now() + patience;
     match me.rank {
         0 => host(&jobs, board, key, me.size, deadline),
@@ -110,26 +112,37 @@ pub(super) fn meet(cache: &Path, key: &str, me: Position, patience: Duration) ->
     })
 }
 
-/// The folder for all meetings of this user, and of nobody else.
+/// The folder for all meetings of this user, and of nobody else; its path has no links in it.
 fn prepare(cache: &Path) -> Result<PathBuf, JobError> {
     let jobs = cache.join("sirtaki").join("jobs");
     let fail = |problem: String, hint| JobError::Folder { path: jobs.clone(), problem, hint };
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&jobs);
-    let found = made.and_then(|()| fs::symlink_metadata(&jobs));
-    let found = found.map_err(|error| fail(format!("it cannot be made: {error}"), SHARED))?;
-    match trouble(&found) {
-        None => Ok(jobs),
-        Some(problem) => Err(fail(problem, "remove it, or set XDG_CACHE_HOME to a folder of your own")),
+    let found = made.and_then(|()| Ok((fs::symlink_metadata(&jobs)?, fs::canonicalize(&jobs)?)));
+    let (found, real) = found.map_err(|error| fail(format!("it cannot be made: {error}"), SHARED))?;
+    if let Some(problem) = not_private(&found) {
+        return Err(fail(problem, "remove it, or set XDG_CACHE_HOME to a folder of your own"));
     }
+    for above in real.ancestors().skip(1) {
+        let found = fs::metadata(above).map_err(|error| fail(format!("{}: {error}", above.display()), SHARED))?;
+        if let Some(problem) = replaceable(&found, fs::metadata("/").map_or(0, |root| root.uid())) {
+            let problem = format!("somebody else could replace it, since {} {problem}", above.display());
+            return Err(fail(
+                problem,
+                "take away that right with `chmod go-w`, or set XDG_CACHE_HOME to a folder of your own",
+            ));
+        }
+    }
+    Ok(real)
 }
 
-/// Why a folder is not ours alone.
-fn trouble(found: &Metadata) -> Option<String> {
-    let (us, owner, mode) = (rustix::process::geteuid().as_raw(), found.uid(), found.permissions().mode() & 0o777);
+/// Why others than this user and the system can change what is in a folder. `root` is the owner of the root folder, which
+/// has another number in containers.
+fn replaceable(found: &Metadata, root: u32) -> Option<String> {
+    const STICKY: u32 = 0o1000;
+    let (us, owner, mode) = (rustix::process::geteuid().as_raw(), found.uid(), found.permissions().mode());
     match () {
-        () if !found.is_dir() => Some("it is not a folder".into()),
-        () if owner != us => Some(format!("it belongs to user {owner}, and we are user {us}")),
-        () if mode & 0o077 != 0 => Some(format!("others have access to it (mode {mode:03o} instead of 700)")),
+        () if ![us, 0, root].contains(&owner) => Some(format!("belongs to user {owner}")),
+        () if mode & 0o022 != 0 && mode & STICKY == 0 => Some(format!("is open to others (mode {:03o})", mode & 0o777)),
         () => None,
     }
 }
@@ -148,7 +161,7 @@ fn host(jobs: &Path, board: FileStore, key: &str, size: usize, deadline: Instant
     made.map_err(|error| CommError::io(format!("cannot create {}", note.folder.display()), error))?;
     sweep(jobs, &note.folder);
     let store = Arc::new(FileStore::open(jobs, &name)?);
-    note.board.set(key, format!("{name} {}", secret.to_hex()).as_bytes())?;
+    note.board.set(key, format!("{name} {}", secret.to_hex().as_str()).as_bytes())?;
     let mut numbers = Vec::new();
     for rank in 1..size {
         match store.wait(&call_key(rank), deadline)? {

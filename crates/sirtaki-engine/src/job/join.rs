@@ -1,24 +1,28 @@
 //! From a place to a world with a running engine.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use sirtaki_comm::{
-    CommError, Communicator, Group, Rank,
+    CommError, Communicator, Group, Rank, ReduceOp, Reduction,
     communicator::Solo,
     rendezvous::{Connected, Store, TcpStore, connect_over_mpi, connect_with_report, this_member},
-    secure::Secret,
+    secure::{Secret, fresh_id},
 };
 
 use super::{
     JobError, Lookup, Meeting, Place, Position, discover, ending, folder,
     parse::optional,
     settings::{communication, engine},
-    variables,
+    starter, variables,
 };
 use crate::{Engine, Settings, telemetry::recorder::Recorder};
 
-/// Where ranks that have no secret yet find one.
-const SECRET: &str = "secret";
+/// Where the ranks of a group find what it is called. It is no secret: a framework's store lets anybody read.
+const GROUP: &str = "group";
 
 /// Everything variables say about a job, before it is joined. Whoever reads flags as well changes what they change.
 #[derive(Debug, Clone)]
@@ -33,6 +37,8 @@ pub struct Job {
     pub record: Option<(u32, i32)>,
     /// How often this process has joined and left before; the same on all ranks.
     pub round: usize,
+    /// The user's folder for files that can be lost.
+    cache: Result<PathBuf, JobError>,
 }
 
 /// All ranks, connected.
@@ -53,6 +59,7 @@ pub struct World {
     cross: Position,
     back_end: &'static str,
     network: Option<String>,
+    secret: Secret,
 }
 
 impl Job {
@@ -67,7 +74,8 @@ impl Job {
             let (process, descriptor) = text.split_once(':')?;
             Some((process.parse().ok()?, descriptor.parse().ok().filter(|&descriptor: &i32| descriptor >= 0)?))
         })?;
-        Ok(Job { place, communication: communication(get, secret)?, engine: engine(get)?, record, round: 0 })
+        let (communication, engine, cache) = (communication(get, secret)?, engine(get)?, starter::cache(get));
+        Ok(Job { place, communication, engine, record, round: 0, cache })
     }
 
     /// Meets the other ranks, which all call it, once.
@@ -79,28 +87,24 @@ impl Job {
                 let communicator = Box::new(Solo::new(Group::new(0, vec![this_member(0)?]))?);
                 Ok(Met { communicator, network: None, store: None })
             }
-            Meeting::Store { address, secret } => {
-                let deadline = Instant::now() + settings.start_timeout;
-                let store: Arc<dyn Store> = Arc::new(TcpStore::connect(*address, secret, settings.tls, deadline)?);
+            Meeting::Store { address, secret, tls } => {
+                let (deadline, tls) = (Instant::now() + settings.start_timeout, *tls || settings.tls);
+                let store: Arc<dyn Store> = Arc::new(TcpStore::connect(*address, secret, tls, deadline)?);
                 let meeting = Round::of(&store, self.round);
                 let Connected { communicator, network } = connect_with_report(meeting, rank, size, settings.clone())?;
                 Ok(Met { communicator, network, store: Some(store) })
             }
             Meeting::Mpi(choice) => {
                 let mut communicator = connect_over_mpi(settings, choice)?;
+                let wanted = somebody(&mut *communicator, settings.tls)?;
+                refuse_tls(wanted, communicator.group().hosts().len())?;
                 settings.secret = share(&mut *communicator, &settings.secret)?;
                 Ok(Met { communicator, network: None, store: None })
             }
             Meeting::Folder { cache, key, by_parent } => {
                 let again = if self.round > 0 { format!("{key} round {}", self.round) } else { key.clone() };
                 let key = folder::file_key(&again, *by_parent)?;
-                let hall = folder::meet(cache, &key, Position { rank, size }, settings.start_timeout)?;
-                settings.secret = hall.secret();
-                let Connected { mut communicator, network } =
-                    connect_with_report(hall.store(), rank, size, settings.clone())?;
-                // Somebody may still be reading; after this nobody is.
-                communicator.barrier()?;
-                Ok(Met { communicator, network, store: None })
+                in_folder(cache, &key, Position { rank, size }, settings)
             }
         }
     }
@@ -112,26 +116,29 @@ impl Job {
     }
 
     /// Meets other ranks than those of the place, in a store of the caller's that nobody has used, and starts an engine
-    /// for them. Where the place has no secret, the first of them makes one.
-    pub fn meet(mut self, store: Arc<dyn Store>, me: Position) -> Result<World, JobError> {
+    /// for them.
+    ///
+    /// The store may be one that anybody can read and write, so no secret is left there. The group's is derived from
+    /// that of `world`, the job its ranks are in, or from the one of the place. Where there is neither, as in processes
+    /// that a script has started itself, the ranks meet in the user's private folder.
+    pub fn meet(mut self, store: Arc<dyn Store>, me: Position, world: Option<&Secret>) -> Result<World, JobError> {
         let settings = &mut self.communication;
-        match (&self.place.meeting, me.rank) {
-            (Meeting::Store { .. }, _) => {}
-            (_, 0) => store.set(SECRET, settings.secret.to_hex().as_bytes())?,
-            _ => {
-                let found = store.wait(SECRET, Instant::now() + settings.start_timeout)?;
-                let digits = found.ok_or_else(|| CommError::Timeout {
-                    rank: 0,
-                    who: "rank 0".into(),
-                    operation: "start-up".into(),
-                    waited: settings.start_timeout,
-                })?;
-                settings.secret = Secret::from_hex(&String::from_utf8_lossy(&digits))?;
+        let group = agree_on_group(&*store, me, settings.start_timeout)?;
+        let secret = match (world, &self.place.meeting) {
+            (None, Meeting::Store { secret, .. }) => Some(secret),
+            (world, _) => world,
+        };
+        let met = match secret {
+            Some(secret) => {
+                settings.secret = secret.derive(&[group.as_bytes(), &(me.size as u64).to_le_bytes()]);
+                let Connected { communicator, network } =
+                    connect_with_report(store, me.rank, me.size, settings.clone())?;
+                Met { communicator, network, store: None }
             }
-        }
-        let Connected { communicator, network } = connect_with_report(store, me.rank, me.size, settings.clone())?;
+            None => in_folder(&self.cache.clone()?, &folder::file_key(&group, false)?, me, settings)?,
+        };
         (self.place.local, self.place.cross, self.record) = (None, None, None);
-        self.start(Met { communicator, network, store: None })
+        self.start(met)
     }
 
     fn start(mut self, met: Met) -> Result<World, JobError> {
@@ -146,8 +153,47 @@ impl Job {
         let engine = Engine::start_recording(communicator, &self.communication, self.engine, recorder)?;
         let local = self.place.local.unwrap_or_else(|| Position::on_host(&group));
         let cross = self.place.cross.unwrap_or_else(|| Position::of_host(&group));
-        Ok(World { engine, local, cross, back_end, network })
+        Ok(World { engine, local, cross, back_end, network, secret: self.communication.secret })
     }
+}
+
+/// Meets the others in a folder that all of them see, with a secret that is made there.
+fn in_folder(cache: &Path, key: &str, me: Position, settings: &mut sirtaki_comm::Settings) -> Result<Met, JobError> {
+    let hall = folder::meet(cache, key, me, settings.start_timeout)?;
+    settings.secret = hall.secret();
+    let Connected { mut communicator, network } =
+        connect_with_report(hall.store(), me.rank, me.size, settings.clone())?;
+    // Somebody may still be reading; after this nobody is.
+    communicator.barrier()?;
+    Ok(Met { communicator, network, store: None })
+}
+
+/// A name for a group that no other group has, which its first rank draws.
+fn agree_on_group(store: &dyn Store, me: Position, patience: Duration) -> Result<String, JobError> {
+    if me.rank == 0 {
+        let name: String = fresh_id()?.iter().map(|byte| format!("{byte:02x}")).collect();
+        store.set(GROUP, name.as_bytes())?;
+        return Ok(name);
+    }
+    let found = store.wait(GROUP, Instant::now() + patience)?.ok_or_else(|| CommError::Timeout {
+        rank: 0,
+        who: "rank 0".into(),
+        operation: "start-up".into(),
+        waited: patience,
+    })?;
+    Ok(String::from_utf8_lossy(&found).into_owned())
+}
+
+/// Whether any rank says yes; the same answer on all of them.
+fn somebody(communicator: &mut dyn Communicator, yes: bool) -> Result<bool, JobError> {
+    let mut votes = vec![i32::from(yes)];
+    communicator.all_reduce((&mut votes).into(), Reduction::new(ReduceOp::Max))?;
+    Ok(votes[0] > 0)
+}
+
+/// MPI carries the data between hosts as it is, and so it does with the secret: who wants encryption must hear that.
+fn refuse_tls(wanted: bool, hosts: usize) -> Result<(), JobError> {
+    if wanted && hosts > 1 { Err(JobError::TlsOverMpi { hosts }) } else { Ok(()) }
 }
 
 /// A store in which earlier rounds have left their words.
@@ -185,7 +231,7 @@ impl Store for Round {
 
 /// Rank 0's secret, on all ranks.
 fn share(communicator: &mut dyn Communicator, mine: &Secret) -> Result<Secret, JobError> {
-    let mut digits = mine.to_hex().into_bytes();
+    let mut digits = mine.to_hex().as_bytes().to_vec();
     communicator.broadcast((&mut digits).into(), 0)?;
     Ok(Secret::from_hex(&String::from_utf8_lossy(&digits))?)
 }
@@ -221,6 +267,11 @@ impl World {
         self.cross
     }
 
+    /// What its ranks know and nobody else: for proofs of who has sent something, and for the secrets of groups.
+    pub fn secret(&self) -> &Secret {
+        &self.secret
+    }
+
     /// What connects the ranks, such as "arena".
     pub fn back_end(&self) -> &'static str {
         self.back_end
@@ -233,35 +284,4 @@ impl World {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::thread;
-
-    use sirtaki_comm::rendezvous::MemoryStore;
-
-    use super::*;
-
-    #[test]
-    fn processes_that_nobody_started_together_meet_in_a_store() {
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-        let join = |rank| {
-            let store = store.clone();
-            thread::spawn(move || {
-                let job = Job::discover(&|_| None).unwrap();
-                let world = job.meet(store, Position { rank, size: 3 }).unwrap();
-                world.engine().barrier("all").unwrap();
-                (world.rank(), world.size(), world.local())
-            })
-        };
-        let ranks = [2, 0, 1].map(join);
-        let found = ranks.map(|rank| rank.join().unwrap());
-        assert_eq!(found, [2, 0, 1].map(|rank| (rank, 3, Position { rank, size: 3 })));
-    }
-
-    #[test]
-    fn a_first_rank_that_does_not_come_is_named() {
-        let mut job = Job::discover(&|_| None).unwrap();
-        job.communication.start_timeout = std::time::Duration::from_millis(20);
-        let failed = job.meet(Arc::new(MemoryStore::new()), Position { rank: 1, size: 2 }).unwrap_err();
-        assert!(failed.to_string().contains("rank 0"), "{failed}");
-    }
-}
+mod tests;

@@ -45,6 +45,8 @@ pub enum Meeting {
         address: SocketAddr,
         /// What it wants proven.
         secret: Secret,
+        /// Whether it speaks TLS, as one does that other hosts have to reach.
+        tls: bool,
     },
     /// Through the MPI library that belongs to the launcher.
     Mpi(Choice),

@@ -131,9 +131,9 @@ const PLACE: Section = Section {
         },
         Variable {
             name: STORE,
-            allowed: "tcp://ADDRESS:PORT, such as tcp://127.0.0.1:29400",
+            allowed: "tcp://ADDRESS:PORT or tls://ADDRESS:PORT, such as tcp://127.0.0.1:29400",
             default: "set by whoever starts the job",
-            about: "Where the processes of the job find each other.",
+            about: "Where the processes of the job find each other; `tls` says that it is encrypted, as between hosts.",
         },
         Variable {
             name: SECRET,
@@ -184,7 +184,8 @@ const COMMUNICATION: Section = Section {
             name: TLS,
             allowed: SWITCH,
             default: "0",
-            about: "Encrypt connections between processes. Must be the same for all ranks.",
+            about: "Encrypt tensors between hosts, too; the connections by which ranks agree always are. Must be the same \
+                    for all ranks. Over MPI, which has no encryption, it is refused when there are several hosts.",
         },
         Variable {
             name: INTERFACE,

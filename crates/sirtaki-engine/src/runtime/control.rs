@@ -1,4 +1,6 @@
 //! The links that carry words and verdicts: a star around rank 0, over TCP whatever carries the data.
+//!
+//! Between hosts they are encrypted, also where tensors are not: what they carry decides what every rank does.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -14,7 +16,7 @@ use sirtaki_comm::{
     rendezvous::{Exchange, choose_network, split_with},
     secure::{
         Access, Gate, fresh_id,
-        handshake::{Claim, Purpose},
+        handshake::{Acceptor, Claim, Purpose},
     },
 };
 
@@ -189,7 +191,7 @@ impl Star {
 
 fn join(group: &Group, exchange: &mut dyn Exchange, settings: &Settings) -> Result<Star, CommError> {
     let deadline = Instant::now() + settings.start_timeout;
-    let access = Access::from_settings(settings)?;
+    let access = Access::for_control(settings, group.hosts().len())?;
     let bind = match group.hosts().len() {
         1 => IpAddr::V4(Ipv4Addr::LOCALHOST),
         _ => choose_network(group, exchange, settings)?.address,
@@ -199,7 +201,8 @@ fn join(group: &Group, exchange: &mut dyn Exchange, settings: &Settings) -> Resu
         let (listener, address) = Gate::bind(bind)?;
         let id = fresh_id()?;
         let (sender, arrivals) = mpsc::channel();
-        let gate = Gate::open(listener, access, (Purpose::Link, id), move |stream, claim| {
+        let me = Acceptor { purpose: Purpose::Link, group: id, rank: 0 };
+        let gate = Gate::open(listener, access, me, move |stream, claim| {
             let _ = sender.send((stream, claim));
         })?;
         exchange.all(&encode(&(address, id)))?;
@@ -208,7 +211,9 @@ fn join(group: &Group, exchange: &mut dyn Exchange, settings: &Settings) -> Resu
             let Ok((stream, claim)) = arrivals.recv_timeout(left) else {
                 return Err(absent(group, missing, &gate, settings.start_timeout));
             };
-            if let Some(place) = wires.get_mut(claim.rank as usize).filter(|_| claim.rank != 0) {
+            // Who is there stays: a second caller with the same rank is a mistake or worse.
+            let free = |place: &&mut Option<Wire>| claim.rank != 0 && place.is_none();
+            if let Some(place) = wires.get_mut(claim.rank as usize).filter(free) {
                 *place = Some(Wire::new(link_over(stream, settings)?, now()));
             }
         }
@@ -219,7 +224,7 @@ fn join(group: &Group, exchange: &mut dyn Exchange, settings: &Settings) -> Resu
         peer: group.describe(0),
         reason: "its address cannot be read; do all ranks run the same version?".into(),
     })?;
-    let claim = Claim { purpose: Purpose::Link, rank: group.rank() as u32, group: id };
+    let claim = Claim { purpose: Purpose::Link, rank: group.rank() as u32, group: id, to: 0 };
     let patience = Instant::now() + REFUSAL_PATIENCE;
     let stream = access.call_patiently(address, &claim, patience, deadline)?;
     wires[0] = Some(Wire::new(link_over(stream, settings)?, now()));

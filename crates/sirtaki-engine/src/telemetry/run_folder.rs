@@ -6,7 +6,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File, OpenOptions},
+    fs::{File, OpenOptions},
     io::{self, BufRead, BufReader, BufWriter, ErrorKind, Write},
     path::{Path, PathBuf},
     sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
@@ -22,7 +22,10 @@ use super::{
     progress::Progress,
     run_info::{About, End},
 };
-use crate::{Warn, files::replace};
+use crate::{
+    Warn,
+    files::{make_private, replace},
+};
 
 /// Lines of the course of a run at most.
 const ROWS: usize = 20_000;
@@ -104,7 +107,7 @@ fn free(wanted: &Path) -> io::Result<PathBuf> {
     let name = wanted.file_name().ok_or(ErrorKind::InvalidInput)?.to_string_lossy().into_owned();
     for number in 1_u32.. {
         let folder = if number == 1 { wanted.to_owned() } else { wanted.with_file_name(format!("{name}-{number}")) };
-        fs::create_dir_all(&folder)?;
+        make_private(&folder)?;
         // Made here and now, so that two who look at once do not both find it free.
         match OpenOptions::new().write(true).create_new(true).open(folder.join("run.json")) {
             Ok(_) => return Ok(folder),
@@ -218,7 +221,7 @@ impl Rows {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::{fs, os::unix::fs::PermissionsExt, sync::Arc};
 
     use serde_json::Value;
 
@@ -253,6 +256,21 @@ mod tests {
             assert!(read(folder.join("profile.json"))["ranks"].is_array());
             assert_eq!(fs::read_dir(&folder).unwrap().count(), 3);
         }
+    }
+
+    #[test]
+    fn a_run_is_private_unless_its_folder_was_made_for_others() {
+        let runs = tempfile::tempdir().unwrap();
+        let mode = |folder: &Path| fs::metadata(folder).unwrap().permissions().mode() & 0o777;
+        let shared = runs.path().join("shared");
+        fs::create_dir(&shared).unwrap();
+        fs::set_permissions(&shared, fs::Permissions::from_mode(0o750)).unwrap();
+        for (wanted, expected) in [(runs.path().join("deep/first"), 0o700), (shared, 0o750)] {
+            let folder = RunFolder::start(&wanted, &Group::local(0, 1), Arc::new(|_| ())).unwrap();
+            assert_eq!(mode(folder.folder()), expected, "{}", wanted.display());
+            folder.end(Profile::new(vec!["a".into()], vec![None]), None);
+        }
+        assert_eq!(mode(&runs.path().join("deep")), 0o700);
     }
 
     #[test]

@@ -16,6 +16,7 @@ True
 - ``meeting``: which ranks there are, and the engine that connects those of a group.
 - ``group``: PyTorch's collectives, as requests of the engine; ``pairs``: sending and receiving.
 - ``place``: a rank's place in a group; ``eager``: what ``torch.compile`` must leave alone.
+- ``objects``: objects that PyTorch itself exchanges, protected.
 - ``reductions``: what PyTorch's reductions are called here.
 - ``lane``: requests in the order of the program, under ``names`` that follow from it.
 - ``work``: waiting for them; ``completer``: threads for those who have a future instead.
@@ -28,7 +29,9 @@ import torch.distributed as dist
 from sirtaki._torch_backend import register
 
 if dist.is_available():
-    from sirtaki.torch.distributed.meeting import serve_env
+    from sirtaki.torch.distributed.meeting import Meeting, serve_env
+    from sirtaki.torch.distributed.objects import protect
 
     register()
     serve_env()
+    protect(lambda: Meeting.world)

@@ -3,12 +3,15 @@
 The group of all ranks is the job that a launcher started, with everything that belongs to it:
 timeline, reports, words about a rank's end. Where nobody started a job of several, as when a
 script starts its processes itself, and for groups of some ranks, whom PyTorch does not introduce
-to the others, ranks meet in the store that PyTorch has for them.
+to the others, ranks meet in the store that PyTorch has for them. Anybody can read and write that,
+so what ranks of a group prove to each other is derived from what the ranks of the whole job know.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import ipaddress
 import os
 import socket
 import time
@@ -33,6 +36,9 @@ from sirtaki.torch.functions import broadcast_object
 LONGEST_PAUSE = 0.02
 """Seconds between two looks at a store."""
 
+TAKES_LISTENERS = "master_listen_fd" in (dist.TCPStore.__init__.__doc__ or "")
+"""Whether PyTorch's store can be told where to listen; older versions listen everywhere."""
+
 
 class Meeting:
     """A store of PyTorch's as the engine wants it.
@@ -43,6 +49,8 @@ class Meeting:
     """
 
     worlds = 0
+    world: Engine | None = None
+    """The engine of all ranks, once there is a group of them."""
 
     def __init__(self, store: Any, name: str, rank: int) -> None:  # noqa: D107
         self._store = store
@@ -81,11 +89,12 @@ def create(store: Any, rank: int, size: int, timeout: timedelta) -> Group:
         meeting=lambda name: Meeting(store, name, rank),
         split=partial(_split, store, rank, timeout),
     )
-    pairs = Pairs(rank, partial(Meeting, store), limits, seconds)
+    pairs = Pairs(rank, partial(Meeting, store), limits, seconds, lambda: Meeting.world)
     if whole:
         Meeting.worlds += 1
         _common.start(limits, seconds)
         if (_common.rank(), _common.size()) == (rank, size):
+            Meeting.world = _common.engine()
             return Group(
                 place, Lane(_common.engine(), False, Names(COLLECTIVES), ordered=True), pairs
             )
@@ -95,7 +104,10 @@ def create(store: Any, rank: int, size: int, timeout: timedelta) -> Group:
                 f"{_common.rank()} of {_common.size()}\n"
                 "hint: leave out rank and world_size, or start one process per rank"
             )
-    engine = Engine.meet(Meeting(store, "group", rank), rank, size, whole, limits, seconds)
+    meeting, parent = Meeting(store, "group", rank), None if whole else Meeting.world
+    engine = Engine.meet(meeting, rank, size, whole, limits, seconds, parent)
+    if whole:
+        Meeting.world = engine
     return Group(place, Lane(engine, True, Names(COLLECTIVES), ordered=True), pairs)
 
 
@@ -127,11 +139,41 @@ def serve_env() -> None:
         given = {name.upper(): value for name, value in parse_qsl(urlparse(url).query)}
         given = {name: value for name, value in given.items() if value != "-1"}
         needed = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-        if all(name in given or os.environ.get(name) for name in needed):
-            return usual(url, timeout=timeout, **kwargs)
+        place = {name: given.get(name) or os.environ.get(name) for name in needed}
+        if all(place.values()):
+            return _on_loopback(place, timeout, usual(url, timeout=timeout, **kwargs))
         return _meet_by_job(given, timeout)
 
     handlers["env"] = handler
+
+
+def _on_loopback(place: dict[str, Any], timeout: timedelta, usual: Iterator) -> Iterator:
+    """What PyTorch does, with its store on loopback alone where that is where ranks look for it."""
+    serving = None
+    own = place["RANK"] == "0" and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    if own and TAKES_LISTENERS and _is_loopback(place["MASTER_ADDR"]):
+        # A store of the same port that is still there, as after destroy_process_group, is used.
+        with contextlib.suppress(OSError):
+            serving = _serve(place["MASTER_ADDR"], int(place["MASTER_PORT"]), timeout)
+    yield from usual
+    del serving
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _serve(host: str, port: int, timeout: timedelta) -> Any:
+    """A store of PyTorch's that listens on ``host`` alone; by itself it listens everywhere."""
+    options: dict[str, Any] = {"wait_for_workers": False, "multi_tenant": True}
+    if TAKES_LISTENERS:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with socket.create_server((host, port), family=family) as listener:
+            port, options["master_listen_fd"] = listener.getsockname()[1], os.dup(listener.fileno())
+    return dist.TCPStore(host, port, None, True, timeout, **options)
 
 
 def _meet_by_job(given: dict[str, str], timeout: timedelta) -> Iterator:
@@ -149,8 +191,12 @@ def _meet_by_job(given: dict[str, str], timeout: timedelta) -> Iterator:
     rank, size = _common.rank(), _common.size()
     store, address = None, None
     if rank == 0:
-        host = "127.0.0.1" if _common.cross_size() == 1 else socket.gethostname()
-        store = dist.TCPStore(host, 0, size, True, timeout, wait_for_workers=False)
+        if _common.cross_size() == 1:
+            host = "127.0.0.1"
+            store = _serve(host, 0, timeout)
+        else:
+            host = socket.gethostname()
+            store = dist.TCPStore(host, 0, size, True, timeout, wait_for_workers=False)
         address = (host, store.port)
     host, port = broadcast_object(address, 0, name="distributed.store")
     if store is None:

@@ -65,8 +65,9 @@ class Pairs:
         meeting: Callable[[str, int], Any],
         defaults: dict[str, str],
         timeout: float,
+        world: Callable[[], Engine | None],
     ) -> None:
-        self._rank, self._meeting = rank, meeting
+        self._rank, self._meeting, self._world = rank, meeting, world
         self._defaults, self._timeout = defaults, timeout
         self._lanes: dict[int, Lane] = {}
 
@@ -96,7 +97,8 @@ class Pairs:
             first, second = sorted((other, self._rank))
             place = int(self._rank == second)
             meeting = self._meeting(f"pair/{first}/{second}", place)
-            meet = partial(Engine.meet, meeting, place, 2, False, self._defaults, self._timeout)
+            limits = (self._defaults, self._timeout)
+            meet = partial(Engine.meet, meeting, place, 2, False, *limits, self._world())
             self._lanes[other] = Lane(
                 _WhenMet(meet), owned=True, names=Names(MESSAGES), ordered=False
             )

@@ -56,7 +56,7 @@ pub fn run(arguments: &Allreduce, program: &Path, printer: &mut Printer) -> Resu
 
 /// What the ranks' environment has on top of ours. The secret travels here, never in arguments that others can read.
 fn variables(arguments: &Allreduce, secret: &Secret) -> Vec<(&'static str, String)> {
-    let mut variables = vec![(env::SECRET, secret.to_hex())];
+    let mut variables = vec![(env::SECRET, secret.to_hex().to_string())];
     if let Some(timeout) = arguments.timeout {
         variables.push((env::TIMEOUT, timeout.as_secs_f64().to_string()));
     }

@@ -13,7 +13,7 @@ use std::{
 use anyhow::{Context, Result};
 use sirtaki_comm::{
     Settings,
-    rendezvous::{Store, StoreExchange, TcpStore, TcpStoreServer, candidates, introduce, measure_network},
+    rendezvous::{Store, StoreExchange, TcpStore, TcpStoreServer, candidates, introduce, measure_network, select},
     secure::Secret,
 };
 use sirtaki_engine::job::exit_key;
@@ -29,30 +29,39 @@ use crate::{
 /// The store of the job, and a port kept free for the meeting of other tools, such as PyTorch's.
 pub(super) struct Meeting {
     server: TcpStoreServer,
-    pub(super) stores: Vec<SocketAddr>,
     pub(super) master_port: u16,
     _kept: OwnedFd,
 }
 
 impl Meeting {
-    /// Serves the store, on loopback alone unless `open`.
-    pub(super) fn serve(secret: &str, tls: bool, open: bool) -> Result<Self> {
-        let secret = Secret::from_hex(secret)?;
-        let bind = match open {
-            false => Ipv4Addr::LOCALHOST.into(),
-            true => everywhere(),
-        };
-        let server = TcpStore::serve(bind, &secret, tls)?;
-        let port = server.address().port();
+    /// Serves the store: on loopback alone unless `open`, and else also on the network of this interface, or on all as
+    /// long as none is chosen.
+    pub(super) fn serve(secret: &Secret, tls: bool, open: bool, interface: Option<String>) -> Result<Self> {
         let mut addresses: Vec<IpAddr> = Vec::new();
         if open {
-            addresses.extend(candidates()?.into_iter().map(|candidate| candidate.address));
+            let all = candidates()?;
+            let wanted = match interface {
+                Some(wish) => vec![select(&all, &wish)?],
+                None => all,
+            };
+            addresses.extend(wanted.into_iter().map(|candidate| candidate.address));
         }
         // Several hosts of a job may be one machine.
         addresses.push(Ipv4Addr::LOCALHOST.into());
-        let stores = addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect();
+        let server = TcpStore::serve_on(&addresses, secret, tls || open)?;
+        let bind = if open { everywhere() } else { Ipv4Addr::LOCALHOST.into() };
         let (kept, master_port) = port::keep(bind).context("cannot reserve a port")?;
-        Ok(Self { server, stores, master_port, _kept: kept })
+        Ok(Self { server, master_port, _kept: kept })
+    }
+
+    /// Where it may be reached, best first.
+    pub(super) fn stores(&self) -> Vec<SocketAddr> {
+        self.server.addresses()
+    }
+
+    /// The network is chosen: the store listens nowhere else from now on.
+    pub(super) fn keep(&mut self, address: IpAddr) {
+        self.server.keep(address);
     }
 
     /// Lets everybody know how a rank ended.
@@ -73,12 +82,11 @@ fn everywhere() -> IpAddr {
 /// Looks whether the job can run here, together with the agents of the other hosts.
 pub(super) fn check(check: &Check) -> Result<Checked> {
     find_program(&check.program)?;
-    let secret = Secret::from_hex(&check.secret)?;
-    let (store, address) = reach(check, &secret)?;
+    let (store, address) = reach(check)?;
     if check.hosts == 1 {
         return Ok(Checked { store: address, network: None });
     }
-    let mut settings = Settings::new(secret);
+    let mut settings = Settings::new(check.secret.clone());
     (settings.tls, settings.interface) = (check.tls, check.interface.clone());
     let mut exchange = StoreExchange::new(store, "hosts", check.host, check.hosts, check.patience);
     let group = introduce(check.host, &mut exchange)?;
@@ -87,11 +95,11 @@ pub(super) fn check(check: &Check) -> Result<Checked> {
 }
 
 /// The first address at which the store answers.
-fn reach(check: &Check, secret: &Secret) -> Result<(Arc<dyn Store>, SocketAddr)> {
+fn reach(check: &Check) -> Result<(Arc<dyn Store>, SocketAddr)> {
     let deadline = Instant::now() + check.patience;
     let (sender, answers) = mpsc::channel();
     for &address in &check.stores {
-        let (sender, secret, tls) = (sender.clone(), secret.clone(), check.tls);
+        let (sender, secret, tls) = (sender.clone(), check.secret.clone(), check.tls || check.hosts > 1);
         thread::spawn(move || {
             let answer = TcpStore::connect(address, &secret, tls, deadline);
             let _ = sender.send((address, answer));
@@ -158,6 +166,20 @@ mod tests {
             folder: folder.display().to_string(),
             environment: vec![("PATH".into(), "/usr/bin:/bin".into())],
         }
+    }
+
+    #[test]
+    fn the_store_listens_where_it_has_to_and_nowhere_else() {
+        let secret = Secret::random().unwrap();
+        let loopback = IpAddr::from(Ipv4Addr::LOCALHOST);
+        let alone = Meeting::serve(&secret, false, false, None).unwrap();
+        assert!(alone.stores().iter().all(|store| store.ip() == loopback));
+        let mut open = Meeting::serve(&secret, false, true, None).unwrap();
+        assert!(open.stores().iter().all(|store| !store.ip().is_unspecified()), "{:?}", open.stores());
+        open.keep(loopback);
+        assert!(open.stores().iter().all(|store| store.ip() == loopback), "{:?}", open.stores());
+        let error = Meeting::serve(&secret, false, true, Some("none7".into())).err().unwrap();
+        assert!(error.to_string().contains("none7"), "{error}");
     }
 
     #[test]

@@ -198,9 +198,9 @@ impl Agent {
 
     fn follow(&mut self, order: Order) {
         match order {
-            Order::Serve { secret, tls, open } => match Meeting::serve(&secret, tls, open) {
+            Order::Serve { secret, tls, open, interface } => match Meeting::serve(&secret, tls, open, interface) {
                 Ok(meeting) => {
-                    let (stores, master_port) = (meeting.stores.clone(), meeting.master_port);
+                    let (stores, master_port) = (meeting.stores(), meeting.master_port);
                     self.meeting = Some(meeting);
                     self.mouth.say(&Event::Serving { stores, master_port });
                 }
@@ -215,6 +215,7 @@ impl Agent {
             }
             Order::Start(start) => {
                 *lock(&self.grace) = start.grace;
+                self.meeting.iter_mut().for_each(|meeting| meeting.keep(start.pmi.store.ip()));
                 self.start(start);
             }
             Order::Signal(signal) => self.ranks.signal(signal),

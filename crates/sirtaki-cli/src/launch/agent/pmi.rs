@@ -19,10 +19,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use sirtaki_comm::{
-    rendezvous::{Store, TcpStore},
-    secure::Secret,
-};
+use sirtaki_comm::rendezvous::{Store, TcpStore};
 
 use super::{Happening, lock};
 use crate::launch::protocol::PmiJob;
@@ -185,9 +182,8 @@ impl Pmi {
         if let Some(store) = self.store.get() {
             return Ok(store);
         }
-        let secret = Secret::from_hex(&self.job.secret)?;
         let deadline = Instant::now() + self.job.patience;
-        let store = TcpStore::connect(self.job.store, &secret, self.job.tls, deadline)?;
+        let store = TcpStore::connect(self.job.store, &self.job.secret, self.job.tls, deadline)?;
         Ok(self.store.get_or_init(|| Arc::new(store)))
     }
 }

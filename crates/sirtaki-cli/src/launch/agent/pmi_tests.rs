@@ -3,10 +3,12 @@ use std::{
     sync::mpsc::channel,
 };
 
+use sirtaki_comm::secure::Secret;
+
 use super::*;
 
 fn job(hosts: usize, host: usize, size: usize, store: SocketAddr, secret: &Secret) -> PmiJob {
-    PmiJob { size, host, hosts, store, secret: secret.to_hex(), tls: false, patience: Duration::from_secs(60) }
+    PmiJob { size, host, hosts, store, secret: secret.clone(), tls: false, patience: Duration::from_secs(60) }
 }
 
 fn alone(local: usize) -> Arc<Pmi> {

@@ -1,6 +1,9 @@
 //! Before anything starts: every host answers, runs the same version, has the program, and reaches the others.
 
-use std::{net::IpAddr, time::Instant};
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::Instant,
+};
 
 use anyhow::Result;
 
@@ -23,9 +26,18 @@ pub(super) struct Found {
     pub(super) hellos: Vec<Hello>,
     pub(super) checked: Vec<Checked>,
     pub(super) master_port: u16,
+    /// Everywhere the store listens so far.
+    stores: Vec<SocketAddr>,
 }
 
 impl Found {
+    /// Where the ranks of a host reach the store: in the chosen network, if there is one.
+    pub(super) fn store(&self, host: usize) -> SocketAddr {
+        let chosen = self.checked[0].network.as_ref().map(|(address, ..)| *address);
+        let found = self.stores.iter().find(|store| Some(store.ip()) == chosen);
+        found.copied().unwrap_or(self.checked[host].store)
+    }
+
     /// Where other tools meet: the first host's address in the chosen network.
     pub(super) fn master_address(&self) -> IpAddr {
         match &self.checked[0].network {
@@ -47,8 +59,8 @@ pub(super) fn prepare(job: &Job, links: &mut Links) -> Result<Found> {
         _ => None,
     })?;
     same_version(job.hosts(), &hellos)?;
-    let secret = job.secret.to_hex();
-    links.order(0, &Order::Serve { secret: secret.clone(), tls: job.options.tls, open: hosts > 1 });
+    let (secret, interface) = (job.secret.clone(), job.options.interface.clone());
+    links.order(0, &Order::Serve { secret, tls: job.options.tls, open: hosts > 1, interface });
     let serving = gather(job, links, 0..1, |event| match event {
         Event::Serving { stores, master_port } => Some((stores, master_port)),
         _ => None,
@@ -59,7 +71,7 @@ pub(super) fn prepare(job: &Job, links: &mut Links) -> Result<Found> {
             host,
             hosts,
             stores: stores.clone(),
-            secret: secret.clone(),
+            secret: job.secret.clone(),
             tls: job.options.tls,
             interface: job.options.interface.clone(),
             patience: job.options.start_timeout,
@@ -71,7 +83,7 @@ pub(super) fn prepare(job: &Job, links: &mut Links) -> Result<Found> {
         Event::Checked(checked) => Some(checked),
         _ => None,
     })?;
-    Ok(Found { hellos, checked, master_port })
+    Ok(Found { hellos, checked, master_port, stores })
 }
 
 fn same_version(hosts: &[HostPlan], hellos: &[Hello]) -> Result<(), Advice> {
@@ -158,6 +170,26 @@ mod tests {
         assert!(same_version(&hosts, &[hello(VERSION), hello(VERSION)]).is_ok());
         let error = same_version(&hosts, &[hello(VERSION), hello("0.0.9")]).unwrap_err();
         assert!(error.message.contains("host b has sirtaki 0.0.9") && error.hint.contains("--remote-sirtaki"));
+    }
+
+    #[test]
+    fn ranks_reach_the_store_in_the_chosen_network() {
+        let store = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let network = |text: &str| Some((text.parse().unwrap(), "eth0".to_owned(), String::new()));
+        let checked = |stores: [&str; 2], chosen| {
+            stores.map(|text| Checked { store: store(text), network: network(chosen) }).into()
+        };
+        let found = |checked| Found {
+            hellos: Vec::new(),
+            checked,
+            master_port: 1,
+            stores: ["10.0.0.1:7", "10.0.1.1:8", "127.0.0.1:9"].map(store).into(),
+        };
+        let slow = found(checked(["127.0.0.1:9", "10.0.0.1:7"], "10.0.1.1"));
+        assert_eq!((slow.store(0), slow.store(1)), (store("10.0.1.1:8"), store("10.0.1.1:8")));
+        let mut alone: Vec<Checked> = checked(["127.0.0.1:9", "10.0.0.1:7"], "10.0.1.1");
+        alone[0].network = None;
+        assert_eq!(found(alone).store(0), store("127.0.0.1:9"));
     }
 
     #[test]

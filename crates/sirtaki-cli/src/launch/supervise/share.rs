@@ -27,9 +27,9 @@ pub(super) fn of_host(job: &Job, found: &Found, host: usize) -> Start {
             size: job.placement.plan.size(),
             host,
             hosts: job.hosts().len(),
-            store: found.checked[host].store,
-            secret: job.secret.to_hex(),
-            tls: job.options.tls,
+            store: found.store(host),
+            secret: job.secret.clone(),
+            tls: job.options.tls || job.hosts().len() > 1,
             patience: job.options.start_timeout,
         },
         connect: connect(job, host),
@@ -87,7 +87,7 @@ fn of_rank(job: &Job, found: &Found, host: usize, place: &Place, has: &dyn Fn(&s
     };
     let meeting = Meeting {
         job: job.id.clone(),
-        store: format!("tcp://{}", found.checked[host].store),
+        store: format!("{}://{}", if job.hosts().len() > 1 { "tls" } else { "tcp" }, found.store(host)),
         secret: job.secret.clone(),
         master_address: found.master_address().to_string(),
         master_port: found.master_port.to_string(),

@@ -6,7 +6,7 @@
 //! before the next is opened. A library in use is never closed: it has threads and exit handlers.
 
 use std::{
-    ffi::c_int,
+    ffi::{CStr, c_char, c_int},
     fs,
     path::{Path, PathBuf},
     sync::Arc,
@@ -29,6 +29,11 @@ const RTLD_NOLOAD: c_int = 4;
 /// the name does not tell the family.
 const NAMES: [&str; 6] =
     ["libmpi.so.40", "libmpich.so.12", "libmpi.so.12", "libmpi_cray.so.12", "libmpi_gnu.so.12", "libmpi.so"];
+
+/// What libraries that promise the binary interface of MPICH call themselves.
+const MPICH_WORDS: [&str; 4] = ["MPICH", "Intel(R) MPI", "MVAPICH", "ParaStation MPI"];
+/// The longest text by which any library describes itself.
+const VERSION_TEXT: usize = 8192;
 
 /// An MPI library of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,7 +79,8 @@ pub fn load(choice: &Choice) -> Result<Loaded, CommError> {
     let mut other = None;
     for name in NAMES.map(Path::new) {
         let Ok(library) = open(name, RTLD_NOW | RTLD_LOCAL) else { continue };
-        let family = family(&library);
+        // One that we cannot tell is as good as none.
+        let Ok(family) = family(&library, name) else { continue };
         drop(library);
         if choice.family.is_none_or(|wanted| wanted == family) {
             return keep(name);
@@ -110,8 +116,37 @@ fn has(library: &Library, symbol: &str) -> bool {
     unsafe { library.get::<*mut u8>(format!("{symbol}\0").as_bytes()) }.is_ok()
 }
 
-fn family(library: &Library) -> Family {
-    if has(library, abi_open::MARK) { Family::OpenMpi } else { Family::Mpich }
+/// The binary interface of a library; an error for one that is neither of those we know. Taking a guess would mean to call
+/// its functions with constants of another library.
+fn family(library: &Library, name: &Path) -> Result<Family, CommError> {
+    let says = says_of_itself(library);
+    match &says {
+        _ if has(library, abi_open::MARK) => Ok(Family::OpenMpi),
+        Some(text) if MPICH_WORDS.iter().any(|word| text.contains(word)) => Ok(Family::Mpich),
+        _ => {
+            let says = says.as_deref().and_then(|text| text.lines().next()).unwrap_or("nothing");
+            Err(CommError::Unavailable {
+                what: format!("MPI at {}", name.display()),
+                reason: format!(
+                    "it is neither Open MPI nor a relative of MPICH (it says of itself: {:?}); name the path of another \
+                     library with SIRTAKI_MPI, or start the job with `sirtaki run`",
+                    says.trim()
+                ),
+            })
+        }
+    }
+}
+
+/// The version text of a library, which has the same interface in all of them and may be asked for at any time.
+fn says_of_itself(library: &Library) -> Option<String> {
+    type Ask = unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int;
+    // SAFETY: the type is the one that the MPI standard gives this function.
+    let ask = unsafe { library.get::<Ask>(b"MPI_Get_library_version\0") }.ok()?;
+    let (mut text, mut length) = (vec![0_u8; VERSION_TEXT], 0);
+    // SAFETY: the text has room for what any library writes, and the last byte stays zero.
+    let code = unsafe { ask(text.as_mut_ptr().cast(), &raw mut length) };
+    *text.last_mut()? = 0;
+    (code == 0).then(|| CStr::from_bytes_until_nul(&text).ok())?.map(|text| text.to_string_lossy().into_owned())
 }
 
 /// Opens for the rest of the process's life.
@@ -121,7 +156,7 @@ fn keep(name: &Path) -> Result<Loaded, CommError> {
         reason: error.to_string(),
     };
     let library = open(name, RTLD_NOW | RTLD_LOCAL).map_err(failed)?;
-    let library = match family(&library) {
+    let library = match family(&library, name)? {
         Family::OpenMpi => open(name, RTLD_NOW | RTLD_GLOBAL).map_err(failed)?,
         Family::Mpich => library,
     };
@@ -133,7 +168,7 @@ fn keep(name: &Path) -> Result<Loaded, CommError> {
 }
 
 fn bind(library: &Library, name: &Path) -> Result<Loaded, CommError> {
-    let family = family(library);
+    let family = family(library, name)?;
     let mpi: Arc<dyn Mpi> = match family {
         Family::OpenMpi => Arc::new(Table::new(library, abi_open::constants(library)?)?),
         Family::Mpich => Arc::new(Table::new(library, abi_mpich::CONSTANTS)?),

@@ -54,17 +54,23 @@ fn exchange_all(links: &mut Links, out: &[u8]) -> Vec<Vec<u8>> {
     }
 }
 
-/// Says nonsense to every address published in the store until told to stop.
-fn intrude(store: &dyn Store, stop: &AtomicBool) {
-    let addresses: Vec<SocketAddr> = (0..SIZE)
+/// Says nonsense to every address published in the store until told to stop, and sometimes all the right words with the
+/// wrong secret.
+fn intrude(store: &dyn Store, stop: &AtomicBool, tls: bool) {
+    let published: Vec<(SocketAddr, [u8; 16])> = (0..SIZE)
         .map(|rank| {
             let value = store.wait(&format!("world/0/{rank}"), Instant::now() + Duration::from_secs(20));
-            postcard::from_bytes::<(SocketAddr, [u8; 16])>(&value.unwrap().unwrap()).unwrap().0
+            postcard::from_bytes(&value.unwrap().unwrap()).unwrap()
         })
         .collect();
+    let mut wrong = settings(tls);
+    wrong.secret = Secret::random().unwrap();
+    let stranger = Access::from_settings(&wrong).unwrap();
     let mut held = Vec::new();
     while !stop.load(Ordering::SeqCst) {
-        for address in &addresses {
+        for (to, (address, _)) in published.iter().enumerate() {
+            let claim = Claim { purpose: Purpose::Link, rank: SIZE as u32 - 1, group: published[0].1, to: to as u32 };
+            assert!(stranger.call(*address, &claim, Instant::now() + Duration::from_secs(20)).is_err());
             if let Ok(mut stream) = TcpStream::connect(address) {
                 let _ = stream.write_all(if held.len() % 2 == 0 { b"SSH-2.0-intruder\r\n" } else { b"" });
                 held.push(stream);
@@ -79,7 +85,7 @@ fn all_pairs_talk(tls: bool) {
     let store: Arc<MemoryStore> = Arc::default();
     let stop = AtomicBool::new(false);
     thread::scope(|threads| {
-        threads.spawn(|| intrude(&*store, &stop));
+        threads.spawn(|| intrude(&*store, &stop, tls));
         let ranks: Vec<_> = (0..SIZE)
             .map(|rank| {
                 let store = store.clone();
@@ -109,6 +115,37 @@ fn all_pairs_talk_plain_while_somebody_intrudes() {
 #[test]
 fn all_pairs_talk_over_tls_while_somebody_intrudes() {
     all_pairs_talk(true);
+}
+
+/// A connection with both ends in this process.
+fn connection() -> (Stream, TcpStream) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (Stream::plain(listener.accept().unwrap().0).unwrap(), far)
+}
+
+#[test]
+fn a_later_caller_does_not_take_the_place_of_a_rank_that_is_there() {
+    let group = Group::local(0, 3);
+    let access = Access::from_settings(&settings(false)).unwrap();
+    let me = Acceptor { purpose: Purpose::Link, group: [1; 16], rank: 0 };
+    let gate = Gate::open(Gate::bind(Ipv4Addr::LOCALHOST.into()).unwrap().0, access, me, |_, _| ()).unwrap();
+    let (sender, arrivals) = mpsc::channel();
+    let mut ends = Vec::new();
+    for rank in [1, 1, 2] {
+        let (near, far) = connection();
+        sender.send((near, Claim { purpose: Purpose::Link, rank, group: [1; 16], to: 0 })).unwrap();
+        ends.push(far);
+    }
+    let mut links: Links = (0..3).map(|_| None).collect();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    await_callers(&group, &gate, &arrivals, &mut links, &settings(false), deadline).unwrap();
+    ends[0].write_all(b"first").unwrap();
+    let mut heard = [0; 5];
+    while links[1].as_mut().unwrap().fill(&mut heard).unwrap() == 0 {
+        assert!(Instant::now() < deadline, "rank 1 was replaced by somebody who came later");
+    }
+    assert_eq!(&heard, b"first");
 }
 
 #[test]

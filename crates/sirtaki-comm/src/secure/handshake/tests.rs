@@ -9,9 +9,13 @@ use std::{
 use proptest::prelude::*;
 
 use super::*;
-use crate::secure::{Access, Gate, Stream, Tls};
+use crate::{
+    Settings,
+    secure::{Access, Gate, Stream, Tls},
+};
 
-const CLAIM: Claim = Claim { purpose: Purpose::Link, rank: 3, group: [9; 16] };
+const CLAIM: Claim = Claim { purpose: Purpose::Link, rank: 3, group: [9; 16], to: 1 };
+const ACCEPTOR: Acceptor = Acceptor { purpose: Purpose::Link, group: [9; 16], rank: 1 };
 
 fn soon() -> Instant {
     Instant::now() + Duration::from_secs(20)
@@ -25,7 +29,7 @@ fn secret() -> Secret {
 fn gate(access: Access) -> (Gate, mpsc::Receiver<(Stream, Claim)>) {
     let (listener, _) = Gate::bind(Ipv4Addr::LOCALHOST.into()).unwrap();
     let (sender, receiver) = mpsc::channel();
-    let gate = Gate::open(listener, access, (CLAIM.purpose, CLAIM.group), move |stream, claim| {
+    let gate = Gate::open(listener, access, ACCEPTOR, move |stream, claim| {
         sender.send((stream, claim)).unwrap();
     });
     (gate.unwrap(), receiver)
@@ -78,7 +82,7 @@ fn a_wrong_secret_is_told_to_both_and_shown_to_nobody() {
         assert!(here.contains("wrong secret") && here.contains(&gate.address().to_string()), "{here}");
         assert!(there.contains("does not know the job's secret"), "{there}");
         for text in [here, there] {
-            assert!(!text.contains(&stranger.to_hex()) && !text.contains(&secret().to_hex()));
+            assert!(!text.contains(stranger.to_hex().as_str()) && !text.contains(secret().to_hex().as_str()));
         }
         assert!(arrivals.try_recv().is_err());
     }
@@ -91,7 +95,7 @@ fn an_impostor_server_learns_nothing_useful_and_is_refused() {
     let server = thread::spawn(move || {
         let mut stream = listener.accept().unwrap().0;
         stream.read_exact(&mut [0; HELLO_SIZE]).unwrap();
-        stream.write_all(&challenge(WELCOME, &[1; 32])).unwrap();
+        stream.write_all(&challenge(WELCOME, CLAIM.to, &[1; 32])).unwrap();
         let mut proof = [0; 32];
         stream.read_exact(&mut proof).unwrap();
         stream.write_all(&verdict(WELCOME, &proof)).unwrap();
@@ -111,9 +115,9 @@ fn another_version_is_named_on_both_sides() {
     let mut answer = [0; CHALLENGE_SIZE];
     caller.read_exact(&mut answer).unwrap();
     assert_eq!((answer[8], answer[10]), (VERSION as u8, OTHER_VERSION));
-    assert!(refusal(&gate).contains("version 7, expected 1"));
+    assert!(refusal(&gate).contains("version 7, expected 2"));
     answer[8] = 7;
-    assert!(check_challenge(&answer, "it").unwrap_err().to_string().contains("version 7, expected 1"));
+    assert!(check_challenge(&answer, CLAIM.to, "it").unwrap_err().to_string().contains("version 7, expected 2"));
 }
 
 #[test]
@@ -132,6 +136,49 @@ fn a_recorded_conversation_cannot_be_used_again() {
     // And the acceptor's side of it does not convince a new caller either.
     let mut answers = Both(Cursor::new(recorder.heard), Vec::new());
     assert!(call(&mut answers, &secret(), &[0; 32], &CLAIM, "it").is_err());
+}
+
+/// Somebody in the middle, without TLS, who connects a caller to another rank than the one it wants.
+#[test]
+fn a_call_that_is_redirected_to_another_rank_is_noticed() {
+    for tls in [false, true] {
+        let tls = || tls.then(|| Tls::new().unwrap());
+        let (gate, arrivals) = gate(Access::new(secret(), tls()));
+        let wrong = Claim { to: 0, ..CLAIM };
+        let error = Access::new(secret(), tls()).call(gate.address(), &wrong, soon()).err().unwrap().to_string();
+        assert!(error.contains("rank 1 of the group answers where rank 0 was called"), "{error}");
+        assert!(arrivals.try_recv().is_err());
+    }
+}
+
+/// The rank in the challenge is part of what is proven: who changes it on the way is refused by the acceptor.
+#[test]
+fn a_changed_rank_of_the_acceptor_spoils_the_proof() {
+    let (gate, arrivals) = gate(Access::new(secret(), None));
+    let mut server = TcpStream::connect(gate.address()).unwrap();
+    let wrong = Claim { to: 0, ..CLAIM };
+    let greeting = hello(&wrong, &[1; 32]);
+    server.write_all(&greeting).unwrap();
+    let mut challenge = [0; CHALLENGE_SIZE];
+    server.read_exact(&mut challenge).unwrap();
+    challenge[12..16].copy_from_slice(&0_u32.to_le_bytes());
+    check_challenge(&challenge, 0, "it").unwrap();
+    let session = Session::new(&secret(), &greeting, &challenge, &[0; 32]);
+    server.write_all(&session.tag(b"caller")).unwrap();
+    let mut verdict = [0; VERDICT_SIZE];
+    server.read_exact(&mut verdict).unwrap();
+    assert_eq!(verdict[0], WRONG_SECRET);
+    assert!(arrivals.try_recv().is_err());
+}
+
+/// More silent strangers than a gate has places for, who stay; they all come from one address, as does the rank.
+#[test]
+fn a_rank_gets_in_while_strangers_take_every_place() {
+    let (gate, arrivals) = gate(Access::new(secret(), None));
+    let crowd: Vec<TcpStream> = (0..140).map(|_| TcpStream::connect(gate.address()).unwrap()).collect();
+    Access::new(secret(), None).call(gate.address(), &CLAIM, soon()).unwrap();
+    assert_eq!(arrivals.recv().unwrap().1, CLAIM);
+    drop(crowd);
 }
 
 #[test]
@@ -183,6 +230,19 @@ fn tls_on_one_side_only_is_explained() {
     assert!(error.contains("switch TLS on for all"), "{error}");
 }
 
+#[test]
+fn what_decides_is_encrypted_between_hosts_and_not_within_one() {
+    let settings = Settings::new(secret());
+    for (hosts, encrypted) in [(1, false), (2, true)] {
+        let (gate, arrivals) = gate(Access::for_control(&settings, hosts).unwrap());
+        let stream = Access::for_control(&settings, hosts).unwrap().call(gate.address(), &CLAIM, soon()).unwrap();
+        assert_eq!(stream.binding().unwrap() != [0; 32], encrypted, "{hosts} hosts");
+        arrivals.recv().unwrap();
+        let plain = Access::from_settings(&settings).unwrap().call(gate.address(), &CLAIM, soon());
+        assert_eq!(plain.is_err(), encrypted, "{hosts} hosts");
+    }
+}
+
 /// Somebody in the middle who ends TLS on both sides and passes on what is inside.
 fn relay(to: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -227,8 +287,8 @@ proptest! {
         let greeting = hello(&CLAIM, &[1; 32]);
         let start = [&greeting[..0], &greeting[..10], &greeting[..]][start];
         let mut stream = Both(Cursor::new([start, &bytes].concat()), Vec::new());
-        prop_assert!(accept(&mut stream, &secret(), &[0; 32], (CLAIM.purpose, CLAIM.group), "it").is_err());
-        let start = challenge(WELCOME, &[1; 32]);
+        prop_assert!(accept(&mut stream, &secret(), &[0; 32], &ACCEPTOR, "it").is_err());
+        let start = challenge(WELCOME, CLAIM.to, &[1; 32]);
         for start in [&start[..0], &start[..16], &start[..]] {
             let mut stream = Both(Cursor::new([start, &bytes].concat()), Vec::new());
             prop_assert!(call(&mut stream, &secret(), &[0; 32], &CLAIM, "it").is_err());

@@ -25,8 +25,8 @@ fn remains(cache: &Path, key: &str) -> PathBuf {
     let store = FileStore::new(&jobs, &name).unwrap();
     store.set(&call_key(1), b"long gone").unwrap();
     store.set(ADMITTED, b"long gone").unwrap();
-    let board = FileStore::new(cache.join("sirtaki"), "jobs").unwrap();
-    board.set(key, format!("{name} {}", Secret::random().unwrap().to_hex()).as_bytes()).unwrap();
+    let board = FileStore::open(cache.join("sirtaki"), "jobs").unwrap();
+    board.set(key, format!("{name} {}", Secret::random().unwrap().to_hex().as_str()).as_bytes()).unwrap();
     jobs.join(name)
 }
 
@@ -117,6 +117,35 @@ fn a_folder_that_is_not_ours_alone_is_refused() {
 }
 
 #[test]
+fn a_folder_below_one_that_others_may_change_is_refused() {
+    let top = tempfile::tempdir().unwrap();
+    let (open, cache) = (top.path().join("open"), top.path().join("open/cache"));
+    fs::create_dir_all(&cache).unwrap();
+    let link = top.path().join("link");
+    symlink(&cache, &link).unwrap();
+    let mode = |mode| fs::set_permissions(&open, fs::Permissions::from_mode(mode)).unwrap();
+    for (bits, shown) in [(0o777, "777"), (0o770, "770"), (0o702, "702")] {
+        mode(bits);
+        for cache in [&cache, &link] {
+            let error = meet(cache, "a", Position { rank: 0, size: 1 }, PATIENCE).err().unwrap();
+            let expected = format!("since {} is open to others (mode {shown})", open.display());
+            assert!(error.to_string().contains(&expected), "{error}");
+            assert!(error.hint().unwrap().contains("chmod go-w"));
+        }
+    }
+    // In a folder such as /tmp, only owners may replace what is theirs.
+    for bits in [0o1777, 0o755] {
+        mode(bits);
+        meet(&link, "a", Position { rank: 0, size: 1 }, PATIENCE).unwrap();
+    }
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(&open, Some(12345), None).unwrap();
+        let error = meet(&cache, "a", Position { rank: 0, size: 1 }, PATIENCE).err().unwrap();
+        assert!(error.to_string().contains("belongs to user 12345"), "{error}");
+    }
+}
+
+#[test]
 fn keys_tell_jobs_and_parents_apart() {
     let key = |key: &str, by_parent| file_key(key, by_parent).unwrap();
     assert_eq!(key("a", true), key("a", true));
@@ -126,5 +155,5 @@ fn keys_tell_jobs_and_parents_apart() {
     let parent = parent().unwrap();
     let parts: Vec<&str> = parent.split('/').collect();
     assert!(parts.iter().all(|part| !part.is_empty()), "{parent}");
-    assert!(parts[5].parse::<u64>().is_ok_and(|start| start > 0), "{parent}");
+    assert!(parts[6].parse::<u64>().is_ok_and(|start| start > 0), "{parent}");
 }

@@ -69,7 +69,7 @@ fn in_folder(
 }
 
 /// The user's folder for files that can be lost. One that is not absolute would be another one in every process.
-fn cache(get: Lookup<'_>) -> Result<PathBuf, JobError> {
+pub(super) fn cache(get: Lookup<'_>) -> Result<PathBuf, JobError> {
     let folder = |name| text(get, name).map(PathBuf::from).filter(|path| path.is_absolute());
     folder("XDG_CACHE_HOME").or_else(|| folder("HOME").map(|home| home.join(".cache"))).ok_or_else(|| {
         let allowed = "the user's folder, in which the ranks are to meet, unless XDG_CACHE_HOME is another one".into();

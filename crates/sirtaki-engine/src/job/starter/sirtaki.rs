@@ -19,8 +19,12 @@ pub(crate) fn by_sirtaki(get: Lookup<'_>) -> Result<Option<Place>, JobError> {
     let limit = Some((v::SIZE, world.size));
     let local = position(get, (v::LOCAL_RANK, v::LOCAL_SIZE), limit)?;
     let cross = position(get, (v::CROSS_RANK, v::CROSS_SIZE), limit)?;
-    let address = required(get, v::STORE, |text| text.strip_prefix("tcp://")?.parse().ok())?;
+    let (address, tls) = required(get, v::STORE, |text| {
+        let tls = text.starts_with("tls://");
+        let address = text.strip_prefix(if tls { "tls://" } else { "tcp://" })?;
+        Some((address.parse().ok()?, tls))
+    })?;
     let secret = required(get, v::SECRET, |text| Secret::from_hex(text).ok())?;
-    let meeting = Meeting::Store { address, secret };
+    let meeting = Meeting::Store { address, secret, tls };
     Ok(Some(Place { rank: world.rank, size: world.size, local, cross, meeting }))
 }

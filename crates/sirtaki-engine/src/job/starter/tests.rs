@@ -63,7 +63,11 @@ fn at(rank: usize, size: usize) -> Option<Position> {
 #[test]
 fn every_starter_is_recognised() {
     let found = place(&[SIRTAKI, &[(v::LOCAL_RANK, "0"), (v::LOCAL_SIZE, "2")]]).unwrap();
-    let meeting = Meeting::Store { address: "127.0.0.1:7000".parse().unwrap(), secret: Secret::from_hex(HEX).unwrap() };
+    let meeting = Meeting::Store {
+        address: "127.0.0.1:7000".parse().unwrap(),
+        secret: Secret::from_hex(HEX).unwrap(),
+        tls: false,
+    };
     assert_eq!(found, Place { rank: 1, size: 4, local: at(0, 2), cross: None, meeting });
 
     for (table, family, rank, size, local) in
@@ -166,8 +170,12 @@ fn mistakes_name_the_variable_its_value_and_what_to_do() {
             (v::LOCAL_SIZE, "2"),
             "SIRTAKI_LOCAL_SIZE is `2`, but SIRTAKI_LOCAL_RANK, which belongs to it, is not",
         ),
-        (SIRTAKI, (v::STORE, "127.0.0.1:7000"), "SIRTAKI_STORE is `127.0.0.1:7000`, but must be tcp://ADDRESS:PORT"),
-        (SIRTAKI, (v::STORE, ""), "SIRTAKI_STORE is not set; it must be tcp://ADDRESS:PORT"),
+        (
+            SIRTAKI,
+            (v::STORE, "127.0.0.1:7000"),
+            "SIRTAKI_STORE is `127.0.0.1:7000`, but must be tcp://ADDRESS:PORT or tls://ADDRESS:PORT",
+        ),
+        (SIRTAKI, (v::STORE, ""), "SIRTAKI_STORE is not set; it must be tcp://ADDRESS:PORT or tls://ADDRESS:PORT"),
         (SIRTAKI, (v::SECRET, ""), "SIRTAKI_SECRET is not set; it must be 64 hexadecimal digits"),
         (SIRTAKI, (v::SECRET, "hunter2"), "SIRTAKI_SECRET is `(not shown)`, but must be 64 hexadecimal digits"),
         (&[], (v::STORE, "tcp://127.0.0.1:1"), "SIRTAKI_RANK is not set; it must be a number from 0"),
