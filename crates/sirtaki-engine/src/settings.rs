@@ -35,6 +35,9 @@ pub struct Settings {
     pub shutdown_after: Option<Duration>,
     /// How long a rank waits for others in an adopted order before it calls for agreement again.
     pub patience: Duration,
+    /// How many names are remembered although no rank waits for a tensor of that name. Rank 0's value counts.
+    #[doc(hidden)]
+    pub names_limit: usize,
     /// Whether the flight record and late arrivals are written down. Only who measures what that costs switches it off.
     #[doc(hidden)]
     pub record: bool,
@@ -75,6 +78,7 @@ impl Default for Settings {
             warn_after: Some(Duration::from_secs(10)),
             shutdown_after: None,
             patience: Duration::from_millis(500),
+            names_limit: 1 << 16,
             record: true,
             timeline: None,
             timeline_form: TimelineForm::default(),
@@ -102,6 +106,7 @@ impl fmt::Debug for Settings {
             .field("warn_after", &self.warn_after)
             .field("shutdown_after", &self.shutdown_after)
             .field("patience", &self.patience)
+            .field("names_limit", &self.names_limit)
             .field("record", &self.record)
             .field("timeline", &self.timeline)
             .field("timeline_form", &self.timeline_form)

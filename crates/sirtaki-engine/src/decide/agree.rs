@@ -3,7 +3,7 @@
 //! Pure: wishes and the time come in as arguments, verdicts go out as values. The verdicts are the same for every rank.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
     time::Duration,
 };
@@ -13,14 +13,14 @@ use sirtaki_comm::{Alarm, Rank};
 use crate::decide::{
     check::{check, name_ranks},
     cycle::Cycle,
-    fuse::{Limits, fuse},
+    fuse::{Limits, MOST_ENTRIES, fuse},
     late::Lateness,
-    message::{Entry, Id, Spoken, Verdict, Word},
+    message::{Batch, Entry, Id, Spoken, Verdict, Word},
     request::{Operation, Request},
     slot::Slot,
 };
 
-/// Names known at a time; beyond, all are forgotten and given new numbers.
+/// Names that are known although nobody wants them now; with more, all are forgotten and given new numbers.
 const NAMES: usize = 1 << 16;
 
 /// The meeting point.
@@ -28,9 +28,13 @@ const NAMES: usize = 1 << 16;
 pub struct Table {
     pub(crate) size: usize,
     limits: Limits,
-    epoch: u32,
+    epoch: u64,
     names: HashMap<String, Id>,
-    pub(crate) slots: Vec<Slot>,
+    slots: Vec<Slot>,
+    /// The slots that somebody wants.
+    wanted: BTreeSet<Id>,
+    /// Names that may be known although nobody wants them.
+    names_limit: usize,
     /// Complete, in the order in which they became so.
     ready: Vec<Id>,
     /// Complete but waiting for their companions, by the bundle's name and size.
@@ -65,6 +69,8 @@ impl Table {
             epoch: 0,
             names: HashMap::new(),
             slots: Vec::new(),
+            wanted: BTreeSet::new(),
+            names_limit: NAMES,
             ready: Vec::new(),
             bundles: BTreeMap::new(),
             joined: Vec::new(),
@@ -83,6 +89,11 @@ impl Table {
     /// Whether an order that repeats is adopted; on unless set otherwise.
     pub fn set_adopting(&mut self, adopts: bool) {
         self.adopts = adopts;
+    }
+
+    /// How many names are remembered although nobody wants them; 65,536 unless set otherwise.
+    pub fn set_names_limit(&mut self, limit: usize) {
+        self.names_limit = limit;
     }
 
     /// Whether late arrivals are written down; they are unless set otherwise.
@@ -161,6 +172,7 @@ impl Table {
         let slot = &mut self.slots[id as usize];
         slot.count += usize::from(slot.wants[rank].replace(request).is_none());
         slot.since[rank] = since;
+        self.wanted.insert(id);
         self.complete(id);
     }
 
@@ -169,7 +181,7 @@ impl Table {
             self.joined.push(rank);
         }
         self.cycle.forget();
-        (0..self.slots.len() as Id).for_each(|id| self.complete(id));
+        self.wanted.iter().copied().collect::<Vec<Id>>().into_iter().for_each(|id| self.complete(id));
     }
 
     /// Moves a slot on if everybody who has not joined wants it.
@@ -200,7 +212,7 @@ impl Table {
                 Some(text) => {
                     let bundled = |wish: &Arc<Request>| wish.bundle.as_ref().is_some_and(|bundle| bundle.name == name);
                     let of_it = |slot: &Slot| slot.wants.iter().flatten().any(bundled);
-                    let all = (0..self.slots.len() as Id).filter(|&id| of_it(&self.slots[id as usize])).collect();
+                    let all = self.wanted.iter().copied().filter(|&id| of_it(&self.slots[id as usize])).collect();
                     self.refuse(all, text);
                 }
             }
@@ -227,6 +239,7 @@ impl Table {
             let slot = &mut self.slots[id as usize];
             slot.clear();
             slot.fresh = true;
+            self.wanted.remove(&id);
         }
         self.cycle.forget();
         self.said.push(Verdict::Refuse(names, text));
@@ -245,7 +258,7 @@ impl Table {
         if !run.is_empty() {
             let known: Vec<(Entry, Arc<Request>)> = run;
             let batches = fuse(known.iter().map(|(entry, request)| (entry.clone(), &**request)), self.limits);
-            self.said.push(Verdict::Run(batches));
+            self.run(batches);
         }
         if self.joined.len() == self.size {
             let last = self.joined.pop().unwrap_or(0);
@@ -255,6 +268,21 @@ impl Table {
         self.adopt();
         self.forget_names();
         std::mem::take(&mut self.said)
+    }
+
+    /// Has batches run, in verdicts that fit into a message.
+    fn run(&mut self, batches: Vec<Batch>) {
+        let mut entries = 0;
+        for batch in batches {
+            entries += batch.entries.len();
+            match self.said.last_mut() {
+                Some(Verdict::Run(run)) if entries <= MOST_ENTRIES => run.push(batch),
+                _ => {
+                    entries = batch.entries.len();
+                    self.said.push(Verdict::Run(vec![batch]));
+                }
+            }
+        }
     }
 
     fn agree_on(&mut self, id: Id, rows: Vec<usize>) -> Option<(Entry, Arc<Request>)> {
@@ -275,6 +303,7 @@ impl Table {
             }
         }
         slot.clear();
+        self.wanted.remove(&id);
         slot.fresh = !self.joined.is_empty();
         self.agreed = (self.agreed.0 + 1, slot.name.clone());
         let entry = Entry { id, define, rows };
@@ -297,14 +326,11 @@ impl Table {
         {
             return;
         }
-        let mut begun = false;
-        for (id, slot) in self.slots.iter().enumerate().filter(|(_, slot)| slot.count > 0) {
-            if slot.fresh || !slot.twice.is_empty() || !self.cycle.contains(id as Id) {
-                return;
-            }
-            begun = true;
-        }
-        if !begun {
+        let known = |&id: &Id| {
+            let slot = &self.slots[id as usize];
+            !slot.fresh && slot.twice.is_empty() && self.cycle.contains(id)
+        };
+        if self.wanted.is_empty() || !self.wanted.iter().all(known) {
             return;
         }
         let entries = self.cycle.entries().iter().filter_map(|entry| {
@@ -321,7 +347,12 @@ impl Table {
 
     /// Whether anybody waits for anything.
     pub fn is_waited_at(&self) -> bool {
-        self.slots.iter().any(|slot| slot.count > 0)
+        !self.wanted.is_empty()
+    }
+
+    /// What somebody wants.
+    pub(crate) fn wanted(&self) -> impl Iterator<Item = &Slot> {
+        self.wanted.iter().map(|&id| &self.slots[id as usize])
     }
 
     /// Whether a slot is complete, if perhaps waiting for its companions.
@@ -337,7 +368,9 @@ impl Table {
     /// All wishes are void; ranks will say them again where they have to.
     fn start_over(&mut self) {
         self.epoch += 1;
-        self.slots.iter_mut().for_each(Slot::clear);
+        for id in std::mem::take(&mut self.wanted) {
+            self.slots[id as usize].clear();
+        }
         self.ready.clear();
         self.bundles.clear();
     }
@@ -353,7 +386,8 @@ impl Table {
     }
 
     fn forget_names(&mut self) {
-        if self.slots.len() <= NAMES || self.following {
+        // Those that are wanted are announced again, so counting them would start over again and again.
+        if self.slots.len() - self.wanted.len() <= self.names_limit || self.following {
             return;
         }
         self.start_over();

@@ -49,7 +49,7 @@ pub enum Word {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Spoken {
     /// The speaker's epoch.
-    pub epoch: u32,
+    pub epoch: u64,
     /// What it says.
     pub word: Word,
 }
@@ -64,11 +64,11 @@ pub enum Verdict {
     /// Everybody has joined; this rank was the last.
     Joined(Rank),
     /// From now on these batches are repeated, in this epoch, without further words.
-    Adopt(u32, Vec<Batch>),
+    Adopt(u64, Vec<Batch>),
     /// Somebody does not follow the repeated order of this epoch any further.
-    Deviate(u32),
+    Deviate(u64),
     /// Forget all numbers and announce again what is wanted, in this epoch.
-    Restart(u32),
+    Restart(u64),
     /// This rank has left in good order.
     Left(Rank),
     /// It is over, and this is why.

@@ -38,6 +38,8 @@ pub enum Step {
     },
     /// The adopted order is over, after this many cycles of it.
     Released(u64),
+    /// Say what [`Member::words`] has, before anything else.
+    Speak,
     /// These names failed; where one was asked for several times, the first time.
     Refused(Vec<String>, String),
     /// All have joined; this rank was the last.
@@ -65,7 +67,7 @@ struct Pending {
 /// One rank's side of the agreement.
 #[derive(Debug, Default)]
 pub struct Member {
-    epoch: u32,
+    epoch: u64,
     ids: HashMap<String, Id>,
     known: HashMap<Id, Known>,
     pending: HashMap<ByName, Pending>,
@@ -155,7 +157,7 @@ impl Member {
     }
 
     /// The epoch; rises whenever announcing starts over.
-    pub fn epoch(&self) -> u32 {
+    pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
@@ -184,6 +186,7 @@ impl Member {
                         return Some(step);
                     }
                 }
+                None if !self.words.is_empty() => return Some(Step::Speak),
                 None => return self.following.as_ref()?.vote(),
             }
         }

@@ -21,7 +21,7 @@ use sirtaki_comm::{
 use crate::{
     decide::{
         blame::Sign,
-        message::{decode, encode},
+        message::{MESSAGE_LIMIT, decode, encode},
     },
     runtime::{
         shared::now,
@@ -57,9 +57,15 @@ impl Star {
         }
     }
 
-    /// Puts words on their way: to rank 0, or from it to everybody.
-    pub(crate) fn say(&mut self, words: &impl Serialize) {
-        let bytes = frame(Kind::Words, &encode(words));
+    /// Puts words on their way: to rank 0, or from it to everybody. Too many for one message go in several.
+    pub(crate) fn say<T: Serialize>(&mut self, words: &[T]) {
+        let content = encode(&words);
+        if content.len() > MESSAGE_LIMIT && words.len() > 1 {
+            let (first, second) = words.split_at(words.len() / 2);
+            self.say(first);
+            return self.say(second);
+        }
+        let bytes = frame(Kind::Words, &content);
         self.each(|_, wire| wire.put(&bytes, now()));
     }
 

@@ -89,6 +89,7 @@ impl Engine {
         let table = (group.rank() == 0).then(|| {
             let mut table = Table::new(group.size(), settings.limits);
             table.set_adopting(settings.adopt);
+            table.set_names_limit(settings.names_limit);
             table.set_recording(settings.record);
             Mutex::new(table)
         });

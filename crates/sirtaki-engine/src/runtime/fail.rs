@@ -72,8 +72,8 @@ impl Owner {
         let goodbye = Spoken { epoch: self.member.epoch(), word: Word::Goodbye };
         let mut star = self.shared.star();
         match self.shared.group.rank() {
-            0 => star.say(&vec![Verdict::Left(0)]),
-            _ => star.say(&vec![goodbye]),
+            0 => star.say(&[Verdict::Left(0)]),
+            _ => star.say(&[goodbye]),
         }
         star.leave();
         drop(star);

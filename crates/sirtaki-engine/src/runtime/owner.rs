@@ -83,7 +83,7 @@ pub(crate) struct Owner {
     heard: Duration,
     pub(crate) agreed: Duration,
     /// The epoch and cycle of an adopted order in which ranks last compared how they spent their time.
-    pub(crate) compared: Option<(u32, u64)>,
+    pub(crate) compared: Option<(u64, u64)>,
 }
 
 impl Owner {
@@ -262,6 +262,7 @@ impl Owner {
         self.stirred = now();
         match step {
             Step::Run(batch) => self.execute(&batch),
+            Step::Speak => self.speak(),
             Step::Vote { through, stay } => self.vote(through, stay),
             Step::Released(cycles) => {
                 if let Some(mut table) = self.shared.table() {

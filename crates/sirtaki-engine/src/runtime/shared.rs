@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, Thread},
     time::Duration,
@@ -53,7 +53,7 @@ pub(crate) struct Activity {
     /// Since when it has been in a vote, in nanoseconds; 0 when it is not.
     pub(crate) voting_since: AtomicU64,
     /// The epoch of that vote.
-    pub(crate) epoch: AtomicU32,
+    pub(crate) epoch: AtomicU64,
     /// Since when it has been in a collective, in nanoseconds; 0 when it is not.
     pub(crate) running_since: AtomicU64,
     /// Whether anything was asked for and is not done.

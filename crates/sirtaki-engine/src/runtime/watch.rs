@@ -64,7 +64,7 @@ struct Watcher<'a> {
     shared: &'a Shared,
     blame: Blame,
     /// The epoch in which others were called to a vote.
-    called: Option<u32>,
+    called: Option<u64>,
     /// When it warned last.
     warned: Duration,
     /// When other hosts were last shown that this rank is there.
@@ -180,7 +180,7 @@ impl Watcher<'_> {
         self.called = Some(epoch);
         let spoken = Spoken { epoch, word: Word::Deviate };
         match shared.table() {
-            None => shared.star().say(&vec![spoken]),
+            None => shared.star().say(&[spoken]),
             Some(mut table) => {
                 table.hear(0, spoken, now());
                 let verdicts = table.decide();

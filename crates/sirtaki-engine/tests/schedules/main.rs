@@ -129,6 +129,19 @@ proptest! {
         prop_assert_eq!(world.ranks[0].endings.len(), wanted, "every request ends exactly once");
     }
 
+    /// Names are forgotten all the time, with more of them under way than are remembered.
+    #[test]
+    fn few_names_are_remembered(seed in any::<u64>(), size in 1_usize..5, limit in 1_usize..4, mismatches in any::<bool>()) {
+        let mut dice = Dice(seed);
+        let scripts = scripts(&mut dice, size, mismatches);
+        let wanted: usize = scripts[0].iter().map(|act| match act { Act::Submit(r) => r.len(), Act::Wait(_) => 0 }).sum();
+        let mut world = World::new(scripts);
+        world.table.set_names_limit(limit);
+        world.run(|below| dice.roll(below));
+        same_everywhere(&world);
+        prop_assert_eq!(world.ranks[0].endings.len(), wanted, "every request ends exactly once");
+    }
+
     /// Ranks run out of data at different times.
     #[test]
     fn ranks_that_have_joined_help_the_others(seed in any::<u64>(), size in 2_usize..5) {

@@ -185,7 +185,7 @@ impl World {
         match step {
             Step::Run(_) | Step::Vote { .. } => rank.inside = Some(step),
             Step::Released(cycles) if index == 0 => self.table.released(cycles, now),
-            Step::Released(_) => {}
+            Step::Released(_) | Step::Speak => {}
             Step::Refused(names, text) => {
                 names.into_iter().for_each(|name| rank.end(&name, &text));
             }
