@@ -8,14 +8,15 @@ use std::{
     time::Duration,
 };
 
-use sirtaki_comm::{Alarm, Rank};
+use sirtaki_comm::Rank;
 
 use crate::decide::{
-    check::{check, name_ranks},
+    check::{check, impossible, name_ranks},
     cycle::Cycle,
+    deadlock::Blocked,
     fuse::{Limits, MOST_ENTRIES, fuse},
     late::Lateness,
-    message::{Batch, Entry, Id, Spoken, Verdict, Word},
+    message::{Entry, Id, Spoken, Verdict, Word},
     request::{Operation, Request},
     slot::Slot,
 };
@@ -46,6 +47,9 @@ pub struct Table {
     adopts: bool,
     cycle: Cycle,
     said: Vec<Verdict>,
+    /// Verdicts given so far, and who is blocked after which of them.
+    given: u64,
+    blocked: Blocked,
     /// Words of an epoch that this table has not reached yet.
     early: Vec<(Rank, Spoken)>,
     /// Tensors agreed on, and the last one's name.
@@ -78,6 +82,8 @@ impl Table {
             adopts: true,
             cycle: Cycle::default(),
             said: Vec::new(),
+            given: 0,
+            blocked: Blocked::new(size),
             early: Vec::new(),
             agreed: (0, String::new()),
             lateness: Lateness::new(size),
@@ -118,16 +124,24 @@ impl Table {
 
     /// `rank` says something at time `now`.
     pub fn hear(&mut self, rank: Rank, spoken: Spoken, now: Duration) {
+        if rank >= self.size {
+            return;
+        }
+        self.blocked.withdraw(rank);
         match spoken.word {
             Word::Goodbye => self.said.push(Verdict::Left(rank)),
-            _ if rank >= self.size || spoken.epoch < self.epoch => {}
+            _ if spoken.epoch < self.epoch => {}
             _ if spoken.epoch > self.epoch => self.early.push((rank, spoken)),
             Word::Deviate => {
                 if self.following {
                     self.said.push(Verdict::Deviate(self.epoch));
                 }
             }
-            Word::Announce(request) if request.problem(self.size).is_some() => self.cannot_be(rank, &request),
+            Word::Blocked(verdicts) => self.blocked.report(rank, verdicts),
+            Word::Unblocked => {}
+            Word::Announce(request) if request.problem(self.size).is_some() => {
+                self.said.push(Verdict::Fail(impossible(rank, &request)));
+            }
             Word::Announce(request) if request.operation == Operation::Join => self.join(rank),
             Word::Announce(request) => self.announce(rank, *request, now),
             Word::Ready(ids) => {
@@ -145,13 +159,6 @@ impl Table {
                 }
             }
         }
-    }
-
-    /// Ranks look at their own requests before they speak, so this one runs something else than we do.
-    fn cannot_be(&mut self, rank: Rank, request: &Request) {
-        let (who, name) = (name_ranks(&[rank]), request.name.chars().take(80).collect::<String>());
-        let reason = format!("{who} announced \"{name}\", which cannot be right; do all ranks run the same version?");
-        self.said.push(Verdict::Fail(Alarm::Stopped { reason }));
     }
 
     fn announce(&mut self, rank: Rank, request: Request, since: Duration) {
@@ -258,7 +265,7 @@ impl Table {
         if !run.is_empty() {
             let known: Vec<(Entry, Arc<Request>)> = run;
             let batches = fuse(known.iter().map(|(entry, request)| (entry.clone(), &**request)), self.limits);
-            self.run(batches);
+            self.said.extend(Verdict::run(batches, MOST_ENTRIES));
         }
         if self.joined.len() == self.size {
             let last = self.joined.pop().unwrap_or(0);
@@ -267,22 +274,13 @@ impl Table {
         }
         self.adopt();
         self.forget_names();
-        std::mem::take(&mut self.said)
-    }
-
-    /// Has batches run, in verdicts that fit into a message.
-    fn run(&mut self, batches: Vec<Batch>) {
-        let mut entries = 0;
-        for batch in batches {
-            entries += batch.entries.len();
-            match self.said.last_mut() {
-                Some(Verdict::Run(run)) if entries <= MOST_ENTRIES => run.push(batch),
-                _ => {
-                    entries = batch.entries.len();
-                    self.said.push(Verdict::Run(vec![batch]));
-                }
-            }
+        if self.said.is_empty() && !self.wanted.is_empty() && self.blocked.is_proven(self.given) {
+            self.bundles.clear();
+            let text = self.explain_deadlock();
+            self.refuse(self.wanted.iter().copied().collect(), text);
         }
+        self.given += self.said.len() as u64;
+        std::mem::take(&mut self.said)
     }
 
     fn agree_on(&mut self, id: Id, rows: Vec<usize>) -> Option<(Entry, Arc<Request>)> {

@@ -41,6 +41,10 @@ pub enum Word {
     Twice(String),
     /// It does not follow the repeated order any further.
     Deviate,
+    /// Every thread that submits waits, after the rank has acted on this many verdicts; see [`super::deadlock`].
+    Blocked(u64),
+    /// That is no longer so.
+    Unblocked,
     /// It leaves in good order.
     Goodbye,
 }
@@ -73,6 +77,25 @@ pub enum Verdict {
     Left(Rank),
     /// It is over, and this is why.
     Fail(Alarm),
+}
+
+impl Verdict {
+    /// Has these batches run, with at most so many entries in a verdict unless a batch alone has more.
+    pub(crate) fn run(batches: Vec<Batch>, most: usize) -> Vec<Verdict> {
+        let mut verdicts: Vec<Verdict> = Vec::new();
+        let mut entries = 0;
+        for batch in batches {
+            entries += batch.entries.len();
+            match verdicts.last_mut() {
+                Some(Verdict::Run(run)) if entries <= most => run.push(batch),
+                _ => {
+                    entries = batch.entries.len();
+                    verdicts.push(Verdict::Run(vec![batch]));
+                }
+            }
+        }
+        verdicts
+    }
 }
 
 /// Bytes of a message at most.

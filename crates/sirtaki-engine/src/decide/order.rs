@@ -76,6 +76,10 @@ pub struct Member {
     following: Option<Following>,
     /// To be said to the table.
     words: Vec<Spoken>,
+    /// Verdicts acted on.
+    obeyed: u64,
+    /// After how many of them it was reported that this rank is blocked, if nothing was said since.
+    blocked: Option<u64>,
 }
 
 impl Member {
@@ -119,12 +123,18 @@ impl Member {
     }
 
     fn say(&mut self, word: Word) {
+        self.blocked = None;
         self.words.push(Spoken { epoch: self.epoch, word });
     }
 
     /// What has to be said to the table, since the last time this was asked.
     pub fn words(&mut self) -> Vec<Spoken> {
         std::mem::take(&mut self.words)
+    }
+
+    /// Whether something has to be said to the table.
+    pub fn has_words(&self) -> bool {
+        !self.words.is_empty()
     }
 
     /// The table says something.
@@ -138,6 +148,23 @@ impl Member {
             && !std::mem::replace(&mut following.leaving, true)
         {
             self.say(Word::Deviate);
+        }
+    }
+
+    /// Every thread of this rank that submits waits. The table hears of it unless there is something to do first.
+    pub fn report_blocked(&mut self) {
+        let idle =
+            self.following.is_none() && self.verdicts.is_empty() && self.todo.is_empty() && self.words.is_empty();
+        if idle && self.blocked != Some(self.obeyed) {
+            self.say(Word::Blocked(self.obeyed));
+            self.blocked = Some(self.obeyed);
+        }
+    }
+
+    /// A thread that submits does not wait any more.
+    pub fn withdraw_blocked(&mut self) {
+        if self.blocked.take().is_some() {
+            self.say(Word::Unblocked);
         }
     }
 
@@ -193,6 +220,7 @@ impl Member {
     }
 
     fn obey(&mut self, verdict: Verdict) -> Option<Step> {
+        self.obeyed += 1;
         match verdict {
             Verdict::Run(batches) => {
                 batches.iter().flat_map(|batch| &batch.entries).for_each(|entry| {

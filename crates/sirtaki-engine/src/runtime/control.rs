@@ -24,6 +24,7 @@ use crate::{
         message::{MESSAGE_LIMIT, decode, encode},
     },
     runtime::{
+        explain::Answer,
         shared::now,
         wire::{Ended, Kind, Wire, fail_frame, frame, question},
     },
@@ -112,6 +113,33 @@ impl Star {
             }
         }
         all
+    }
+
+    /// Asks a rank what it is doing.
+    pub(crate) fn ask(&mut self, late: Rank) {
+        let bytes = frame(Kind::Inquiry, &[]);
+        self.each(|rank, wire| {
+            if rank == late {
+                wire.put(&bytes, now())
+            }
+        });
+    }
+
+    /// Whether rank 0 has asked what this rank is doing, since the last time.
+    pub(crate) fn take_asked(&mut self) -> bool {
+        self.wires.iter_mut().flatten().any(|wire| std::mem::take(&mut wire.asked))
+    }
+
+    /// Tells rank 0 what this rank is doing.
+    pub(crate) fn answer(&mut self, answer: &Answer) {
+        let bytes = frame(Kind::Answer, &encode(answer));
+        self.each(|_, wire| wire.put(&bytes, now()));
+    }
+
+    /// What ranks are doing that have answered since the last time.
+    pub(crate) fn take_answers(&mut self) -> Vec<(Rank, Answer)> {
+        let answer = |(rank, wire): (Rank, &mut Option<Wire>)| Some((rank, wire.as_mut()?.answer.take()?));
+        self.wires.iter_mut().enumerate().filter_map(answer).collect()
     }
 
     /// Asks everybody for the time.

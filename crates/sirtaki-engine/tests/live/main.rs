@@ -2,5 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails has to panic")]
 
+mod divergence;
 mod names;
+mod panics;
 mod ranks;
