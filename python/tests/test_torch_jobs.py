@@ -267,3 +267,61 @@ def test_memory_of_a_step_is_kept_unless_the_user_tunes_the_allocator(start):
         faults.append(int(text.split("faults:")[1].split()[0]))
     kept, returned = faults
     assert 10 * kept < returned, faults
+
+
+DIVERGENCES = {
+    "another name": "hvd.allreduce(x, name='x' if hvd.rank() else 'y')",
+    "another order": "[hvd.allreduce(x, name=name) for name in ('xy', 'yx')[hvd.rank()]]",
+    "one skipped": "[hvd.allreduce(x, name=name) for name in ('xy', 'y')[hvd.rank()]]",
+    "all submitted first": """[
+        hvd.synchronize(handle)
+        for handle in [hvd.allreduce_async(x, name=name) for name in ('axb', 'ayb')[hvd.rank()]]
+    ]""",
+}
+
+
+@pytest.mark.parametrize("what", DIVERGENCES)
+def test_ranks_that_wait_for_each_other_are_told(start, what):
+    code, text = finished(
+        start(
+            f"""
+            import torch
+            import sirtaki.torch as hvd
+            hvd.init()
+            x = torch.ones(3)
+            hvd.allreduce(x, name="first")
+            try:
+                {DIVERGENCES[what]}
+            except Exception as error:
+                print("told:", error, flush=True)
+            """
+        )
+    )
+    told = [line for line in text.splitlines() if "told:" in line]
+    assert len(told) == 2, text
+    assert all('"x"' in line and '"y"' in line and "wait for each other" in line for line in told), text
+
+
+def test_a_late_rank_says_where_it_is(start):
+    code, text = finished(
+        start(
+            """
+            import time, torch
+            import sirtaki.torch as hvd
+
+            def evaluate():
+                time.sleep(600)
+
+            hvd.init()
+            hvd.allreduce(torch.ones(3), name="first")
+            if hvd.rank() == 1:
+                evaluate()
+            hvd.allreduce(torch.ones(3), name="missing")
+            """,
+            options=("--hang-timeout", "8"),
+            SIRTAKI_WARN_AFTER="1",
+        )
+    )
+    assert code != 0, text
+    assert "in evaluate (script.py:6) < <module> (script.py:11)" in text, text
+    assert "the timeout of 8 s has passed: rank 1 " in text, text

@@ -7,8 +7,6 @@ use std::{
     fs,
     path::Path,
     sync::{Arc, Mutex},
-    thread::sleep,
-    time::Duration,
 };
 
 use serde_json::Value;
@@ -17,6 +15,7 @@ use sirtaki_tests::{
     engines::{each, submit, sum},
     make,
     trace::Trace,
+    wait::until,
 };
 
 const NAMES: [&str; 3] = ["weight", "bias", "a \"strange\" name \\ with ü"];
@@ -151,8 +150,8 @@ fn a_timeline_starts_and_stops_while_the_engine_works() {
         let phase = |name: &str, path: Option<&Path>| {
             path.iter().for_each(|path| engine.start_timeline(path).unwrap());
             engine.barrier(&format!("before {name}")).unwrap();
-            // Others hear of it now and then.
-            sleep(Duration::from_millis(300));
+            until("all ranks have heard of it", || engine.is_traced() == path.is_some());
+            engine.barrier(&format!("all know of {name}")).unwrap();
             drop(sum(engine, name, vec![1.0_f32; 10]).wait().unwrap());
             engine.barrier(&format!("after {name}")).unwrap();
             engine.stop_timeline();

@@ -5,7 +5,7 @@ use std::{os::unix::fs::PermissionsExt, path::Path};
 
 pub use sirtaki_engine::job::{
     Lookup,
-    parse::{bytes, seconds},
+    parse::{bytes, seconds, seconds_or_never},
     variables::*,
 };
 

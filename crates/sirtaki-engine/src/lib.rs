@@ -28,9 +28,10 @@ pub use decide::{
 };
 pub use error::EngineError;
 pub use runtime::{
+    callers::{Blocking, HandIn},
     engine::Engine,
     memory::Tensor,
     ticket::{Outcome, Output, Ticket},
 };
-pub use settings::{Ending, Profiling, Settings, TimelineForm, Warn};
+pub use settings::{CurrentWork, Ending, Profiling, Settings, TimelineForm, Warn};
 pub use telemetry::{InPhase, counts::Phase};

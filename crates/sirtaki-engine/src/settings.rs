@@ -13,6 +13,10 @@ pub type Warn = Arc<dyn Fn(&str) + Send + Sync>;
 /// knows. It is asked several times within a moment and has to answer at once.
 pub type Ending = Arc<dyn Fn(Rank) -> Option<String> + Send + Sync>;
 
+/// Says what this process's program is doing, such as `evaluate (train.py:41)`, for warnings about a rank that is late. It
+/// is asked in a thread of its own and may take its time.
+pub type CurrentWork = Arc<dyn Fn() -> Option<String> + Send + Sync>;
+
 /// What becomes of the numbers that are counted, when the job ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Profiling {
@@ -31,10 +35,14 @@ pub struct Settings {
     pub adopt: bool,
     /// After how long a waiting tensor is explained; `None` never.
     pub warn_after: Option<Duration>,
-    /// After how long a waiting tensor is an error on all ranks; `None` never.
-    pub shutdown_after: Option<Duration>,
+    /// After how long a tensor that waits for a late rank is an error on all ranks; `None` never. Ranks that wait for each
+    /// other get one at once.
+    pub hang_timeout: Option<Duration>,
     /// How long a rank waits for others in an adopted order before it calls for agreement again.
     pub patience: Duration,
+    /// How many names are remembered although no rank waits for a tensor of that name. Rank 0's value counts.
+    #[doc(hidden)]
+    pub names_limit: usize,
     /// Whether the flight record and late arrivals are written down. Only who measures what that costs switches it off.
     #[doc(hidden)]
     pub record: bool,
@@ -52,6 +60,8 @@ pub struct Settings {
     pub warn: Warn,
     /// Who knows how ranks ended; nobody unless set.
     pub ending: Ending,
+    /// Who knows what this process's program is doing; nobody unless set.
+    pub current_work: CurrentWork,
 }
 
 /// How a timeline is written.
@@ -73,8 +83,9 @@ impl Default for Settings {
             limits: Limits { fused: 16 << 20, large: 1 << 20 },
             adopt: true,
             warn_after: Some(Duration::from_secs(10)),
-            shutdown_after: None,
+            hang_timeout: Some(Duration::from_secs(1800)),
             patience: Duration::from_millis(500),
+            names_limit: 1 << 16,
             record: true,
             timeline: None,
             timeline_form: TimelineForm::default(),
@@ -83,6 +94,7 @@ impl Default for Settings {
             run_folder: None,
             warn: Arc::new(|_| ()),
             ending: Arc::new(|_| None),
+            current_work: Arc::new(|| None),
         }
     }
 }
@@ -100,8 +112,9 @@ impl fmt::Debug for Settings {
             .field("limits", &self.limits)
             .field("adopt", &self.adopt)
             .field("warn_after", &self.warn_after)
-            .field("shutdown_after", &self.shutdown_after)
+            .field("hang_timeout", &self.hang_timeout)
             .field("patience", &self.patience)
+            .field("names_limit", &self.names_limit)
             .field("record", &self.record)
             .field("timeline", &self.timeline)
             .field("timeline_form", &self.timeline_form)

@@ -56,7 +56,17 @@ fn discover(py: Python<'_>, defaults: &Variables) -> PyResult<Job> {
     let get = |name: &str| std::env::var(name).ok().or_else(|| defaults.get(name).cloned());
     let mut job = Job::discover(&get).map_err(|error| error::of_job(py, &error))?;
     job.engine.warn = Arc::new(warn);
+    job.engine.current_work = Arc::new(current_work);
     Ok(job)
+}
+
+/// Where the program is, in words, unless the interpreter is at its end.
+fn current_work() -> Option<String> {
+    let describe = |py: Python<'_>| {
+        let describe = py.import("sirtaki._stack")?.getattr("describe")?;
+        describe.call0()?.extract::<Option<String>>()
+    };
+    Python::try_attach(|py| describe(py).ok().flatten()).flatten()
 }
 
 /// Has a job wait this many seconds for other ranks to come.

@@ -43,6 +43,7 @@ impl Ticket {
     /// The outcome; an interrupted wait can be repeated.
     fn outcome(&self, py: Python<'_>) -> PyResult<Outcome> {
         self.check_process(py)?;
+        let _blocking = self.ticket.blocking();
         while !py.detach(|| self.ticket.wait_for(SLICE)) {
             py.check_signals()?;
         }

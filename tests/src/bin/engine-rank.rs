@@ -171,7 +171,7 @@ fn from_the_test() -> Result<Engine, Box<dyn Error>> {
     links.interface = variable("TEST_INTERFACE").ok();
     links.tls = variable("TEST_TLS")? == "1";
     let mut settings = settings(Settings::default());
-    settings.shutdown_after =
+    settings.hang_timeout =
         variable("TEST_SHUTDOWN").ok().and_then(|text| text.parse().ok()).map(Duration::from_secs_f64);
     settings.profile = variable("SIRTAKI_PROFILE").ok().map(|path| Profiling::File(path.into()));
     settings.timeline = variable("SIRTAKI_TIMELINE").ok().map(Into::into);

@@ -191,6 +191,10 @@ pub struct Run {
     #[arg(long, value_name = "SECONDS", value_parser = env::seconds, help_heading = "Time limits")]
     pub timeout: Option<Duration>,
 
+    /// How long a tensor may wait for a late process before that is an error, or off [default: 1800]
+    #[arg(long, value_name = "SECONDS", value_parser = env::seconds_or_never, help_heading = "Time limits")]
+    pub hang_timeout: Option<String>,
+
     /// How long to wait for all hosts and processes to start [default: 60]
     #[arg(long, value_name = "SECONDS", value_parser = env::seconds, help_heading = "Time limits")]
     pub start_timeout: Option<Duration>,

@@ -113,7 +113,10 @@ impl Options {
         let record = all.record.and_then(|wish| runs::choose(&wish, &all.program));
         let [timeline, folder] =
             [&all.timeline, &record].map(|path| path.as_ref().map(|path| path.display().to_string()));
-        let env = with(all.env, [(env::TIMELINE, timeline), (env::PROFILE, all.profile), (env::RUN_FOLDER, folder)]);
+        let (profile, hang) = (all.profile, all.hang_timeout);
+        let said =
+            [(env::TIMELINE, timeline), (env::PROFILE, profile), (env::RUN_FOLDER, folder), (env::HANG_TIMEOUT, hang)];
+        let env = with(all.env, said);
         let hosts = match (all.hosts, &all.hostfile) {
             (Some(list), _) => Some(list.0),
             (None, Some(path)) => Some(hosts::parse_file(path, &read(path, outside, "--hostfile")?)?),
@@ -225,6 +228,7 @@ impl Run {
             verbose: if about_detail { self.verbose } else { below.verbose },
             grace: self.grace.or(below.grace),
             timeout: self.timeout.or(below.timeout),
+            hang_timeout: self.hang_timeout.or(below.hang_timeout),
             start_timeout: self.start_timeout.or(below.start_timeout),
             interface: self.interface.or(below.interface),
             tls: self.tls.or(below.tls),

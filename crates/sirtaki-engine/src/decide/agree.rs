@@ -3,24 +3,25 @@
 //! Pure: wishes and the time come in as arguments, verdicts go out as values. The verdicts are the same for every rank.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
     time::Duration,
 };
 
-use sirtaki_comm::{Alarm, Rank};
+use sirtaki_comm::Rank;
 
 use crate::decide::{
-    check::{check, name_ranks},
+    check::{check, impossible, name_ranks},
     cycle::Cycle,
-    fuse::{Limits, fuse},
+    deadlock::Blocked,
+    fuse::{Limits, MOST_ENTRIES, fuse},
     late::Lateness,
     message::{Entry, Id, Spoken, Verdict, Word},
     request::{Operation, Request},
     slot::Slot,
 };
 
-/// Names known at a time; beyond, all are forgotten and given new numbers.
+/// Names that are known although nobody wants them now; with more, all are forgotten and given new numbers.
 const NAMES: usize = 1 << 16;
 
 /// The meeting point.
@@ -28,9 +29,13 @@ const NAMES: usize = 1 << 16;
 pub struct Table {
     pub(crate) size: usize,
     limits: Limits,
-    epoch: u32,
+    epoch: u64,
     names: HashMap<String, Id>,
-    pub(crate) slots: Vec<Slot>,
+    slots: Vec<Slot>,
+    /// The slots that somebody wants.
+    wanted: BTreeSet<Id>,
+    /// Names that may be known although nobody wants them.
+    names_limit: usize,
     /// Complete, in the order in which they became so.
     ready: Vec<Id>,
     /// Complete but waiting for their companions, by the bundle's name and size.
@@ -42,6 +47,9 @@ pub struct Table {
     adopts: bool,
     cycle: Cycle,
     said: Vec<Verdict>,
+    /// Verdicts given so far, and who is blocked after which of them.
+    given: u64,
+    blocked: Blocked,
     /// Words of an epoch that this table has not reached yet.
     early: Vec<(Rank, Spoken)>,
     /// Tensors agreed on, and the last one's name.
@@ -65,6 +73,8 @@ impl Table {
             epoch: 0,
             names: HashMap::new(),
             slots: Vec::new(),
+            wanted: BTreeSet::new(),
+            names_limit: NAMES,
             ready: Vec::new(),
             bundles: BTreeMap::new(),
             joined: Vec::new(),
@@ -72,6 +82,8 @@ impl Table {
             adopts: true,
             cycle: Cycle::default(),
             said: Vec::new(),
+            given: 0,
+            blocked: Blocked::new(size),
             early: Vec::new(),
             agreed: (0, String::new()),
             lateness: Lateness::new(size),
@@ -83,6 +95,11 @@ impl Table {
     /// Whether an order that repeats is adopted; on unless set otherwise.
     pub fn set_adopting(&mut self, adopts: bool) {
         self.adopts = adopts;
+    }
+
+    /// How many names are remembered although nobody wants them; 65,536 unless set otherwise.
+    pub fn set_names_limit(&mut self, limit: usize) {
+        self.names_limit = limit;
     }
 
     /// Whether late arrivals are written down; they are unless set otherwise.
@@ -107,16 +124,24 @@ impl Table {
 
     /// `rank` says something at time `now`.
     pub fn hear(&mut self, rank: Rank, spoken: Spoken, now: Duration) {
+        if rank >= self.size {
+            return;
+        }
+        self.blocked.withdraw(rank);
         match spoken.word {
             Word::Goodbye => self.said.push(Verdict::Left(rank)),
-            _ if rank >= self.size || spoken.epoch < self.epoch => {}
+            _ if spoken.epoch < self.epoch => {}
             _ if spoken.epoch > self.epoch => self.early.push((rank, spoken)),
             Word::Deviate => {
                 if self.following {
                     self.said.push(Verdict::Deviate(self.epoch));
                 }
             }
-            Word::Announce(request) if request.problem(self.size).is_some() => self.cannot_be(rank, &request),
+            Word::Blocked(verdicts) => self.blocked.report(rank, verdicts),
+            Word::Unblocked => {}
+            Word::Announce(request) if request.problem(self.size).is_some() => {
+                self.said.push(Verdict::Fail(impossible(rank, &request)));
+            }
             Word::Announce(request) if request.operation == Operation::Join => self.join(rank),
             Word::Announce(request) => self.announce(rank, *request, now),
             Word::Ready(ids) => {
@@ -134,13 +159,6 @@ impl Table {
                 }
             }
         }
-    }
-
-    /// Ranks look at their own requests before they speak, so this one runs something else than we do.
-    fn cannot_be(&mut self, rank: Rank, request: &Request) {
-        let (who, name) = (name_ranks(&[rank]), request.name.chars().take(80).collect::<String>());
-        let reason = format!("{who} announced \"{name}\", which cannot be right; do all ranks run the same version?");
-        self.said.push(Verdict::Fail(Alarm::Stopped { reason }));
     }
 
     fn announce(&mut self, rank: Rank, request: Request, since: Duration) {
@@ -161,6 +179,7 @@ impl Table {
         let slot = &mut self.slots[id as usize];
         slot.count += usize::from(slot.wants[rank].replace(request).is_none());
         slot.since[rank] = since;
+        self.wanted.insert(id);
         self.complete(id);
     }
 
@@ -169,7 +188,7 @@ impl Table {
             self.joined.push(rank);
         }
         self.cycle.forget();
-        (0..self.slots.len() as Id).for_each(|id| self.complete(id));
+        self.wanted.iter().copied().collect::<Vec<Id>>().into_iter().for_each(|id| self.complete(id));
     }
 
     /// Moves a slot on if everybody who has not joined wants it.
@@ -200,7 +219,7 @@ impl Table {
                 Some(text) => {
                     let bundled = |wish: &Arc<Request>| wish.bundle.as_ref().is_some_and(|bundle| bundle.name == name);
                     let of_it = |slot: &Slot| slot.wants.iter().flatten().any(bundled);
-                    let all = (0..self.slots.len() as Id).filter(|&id| of_it(&self.slots[id as usize])).collect();
+                    let all = self.wanted.iter().copied().filter(|&id| of_it(&self.slots[id as usize])).collect();
                     self.refuse(all, text);
                 }
             }
@@ -227,6 +246,7 @@ impl Table {
             let slot = &mut self.slots[id as usize];
             slot.clear();
             slot.fresh = true;
+            self.wanted.remove(&id);
         }
         self.cycle.forget();
         self.said.push(Verdict::Refuse(names, text));
@@ -245,7 +265,7 @@ impl Table {
         if !run.is_empty() {
             let known: Vec<(Entry, Arc<Request>)> = run;
             let batches = fuse(known.iter().map(|(entry, request)| (entry.clone(), &**request)), self.limits);
-            self.said.push(Verdict::Run(batches));
+            self.said.extend(Verdict::run(batches, MOST_ENTRIES));
         }
         if self.joined.len() == self.size {
             let last = self.joined.pop().unwrap_or(0);
@@ -254,6 +274,12 @@ impl Table {
         }
         self.adopt();
         self.forget_names();
+        if self.said.is_empty() && !self.wanted.is_empty() && self.blocked.is_proven(self.given) {
+            self.bundles.clear();
+            let text = self.explain_deadlock();
+            self.refuse(self.wanted.iter().copied().collect(), text);
+        }
+        self.given += self.said.len() as u64;
         std::mem::take(&mut self.said)
     }
 
@@ -275,6 +301,7 @@ impl Table {
             }
         }
         slot.clear();
+        self.wanted.remove(&id);
         slot.fresh = !self.joined.is_empty();
         self.agreed = (self.agreed.0 + 1, slot.name.clone());
         let entry = Entry { id, define, rows };
@@ -297,14 +324,11 @@ impl Table {
         {
             return;
         }
-        let mut begun = false;
-        for (id, slot) in self.slots.iter().enumerate().filter(|(_, slot)| slot.count > 0) {
-            if slot.fresh || !slot.twice.is_empty() || !self.cycle.contains(id as Id) {
-                return;
-            }
-            begun = true;
-        }
-        if !begun {
+        let known = |&id: &Id| {
+            let slot = &self.slots[id as usize];
+            !slot.fresh && slot.twice.is_empty() && self.cycle.contains(id)
+        };
+        if self.wanted.is_empty() || !self.wanted.iter().all(known) {
             return;
         }
         let entries = self.cycle.entries().iter().filter_map(|entry| {
@@ -321,7 +345,12 @@ impl Table {
 
     /// Whether anybody waits for anything.
     pub fn is_waited_at(&self) -> bool {
-        self.slots.iter().any(|slot| slot.count > 0)
+        !self.wanted.is_empty()
+    }
+
+    /// What somebody wants.
+    pub(crate) fn wanted(&self) -> impl Iterator<Item = &Slot> {
+        self.wanted.iter().map(|&id| &self.slots[id as usize])
     }
 
     /// Whether a slot is complete, if perhaps waiting for its companions.
@@ -337,7 +366,9 @@ impl Table {
     /// All wishes are void; ranks will say them again where they have to.
     fn start_over(&mut self) {
         self.epoch += 1;
-        self.slots.iter_mut().for_each(Slot::clear);
+        for id in std::mem::take(&mut self.wanted) {
+            self.slots[id as usize].clear();
+        }
         self.ready.clear();
         self.bundles.clear();
     }
@@ -353,7 +384,8 @@ impl Table {
     }
 
     fn forget_names(&mut self) {
-        if self.slots.len() <= NAMES || self.following {
+        // Those that are wanted are announced again, so counting them would start over again and again.
+        if self.slots.len() - self.wanted.len() <= self.names_limit || self.following {
             return;
         }
         self.start_over();

@@ -2,7 +2,7 @@
 
 use std::{borrow::Borrow, collections::BTreeMap};
 
-use sirtaki_comm::Rank;
+use sirtaki_comm::{Alarm, Rank};
 
 use crate::decide::request::{Operation, Request};
 
@@ -22,6 +22,14 @@ pub fn check<R: Borrow<Request>>(wishes: &[Option<R>]) -> Result<Vec<usize>, Str
     }
     root_is_there(first, wishes)?;
     Ok(rows(first, wishes))
+}
+
+/// Why it is over when `rank` has announced what cannot be right. Ranks look at their own requests before they speak, so
+/// this one runs something else than we do.
+pub(crate) fn impossible(rank: Rank, request: &Request) -> Alarm {
+    let (who, name) = (name_ranks(&[rank]), request.name.chars().take(80).collect::<String>());
+    let reason = format!("{who} announced \"{name}\", which cannot be right; do all ranks run the same version?");
+    Alarm::Stopped { reason }
 }
 
 /// Something in which requests may differ: what has to be equal, and how a side is put into words.

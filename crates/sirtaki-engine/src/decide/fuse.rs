@@ -15,6 +15,9 @@ use crate::decide::{
 /// and 98 ms with none; the 109 of them below 64 KiB took 1.7 and 3.5 ms.
 const MOVED_LARGE: usize = 64 << 10;
 
+/// Tensors of a batch at most. Together with the longest names they fit into a message.
+pub(crate) const MOST_ENTRIES: usize = 4096;
+
 /// Every tensor in a buffer starts at a multiple of this.
 pub const ALIGN: usize = 64;
 
@@ -89,7 +92,7 @@ pub fn fuse<'a>(entries: impl IntoIterator<Item = (Entry, &'a Request)>, limits:
         let needs = room(request, &entry.rows);
         if fusable(request, &entry.rows, limits) {
             if let Some((_, at, used)) = open.iter_mut().find(|(kind, ..)| alike(kind, request)) {
-                if *used + needs <= limits.fused {
+                if *used + needs <= limits.fused && batches[*at].1.entries.len() < MOST_ENTRIES {
                     *used += needs;
                     batches[*at].0 = place;
                     batches[*at].1.entries.push(entry);

@@ -41,6 +41,10 @@ pub enum Word {
     Twice(String),
     /// It does not follow the repeated order any further.
     Deviate,
+    /// Every thread that submits waits, after the rank has acted on this many verdicts; see [`super::deadlock`].
+    Blocked(u64),
+    /// That is no longer so.
+    Unblocked,
     /// It leaves in good order.
     Goodbye,
 }
@@ -49,7 +53,7 @@ pub enum Word {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Spoken {
     /// The speaker's epoch.
-    pub epoch: u32,
+    pub epoch: u64,
     /// What it says.
     pub word: Word,
 }
@@ -64,15 +68,34 @@ pub enum Verdict {
     /// Everybody has joined; this rank was the last.
     Joined(Rank),
     /// From now on these batches are repeated, in this epoch, without further words.
-    Adopt(u32, Vec<Batch>),
+    Adopt(u64, Vec<Batch>),
     /// Somebody does not follow the repeated order of this epoch any further.
-    Deviate(u32),
+    Deviate(u64),
     /// Forget all numbers and announce again what is wanted, in this epoch.
-    Restart(u32),
+    Restart(u64),
     /// This rank has left in good order.
     Left(Rank),
     /// It is over, and this is why.
     Fail(Alarm),
+}
+
+impl Verdict {
+    /// Has these batches run, with at most so many entries in a verdict unless a batch alone has more.
+    pub(crate) fn run(batches: Vec<Batch>, most: usize) -> Vec<Verdict> {
+        let mut verdicts: Vec<Verdict> = Vec::new();
+        let mut entries = 0;
+        for batch in batches {
+            entries += batch.entries.len();
+            match verdicts.last_mut() {
+                Some(Verdict::Run(run)) if entries <= most => run.push(batch),
+                _ => {
+                    entries = batch.entries.len();
+                    verdicts.push(Verdict::Run(vec![batch]));
+                }
+            }
+        }
+        verdicts
+    }
 }
 
 /// Bytes of a message at most.

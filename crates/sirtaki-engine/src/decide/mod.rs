@@ -5,12 +5,13 @@
 //! - [`agree`]: the table on rank 0 where all requests meet, with [`check`] (do ranks mean the same?), [`fuse`] (what
 //!   shares a buffer?), `cycle` (does the same come again?) and `late` (who came last?).
 //! - [`order`] with `follow`: one rank's side, which also knows an adopted order by heart.
-//! - [`stall`]: who waits for whom, in words. [`blame`]: why an engine ends.
+//! - `deadlock`: the proof that ranks wait for each other for ever. [`stall`]: who waits for whom, in words. [`blame`]: why an engine ends.
 
 pub mod agree;
 pub mod blame;
 pub mod check;
 pub(crate) mod cycle;
+pub(crate) mod deadlock;
 mod follow;
 pub mod fuse;
 pub mod late;

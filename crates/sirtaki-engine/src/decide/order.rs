@@ -38,6 +38,8 @@ pub enum Step {
     },
     /// The adopted order is over, after this many cycles of it.
     Released(u64),
+    /// Say what [`Member::words`] has, before anything else.
+    Speak,
     /// These names failed; where one was asked for several times, the first time.
     Refused(Vec<String>, String),
     /// All have joined; this rank was the last.
@@ -65,7 +67,7 @@ struct Pending {
 /// One rank's side of the agreement.
 #[derive(Debug, Default)]
 pub struct Member {
-    epoch: u32,
+    epoch: u64,
     ids: HashMap<String, Id>,
     known: HashMap<Id, Known>,
     pending: HashMap<ByName, Pending>,
@@ -74,6 +76,10 @@ pub struct Member {
     following: Option<Following>,
     /// To be said to the table.
     words: Vec<Spoken>,
+    /// Verdicts acted on.
+    obeyed: u64,
+    /// After how many of them it was reported that this rank is blocked, if nothing was said since.
+    blocked: Option<u64>,
 }
 
 impl Member {
@@ -117,12 +123,18 @@ impl Member {
     }
 
     fn say(&mut self, word: Word) {
+        self.blocked = None;
         self.words.push(Spoken { epoch: self.epoch, word });
     }
 
     /// What has to be said to the table, since the last time this was asked.
     pub fn words(&mut self) -> Vec<Spoken> {
         std::mem::take(&mut self.words)
+    }
+
+    /// Whether something has to be said to the table.
+    pub fn has_words(&self) -> bool {
+        !self.words.is_empty()
     }
 
     /// The table says something.
@@ -136,6 +148,23 @@ impl Member {
             && !std::mem::replace(&mut following.leaving, true)
         {
             self.say(Word::Deviate);
+        }
+    }
+
+    /// Every thread of this rank that submits waits. The table hears of it unless there is something to do first.
+    pub fn report_blocked(&mut self) {
+        let idle =
+            self.following.is_none() && self.verdicts.is_empty() && self.todo.is_empty() && self.words.is_empty();
+        if idle && self.blocked != Some(self.obeyed) {
+            self.say(Word::Blocked(self.obeyed));
+            self.blocked = Some(self.obeyed);
+        }
+    }
+
+    /// A thread that submits does not wait any more.
+    pub fn withdraw_blocked(&mut self) {
+        if self.blocked.take().is_some() {
+            self.say(Word::Unblocked);
         }
     }
 
@@ -155,7 +184,7 @@ impl Member {
     }
 
     /// The epoch; rises whenever announcing starts over.
-    pub fn epoch(&self) -> u32 {
+    pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
@@ -184,12 +213,14 @@ impl Member {
                         return Some(step);
                     }
                 }
+                None if !self.words.is_empty() => return Some(Step::Speak),
                 None => return self.following.as_ref()?.vote(),
             }
         }
     }
 
     fn obey(&mut self, verdict: Verdict) -> Option<Step> {
+        self.obeyed += 1;
         match verdict {
             Verdict::Run(batches) => {
                 batches.iter().flat_map(|batch| &batch.entries).for_each(|entry| {

@@ -178,6 +178,9 @@ impl Request {
         if self.name.len() > NAME_LIMIT {
             return Some(format!("its name has {} bytes; {NAME_LIMIT} are allowed", self.name.len()));
         }
+        if let Some(bundle) = self.bundle.as_ref().filter(|bundle| bundle.name.len() > NAME_LIMIT) {
+            return Some(format!("its group's name has {} bytes; {NAME_LIMIT} are allowed", bundle.name.len()));
+        }
         if too_large {
             return Some(format!("a tensor of shape {:?} is larger than memory can be", self.shape));
         }

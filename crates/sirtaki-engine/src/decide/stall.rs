@@ -31,7 +31,7 @@ pub struct Stall {
 impl Table {
     /// The tensor that has waited longest, if that is at least `limit`.
     pub fn stalled(&self, now: Duration, limit: Duration) -> Option<Stall> {
-        let incomplete = || self.slots.iter().filter(|slot| slot.count > 0 && !self.is_ready(slot));
+        let incomplete = || self.wanted().filter(|slot| !self.is_ready(slot));
         let since = |wants: &[Option<_>], times: &[Duration]| {
             wants.iter().zip(times).filter(|(want, _)| want.is_some()).map(|(_, &time)| time).min()
         };

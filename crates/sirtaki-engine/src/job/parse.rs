@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     JobError,
-    variables::{SECONDS, SECRET, allowed},
+    variables::{SECONDS, SECONDS_OR_OFF, SECRET, allowed},
 };
 
 /// How variables are looked up, so that tests need not touch the process's own.
@@ -55,6 +55,12 @@ pub(super) fn seconds_or_off(text: &str) -> Option<Option<Duration>> {
         true => Some(None),
         false => seconds(text).ok().map(Some),
     }
+}
+
+/// The text, if it is a number of seconds or a word for never.
+pub fn seconds_or_never(text: &str) -> Result<String, String> {
+    let known = seconds_or_off(text).map(|_| text.to_owned());
+    known.ok_or_else(|| format!("must be {SECONDS_OR_OFF}"))
 }
 
 /// A switch, in the words people use for it.

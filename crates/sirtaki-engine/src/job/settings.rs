@@ -28,7 +28,7 @@ pub fn engine(get: Lookup<'_>) -> Result<crate::Settings, JobError> {
     set(&mut settings.limits.large, optional(get, v::FUSION_LARGE, |text| bytes(text).ok())?);
     set(&mut settings.adopt, optional(get, v::ADOPT, switch)?);
     set(&mut settings.warn_after, optional(get, v::WARN_AFTER, seconds_or_off)?);
-    set(&mut settings.shutdown_after, optional(get, v::SHUTDOWN_AFTER, seconds_or_off)?);
+    set(&mut settings.hang_timeout, optional(get, v::HANG_TIMEOUT, seconds_or_off)?);
     set(&mut settings.timeline, optional(get, v::TIMELINE, |text| Some(Some(text.into())))?);
     if settings.timeline.is_none()
         && let Some(path) = text(get, v::HOROVOD_TIMELINE)
@@ -100,12 +100,12 @@ mod tests {
             (v::FUSION_LARGE, "1000"),
             (v::ADOPT, "0"),
             (v::WARN_AFTER, "off"),
-            (v::SHUTDOWN_AFTER, "30"),
+            (v::HANG_TIMEOUT, "30"),
         ];
         let settings = engine(&table(&variables)).unwrap();
         assert_eq!(settings.limits, crate::decide::fuse::Limits { fused: 4 << 20, large: 1000 });
         assert!(!settings.adopt);
-        assert_eq!((settings.warn_after, settings.shutdown_after), (None, Some(Duration::from_secs(30))));
+        assert_eq!((settings.warn_after, settings.hang_timeout), (None, Some(Duration::from_secs(30))));
     }
 
     #[test]
@@ -147,7 +147,7 @@ mod tests {
             (v::FUSION_LARGE, "off"),
             (v::ADOPT, "maybe"),
             (v::WARN_AFTER, "-3"),
-            (v::SHUTDOWN_AFTER, "never"),
+            (v::HANG_TIMEOUT, "never"),
             (v::TIMELINE_LIMIT, "much"),
         ];
         for (name, value) in wrong {

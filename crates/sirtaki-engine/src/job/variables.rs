@@ -43,7 +43,7 @@ pub const ADOPT: &str = "SIRTAKI_ADOPT";
 /// When a waiting tensor is explained.
 pub const WARN_AFTER: &str = "SIRTAKI_WARN_AFTER";
 /// When a waiting tensor ends the job.
-pub const SHUTDOWN_AFTER: &str = "SIRTAKI_SHUTDOWN_AFTER";
+pub const HANG_TIMEOUT: &str = "SIRTAKI_HANG_TIMEOUT";
 
 /// A timeline of all ranks.
 pub const TIMELINE: &str = "SIRTAKI_TIMELINE";
@@ -83,7 +83,7 @@ pub struct Section {
 }
 
 pub(super) const SECONDS: &str = "seconds above zero, such as 60 or 0.5";
-const SECONDS_OR_OFF: &str = "seconds, such as 60 or 0.5; 0 or off for never";
+pub(super) const SECONDS_OR_OFF: &str = "seconds, such as 60 or 0.5; 0 or off for never";
 const SWITCH: &str = "1, true, yes, on, 0, false, no or off";
 const BYTES: &str = "bytes, such as 65536, 64K or 16M";
 
@@ -238,10 +238,11 @@ const ENGINE: Section = Section {
             about: "After how long rank 0 explains who waits for whom.",
         },
         Variable {
-            name: SHUTDOWN_AFTER,
+            name: HANG_TIMEOUT,
             allowed: SECONDS_OR_OFF,
-            default: "off",
-            about: "After how long a tensor that waits is an error on all ranks.",
+            default: "1800",
+            about: "After how long a tensor that waits for a late rank is an error on all ranks. Ranks that wait for each \
+                    other get an error at once.",
         },
     ],
 };

@@ -23,9 +23,10 @@ use sirtaki_comm::{
 use crate::{
     decide::{
         blame::Sign,
-        message::{decode, encode},
+        message::{MESSAGE_LIMIT, decode, encode},
     },
     runtime::{
+        explain::Answer,
         shared::now,
         wire::{Ended, Kind, Wire, fail_frame, frame, question},
     },
@@ -59,9 +60,15 @@ impl Star {
         }
     }
 
-    /// Puts words on their way: to rank 0, or from it to everybody.
-    pub(crate) fn say(&mut self, words: &impl Serialize) {
-        let bytes = frame(Kind::Words, &encode(words));
+    /// Puts words on their way: to rank 0, or from it to everybody. Too many for one message go in several.
+    pub(crate) fn say<T: Serialize>(&mut self, words: &[T]) {
+        let content = encode(&words);
+        if content.len() > MESSAGE_LIMIT && words.len() > 1 {
+            let (first, second) = words.split_at(words.len() / 2);
+            self.say(first);
+            return self.say(second);
+        }
+        let bytes = frame(Kind::Words, &content);
         self.each(|_, wire| wire.put(&bytes, now()));
     }
 
@@ -108,6 +115,33 @@ impl Star {
             }
         }
         all
+    }
+
+    /// Asks a rank what it is doing.
+    pub(crate) fn ask(&mut self, late: Rank) {
+        let bytes = frame(Kind::Inquiry, &[]);
+        self.each(|rank, wire| {
+            if rank == late {
+                wire.put(&bytes, now())
+            }
+        });
+    }
+
+    /// Whether rank 0 has asked what this rank is doing, since the last time.
+    pub(crate) fn take_asked(&mut self) -> bool {
+        self.wires.iter_mut().flatten().any(|wire| std::mem::take(&mut wire.asked))
+    }
+
+    /// Tells rank 0 what this rank is doing.
+    pub(crate) fn answer(&mut self, answer: &Answer) {
+        let bytes = frame(Kind::Answer, &encode(answer));
+        self.each(|_, wire| wire.put(&bytes, now()));
+    }
+
+    /// What ranks are doing that have answered since the last time.
+    pub(crate) fn take_answers(&mut self) -> Vec<(Rank, Answer)> {
+        let answer = |(rank, wire): (Rank, &mut Option<Wire>)| Some((rank, wire.as_mut()?.answer.take()?));
+        self.wires.iter_mut().enumerate().filter_map(answer).collect()
     }
 
     /// Asks everybody for the time.

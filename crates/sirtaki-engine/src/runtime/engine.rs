@@ -16,6 +16,7 @@ use crate::{
         request::{Bundle, Operation, Request},
     },
     runtime::{
+        callers::{Callers, HandIn},
         control::Star,
         ending,
         inbox::{Command, Inbox},
@@ -23,7 +24,7 @@ use crate::{
         owner::Owner,
         run::Runner,
         shared::{Activity, Shared, now},
-        ticket::{Output, Promise, Ticket},
+        ticket::{Observers, Output, Pledge, Promise, Ticket},
         watch,
     },
     telemetry::{InPhase, Progress, Stream, Telemetry, counts::Phase, profile::Profile, recorder::Recorder},
@@ -89,15 +90,18 @@ impl Engine {
         let table = (group.rank() == 0).then(|| {
             let mut table = Table::new(group.size(), settings.limits);
             table.set_adopting(settings.adopt);
+            table.set_names_limit(settings.names_limit);
             table.set_recording(settings.record);
             Mutex::new(table)
         });
         let carries = outer.is_none();
         let stream = outer.unwrap_or_else(|| Arc::new(Stream::new(recorder.clone())));
+        let inbox = Arc::new(Inbox::new()?);
         let shared = Arc::new(Shared {
+            callers: Callers::new(inbox.clone()),
             telemetry: Telemetry::new(stream, carries, group.size()),
             group,
-            inbox: Inbox::new()?,
+            inbox,
             table,
             star: Mutex::new(star),
             recorder,
@@ -108,6 +112,9 @@ impl Engine {
             activity: Activity::default(),
             stopper: world.stopper(),
             complaints: Mutex::default(),
+            asked: AtomicBool::new(false),
+            answering: AtomicBool::new(false),
+            answers: Mutex::default(),
             watcher: OnceLock::new(),
             ended: AtomicBool::new(false),
         });
@@ -131,48 +138,62 @@ impl Engine {
 
     /// Hands in one tensor. Returns at once; the ticket tells when it is done.
     pub fn submit(&self, request: Request, tensor: Tensor) -> Ticket {
-        self.hand_in(vec![(request, tensor)])
+        self.submit_all(vec![(request, tensor)])
     }
 
     /// Hands in several tensors that are done together or not at all.
     pub fn submit_group(&self, name: &str, requests: Vec<(Request, Tensor)>) -> Ticket {
-        self.hand_in(bundled(name, requests))
+        self.submit_all(bundled(name, requests))
     }
 
-    fn hand_in(&self, requests: Vec<(Request, Tensor)>) -> Ticket {
-        let promise = Promise::new(requests.len(), Some(self.shared.telemetry.stream.clone()));
-        let size = self.group().size();
-        match requests.iter().find_map(|(request, tensor)| problem(request, tensor, size)) {
-            Some(error) => promise.fail(error),
-            None => self.shared.inbox.send(Command::Submit(requests, promise.clone(), now())),
+    fn submit_all(&self, requests: Vec<(Request, Tensor)>) -> Ticket {
+        let promise = self.promise(&requests);
+        if !promise.is_done() {
+            let pledge = Arc::new(Pledge(promise.clone()));
+            self.shared.inbox.send(Command::Submit(requests, pledge, now()));
         }
         Ticket(promise)
     }
 
     /// As [`Engine::submit`], but not before an earlier request of this engine is done: the way to use its name again.
     pub fn submit_after(&self, before: &Ticket, request: Request, tensor: Tensor) -> Ticket {
-        self.hand_in_after(before, vec![(request, tensor)])
+        self.submit_all_after(before, vec![(request, tensor)])
     }
 
     /// As [`Engine::submit_group`], but not before an earlier request of this engine is done.
     pub fn submit_group_after(&self, before: &Ticket, name: &str, requests: Vec<(Request, Tensor)>) -> Ticket {
-        self.hand_in_after(before, bundled(name, requests))
+        self.submit_all_after(before, bundled(name, requests))
     }
 
-    fn hand_in_after(&self, before: &Ticket, requests: Vec<(Request, Tensor)>) -> Ticket {
-        let promise = Promise::new(requests.len(), Some(self.shared.telemetry.stream.clone()));
+    fn submit_all_after(&self, before: &Ticket, requests: Vec<(Request, Tensor)>) -> Ticket {
+        let promise = self.promise(&requests);
+        if !promise.is_done() {
+            let (shared, later) = (self.shared.clone(), Pledge(promise.clone()));
+            // An engine that has ended looks at no command any more.
+            before.0.when_settled(Box::new(move |over| match over {
+                Some(error) => later.fail(error),
+                None => shared.inbox.send(Command::Submit(requests, Arc::new(later), now())),
+            }));
+        }
+        Ticket(promise)
+    }
+
+    /// A promise for these requests, which is broken already if one of them cannot be right.
+    fn promise(&self, requests: &[(Request, Tensor)]) -> Arc<Promise> {
+        let (stream, callers) = (self.shared.telemetry.stream.clone(), self.shared.callers.clone());
+        callers.submit();
+        let promise = Promise::new(requests.len(), Some(Observers { stream, callers }));
         let size = self.group().size();
         if let Some(error) = requests.iter().find_map(|(request, tensor)| problem(request, tensor, size)) {
             promise.fail(error);
-            return Ticket(promise);
         }
-        let (shared, later) = (self.shared.clone(), promise.clone());
-        // An engine that has ended looks at no command any more.
-        before.0.when_settled(Box::new(move |over| match over {
-            Some(error) => later.fail(error),
-            None => shared.inbox.send(Command::Submit(requests, later, now())),
-        }));
-        Ticket(promise)
+        promise
+    }
+
+    /// Says that this thread will submit something later, or another one for it: once a device has copied it, say.
+    /// Without, a rank all of whose threads wait counts as one from which nothing will come.
+    pub fn hand_in(&self) -> HandIn {
+        HandIn::new(&self.shared.callers)
     }
 
     /// Returns once all ranks have called it.
@@ -217,6 +238,11 @@ impl Engine {
     /// Ends the timeline, with what all ranks have recorded until now; nothing happens if there is none.
     pub fn stop_timeline(&self) {
         self.shared.stop_timeline(true);
+    }
+
+    /// Whether this process records what it does for a timeline.
+    pub fn is_traced(&self) -> bool {
+        self.shared.telemetry.stream.is_traced()
     }
 
     /// This process is in a part of a training step until the result is dropped. It is counted, and shown in a timeline.

@@ -15,7 +15,7 @@ use crate::{
         owner::{Job, Owner},
         run::Item,
         shared::now,
-        ticket::{Output, Promise},
+        ticket::{Output, Pledge},
     },
     telemetry::{
         counts::{Counted, Kind},
@@ -27,7 +27,7 @@ use crate::{
 
 /// What is left of a job while its tensor is away.
 struct Part {
-    promise: Arc<Promise>,
+    promise: Arc<Pledge>,
     part: usize,
     bytes: u64,
     submitted: u64,
@@ -53,6 +53,7 @@ impl Owner {
                 return self.trouble(&CommError::Invalid { problem: format!("tensor number {} is unknown", entry.id) });
             };
             let job = self.take_job(&request.name);
+            self.running.extend(job.iter().map(|job| (job.request.clone(), job.promise.clone())));
             if job.is_none() && !self.joined {
                 return self.trouble(&CommError::Invalid { problem: format!("\"{}\" runs unasked", request.name) });
             }
@@ -146,17 +147,14 @@ impl Owner {
                     );
                 }
                 self.member.ran(batch, time);
+                self.running.clear();
                 for (part, output) in parts.into_iter().zip(outputs) {
                     if let (Some(Part { promise, part, .. }), Some(output)) = (part, output) {
                         promise.keep(part, output);
                     }
                 }
             }
-            Err(error) => {
-                let parts = parts.into_iter().zip(requests);
-                self.doomed.extend(parts.filter_map(|(part, request)| Some((request.clone(), part?.promise))));
-                self.trouble(&error);
-            }
+            Err(error) => self.trouble(&error),
         }
     }
 
@@ -173,16 +171,15 @@ impl Owner {
             comm.map(start).transpose()
         });
         self.member.ran(batch, now());
-        match (made, job) {
-            (Ok(engine), Some(job)) => job.promise.keep(job.part, Output::Set(engine.map(Box::new))),
-            (Ok(_), None) => {}
-            (Err(error), job) => {
-                self.doomed.extend(job.map(|job| (job.request, job.promise)));
-                self.trouble(&match error {
-                    EngineError::Comm(reason) => reason,
-                    other => CommError::Stopped { reason: other.to_string() },
-                });
+        match made {
+            Ok(engine) => {
+                self.running.clear();
+                if let Some(job) = job {
+                    job.promise.keep(job.part, Output::Set(engine.map(Box::new)));
+                }
             }
+            Err(EngineError::Comm(reason)) => self.trouble(&reason),
+            Err(other) => self.trouble(&CommError::Stopped { reason: other.to_string() }),
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The owner's part in failing: it reports what goes wrong, waits for the reason all ranks give, and ends everything
-//! with that. The watcher finds the reason, see [`crate::blame`].
+//! with that. The watcher finds the reason, see [`crate::decide::blame`].
 
-use std::time::Duration;
+use std::{any::Any, time::Duration};
 
-use sirtaki_comm::{Alarm, CommError, Communicator, Rank};
+use sirtaki_comm::{Alarm, CommError, Communicator, Group, Rank};
 
 use crate::{
     EngineError,
@@ -18,7 +18,31 @@ use crate::{
 /// How long links may take to carry our last words.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// Why it is over once this thread of this rank has panicked.
+pub(crate) fn panicked(group: &Group, thread: &str, panic: &(dyn Any + Send)) -> Alarm {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "it did not say why".into());
+    let who = group.describe(group.rank());
+    Alarm::Stopped {
+        reason: format!("the {thread} thread of {who} panicked: {text}; hint: this is a bug, please report it"),
+    }
+}
+
 impl Owner {
+    /// This thread has panicked. Nothing more is done, and the other ranks are told.
+    pub(crate) fn panicked(&mut self, panic: &(dyn Any + Send)) {
+        let reason = panicked(&self.shared.group, "engine", panic).into();
+        match self.troubled {
+            false => self.trouble(&reason),
+            // Even failing has failed: what is left ends when it is dropped.
+            true => {
+                self.jobs.clear();
+                self.running.clear();
+                self.failure.get_or_insert(reason);
+            }
+        }
+    }
+
     /// Something went wrong here, and nothing more is done until the reason is known.
     pub(crate) fn trouble(&mut self, error: &CommError) {
         if !std::mem::replace(&mut self.troubled, true) {
@@ -59,7 +83,7 @@ impl Owner {
             stream.failed(&request.name, submitted.as_nanos() as u64, time);
             (request, promise)
         });
-        for (request, promise) in self.doomed.drain(..).chain(jobs) {
+        for (request, promise) in self.running.drain(..).chain(jobs) {
             self.shared.recorder.note(Phase::Failed, 0, time, 0, &request.name);
             promise.fail(EngineError::Failed { tensor: request.name.clone(), reason: reason.clone() });
         }
@@ -72,8 +96,8 @@ impl Owner {
         let goodbye = Spoken { epoch: self.member.epoch(), word: Word::Goodbye };
         let mut star = self.shared.star();
         match self.shared.group.rank() {
-            0 => star.say(&vec![Verdict::Left(0)]),
-            _ => star.say(&vec![goodbye]),
+            0 => star.say(&[Verdict::Left(0)]),
+            _ => star.say(&[goodbye]),
         }
         star.leave();
         drop(star);

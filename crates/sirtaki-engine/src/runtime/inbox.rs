@@ -14,18 +14,22 @@ use sirtaki_comm::{Alarm, CommError};
 
 use crate::{
     decide::{message::Verdict, request::Request},
-    runtime::{memory::Tensor, ticket::Promise},
+    runtime::{memory::Tensor, ticket::Pledge},
 };
 
 /// A message to the owner thread.
 #[derive(Debug)]
 pub(crate) enum Command {
     /// Do these, together if there are several; handed in at this time.
-    Submit(Vec<(Request, Tensor)>, Arc<Promise>, Duration),
+    Submit(Vec<(Request, Tensor)>, Arc<Pledge>, Duration),
     /// The watcher had the table say this while the owner was busy.
     Heard(Verdict),
     /// Words have arrived and were taken off their socket.
     Listen,
+    /// Every thread that submits has been waiting for a while.
+    Blocked,
+    /// The other ranks were told so, and it is no longer true.
+    Unblocked,
     /// It is over, and this is why.
     Over(Alarm),
     /// Nobody will ask for anything any more.

@@ -7,6 +7,7 @@
 use std::{
     collections::{HashMap, VecDeque},
     os::fd::OwnedFd,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -25,24 +26,19 @@ use crate::{
         ballot::Ballot,
         inbox::Command,
         memory::Tensor,
+        rest::LOOKING,
         run::{Marks, Runner},
         shared::{Shared, now},
-        ticket::{Output, Promise},
+        ticket::{Output, Pledge},
     },
     telemetry::recorder::Phase,
 };
-
-/// How long the thread looks for new work after a result before it sleeps.
-const LOOKING: Duration = Duration::from_micros(60);
-
-/// How long a caller waits in an adopted order for what it may have to bring itself.
-const BRIEF: Duration = Duration::from_millis(1);
 
 /// One request on its way.
 pub(crate) struct Job {
     pub(crate) request: Arc<Request>,
     pub(crate) tensor: Tensor,
-    pub(crate) promise: Arc<Promise>,
+    pub(crate) promise: Arc<Pledge>,
     pub(crate) part: usize,
     /// When it was handed in.
     pub(crate) submitted: Duration,
@@ -58,32 +54,34 @@ pub(crate) struct Owner {
     pub(crate) member: Member,
     /// Requests that are not done, by name; of a name used several times, the oldest first.
     pub(crate) jobs: HashMap<ByName, VecDeque<Job>>,
-    sockets: Vec<(OwnedFd, bool)>,
+    pub(crate) sockets: Vec<(OwnedFd, bool)>,
     pub(crate) joined: bool,
     pub(crate) closing: bool,
     /// Nothing more to do.
     pub(crate) finished: bool,
     /// Something went wrong, and the reason will come.
     pub(crate) troubled: bool,
-    /// Requests whose collective did not succeed.
-    pub(crate) doomed: Vec<(Arc<Request>, Arc<Promise>)>,
+    /// Requests whose collective runs, or did not succeed.
+    pub(crate) running: Vec<(Arc<Request>, Arc<Pledge>)>,
     /// Why everything fails from now on.
     pub(crate) failure: Option<CommError>,
     /// Who has left in good order, as far as this rank has got in doing what was decided.
     pub(crate) left: Option<Rank>,
     /// Whether something was done since the thread has looked around.
-    performed: bool,
+    pub(crate) performed: bool,
     /// When there was nothing more to do after a result, until the next request comes.
-    idle_since: Option<Duration>,
+    pub(crate) idle_since: Option<Duration>,
     /// Whether the last request came right after a result.
-    hurried: bool,
+    pub(crate) hurried: bool,
     /// When something happened last, while an adopted order is being followed.
-    stirred: Duration,
+    pub(crate) stirred: Duration,
+    /// Every thread that submits was waiting when the watcher looked last.
+    pub(crate) blocked: bool,
     /// When verdicts came last, and since when the batches that are to be run next are known.
     heard: Duration,
     pub(crate) agreed: Duration,
     /// The epoch and cycle of an adopted order in which ranks last compared how they spent their time.
-    pub(crate) compared: Option<(u32, u64)>,
+    pub(crate) compared: Option<(u64, u64)>,
 }
 
 impl Owner {
@@ -104,41 +102,48 @@ impl Owner {
             closing: false,
             finished: false,
             troubled: false,
-            doomed: Vec::new(),
+            running: Vec::new(),
             failure: None,
             left: None,
             performed: false,
             idle_since: None,
             hurried: true,
             stirred: Duration::ZERO,
+            blocked: false,
             heard: Duration::ZERO,
             agreed: Duration::ZERO,
             compared: None,
         })
     }
 
-    /// Works until the engine is closed.
+    /// Works until the engine is closed. A panic is a failure like any other.
     pub(crate) fn run(mut self) {
         while !self.finished {
-            self.take_commands();
-            if self.troubled || self.failure.is_some() {
-                self.rest_in_failure();
-                continue;
-            }
-            self.speak();
-            let mut step = self.next_step();
-            if step.is_none() {
-                self.listen();
-                step = self.next_step();
-            }
-            match step {
-                Some(step) => self.perform(step),
-                None if self.closing && !self.member.is_following() => self.say_goodbye(),
-                None => self.rest(),
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.work())) {
+                self.panicked(&*panic);
             }
         }
         self.shared.end_telemetry(self.failure.as_ref().map(ToString::to_string));
         self.shared.ended.store(true, Ordering::Release);
+    }
+
+    /// Does the next thing there is to do.
+    fn work(&mut self) {
+        self.take_commands();
+        if self.troubled || self.failure.is_some() {
+            return self.rest_in_failure();
+        }
+        self.speak();
+        let mut step = self.next_step();
+        if step.is_none() {
+            self.listen();
+            step = self.next_step();
+        }
+        match step {
+            Some(step) => self.perform(step),
+            None if self.closing && !self.member.is_following() => self.say_goodbye(),
+            None => self.rest(),
+        }
     }
 
     fn next_step(&mut self) -> Option<Step> {
@@ -159,6 +164,8 @@ impl Owner {
                     self.member.hear(verdict);
                 }
                 Command::Listen => {}
+                Command::Blocked => self.blocked = true,
+                Command::Unblocked => self.member.withdraw_blocked(),
                 Command::Over(reason) => self.over(reason),
                 Command::Close => {
                     self.closing = true;
@@ -168,7 +175,7 @@ impl Owner {
         }
     }
 
-    fn submit(&mut self, requests: Vec<(Request, Tensor)>, promise: &Arc<Promise>, submitted: Duration) {
+    fn submit(&mut self, requests: Vec<(Request, Tensor)>, promise: &Arc<Pledge>, submitted: Duration) {
         if let (None, Some(rank)) = (&self.failure, self.left) {
             self.miss(rank);
         }
@@ -262,6 +269,7 @@ impl Owner {
         self.stirred = now();
         match step {
             Step::Run(batch) => self.execute(&batch),
+            Step::Speak => self.speak(),
             Step::Vote { through, stay } => self.vote(through, stay),
             Step::Released(cycles) => {
                 if let Some(mut table) = self.shared.table() {
@@ -327,61 +335,6 @@ impl Owner {
                 }
             }
             Err(error) => self.trouble(&error),
-        }
-    }
-
-    /// Nothing to do: looks around for a moment if something was done and that may be worth it, then sleeps.
-    fn rest(&mut self) {
-        let began = now();
-        let performed = std::mem::take(&mut self.performed);
-        if performed {
-            self.idle_since = Some(began);
-        }
-        while performed && self.hurried && now() - began < LOOKING {
-            if self.shared.inbox.is_filled() {
-                return;
-            }
-            std::thread::yield_now();
-        }
-        self.shared.activity.waiting.store(!self.jobs.is_empty(), Ordering::Release);
-        // In an adopted order somebody has to notice that it does not go on: soon if a caller waits, who cannot bring what
-        // is missing.
-        let stuck = self.member.is_following() && self.member.oldest().is_some();
-        let (patience, since) = (self.shared.settings.patience, self.stirred);
-        let limit = stuck.then(|| (now() - since).max(BRIEF).min(patience));
-        self.watch_links();
-        self.shared.inbox.sleep(&self.sockets, limit);
-        if stuck && now() - since >= if self.is_awaited() { BRIEF.min(patience) } else { patience } {
-            self.member.deviate();
-        }
-    }
-
-    /// Whether a caller waits for anything that is not done.
-    fn is_awaited(&self) -> bool {
-        self.jobs.values().flatten().any(|job| job.promise.is_awaited())
-    }
-
-    fn rest_in_failure(&mut self) {
-        if self.closing && self.failure.is_some() {
-            self.finished = true;
-        } else {
-            self.shared.inbox.sleep(&[], None);
-        }
-    }
-
-    /// Sends on what did not fit before, and sees to it that sleep ends when a link has something, but not for links
-    /// that are gone.
-    fn watch_links(&mut self) {
-        let mut star = self.shared.star();
-        let clear = star.flush();
-        if star.count() != self.sockets.len()
-            && let Ok(sockets) = star.sockets()
-        {
-            self.sockets = sockets;
-        }
-        self.sockets.iter_mut().for_each(|(_, writes)| *writes = !clear);
-        if star.has_news() {
-            self.shared.alert();
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, Thread},
     time::Duration,
@@ -14,7 +14,7 @@ use sirtaki_comm::{Alarm, Group, Rank, Stopper};
 use crate::{
     Settings,
     decide::agree::Table,
-    runtime::{control::Star, ending::Watched, inbox::Inbox},
+    runtime::{callers::Callers, control::Star, ending::Watched, explain::Answer, inbox::Inbox},
     telemetry::{Telemetry, recorder::Recorder},
 };
 
@@ -22,7 +22,9 @@ use crate::{
 /// comes first.
 pub(crate) struct Shared {
     pub(crate) group: Group,
-    pub(crate) inbox: Inbox,
+    pub(crate) inbox: Arc<Inbox>,
+    /// The threads that use the engine.
+    pub(crate) callers: Arc<Callers>,
     /// Rank 0 keeps it.
     pub(crate) table: Option<Mutex<Table>>,
     pub(crate) star: Mutex<Star>,
@@ -39,6 +41,11 @@ pub(crate) struct Shared {
     pub(crate) stopper: Stopper,
     /// What went wrong here and the watcher has not seen yet.
     pub(crate) complaints: Mutex<Vec<Alarm>>,
+    /// Whether rank 0 wants to know what this process is doing, and whether it is being found out.
+    pub(crate) asked: AtomicBool,
+    pub(crate) answering: AtomicBool,
+    /// What this process is doing, on rank 0.
+    pub(crate) answers: Mutex<Vec<(Rank, Answer)>>,
     /// The watcher's thread.
     pub(crate) watcher: OnceLock<Thread>,
     /// The owner thread has ended.
@@ -53,7 +60,7 @@ pub(crate) struct Activity {
     /// Since when it has been in a vote, in nanoseconds; 0 when it is not.
     pub(crate) voting_since: AtomicU64,
     /// The epoch of that vote.
-    pub(crate) epoch: AtomicU32,
+    pub(crate) epoch: AtomicU64,
     /// Since when it has been in a collective, in nanoseconds; 0 when it is not.
     pub(crate) running_since: AtomicU64,
     /// Whether anything was asked for and is not done.

@@ -1,6 +1,7 @@
 //! What a caller holds while the engine works: a promise seen from both ends.
 
 use std::{
+    ops::Deref,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -8,9 +9,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sirtaki_comm::Rank;
+use sirtaki_comm::{CommError, Rank};
 
-use crate::{Engine, EngineError, runtime::memory::Tensor, telemetry::Stream};
+use crate::{
+    Engine, EngineError,
+    runtime::{
+        callers::{Blocking, Callers, HandIn},
+        memory::Tensor,
+    },
+    telemetry::Stream,
+};
 
 /// How often a waiting caller looks before it sleeps.
 const LOOKS: u32 = 200;
@@ -87,21 +95,33 @@ pub(crate) struct Promise {
     done: AtomicBool,
     awaited: AtomicBool,
     /// Who wants to know when somebody waits.
-    stream: Option<Arc<Stream>>,
+    observers: Option<Observers>,
+}
+
+/// Those who want to know when somebody waits: the telemetry of the process, and the engine.
+#[derive(Debug, Clone)]
+pub(crate) struct Observers {
+    pub(crate) stream: Arc<Stream>,
+    pub(crate) callers: Arc<Callers>,
 }
 
 impl Promise {
-    pub(crate) fn new(parts: usize, stream: Option<Arc<Stream>>) -> Arc<Self> {
+    pub(crate) fn new(parts: usize, observers: Option<Observers>) -> Arc<Self> {
         let outputs = (0..parts).map(|_| None).collect();
         let outcome = (parts == 0).then(|| Ok(Vec::new()));
         let done = AtomicBool::new(outcome.is_some());
         let state = Mutex::new(State { outputs, left: parts, outcome, over: None, callbacks: Vec::new() });
         let awaited = AtomicBool::new(false);
-        Arc::new(Self { state, changed: Condvar::new(), done, awaited, stream })
+        Arc::new(Self { state, changed: Condvar::new(), done, awaited, observers })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it was kept, or cannot be.
+    pub(crate) fn is_done(&self) -> bool {
+        self.done.load(Ordering::Acquire)
     }
 
     /// Whether a caller has gone to sleep until it is kept.
@@ -112,7 +132,7 @@ impl Promise {
     /// One part is done.
     pub(crate) fn keep(&self, part: usize, output: Output) {
         let mut state = self.state();
-        if self.done.load(Ordering::Acquire) || state.outputs[part].replace(output).is_some() {
+        if self.is_done() || state.outputs[part].replace(output).is_some() {
             return;
         }
         state.left -= 1;
@@ -125,7 +145,7 @@ impl Promise {
     /// One part failed, and so the whole.
     pub(crate) fn fail(&self, error: EngineError) {
         let state = self.state();
-        if !self.done.load(Ordering::Acquire) {
+        if !self.is_done() {
             self.settle(state, Err(error));
         }
     }
@@ -144,12 +164,33 @@ impl Promise {
     /// Calls back once it is settled: at once, or in the thread that settles it, so this must not take long.
     pub(crate) fn when_settled(&self, callback: Callback) {
         let mut state = self.state();
-        if self.done.load(Ordering::Acquire) {
+        if self.is_done() {
             let over = state.over.clone();
             drop(state);
             callback(over);
         } else {
             state.callbacks.push(callback);
+        }
+    }
+}
+
+/// The engine's hold on a promise. Once it lets go of one that was not kept, whoever waits for it is told.
+#[derive(Debug)]
+pub(crate) struct Pledge(pub(crate) Arc<Promise>);
+
+impl Deref for Pledge {
+    type Target = Promise;
+
+    fn deref(&self) -> &Promise {
+        &self.0
+    }
+}
+
+impl Drop for Pledge {
+    fn drop(&mut self) {
+        if !self.0.is_done() {
+            let reason = "the engine ended before it was done; what was said on standard error may tell why".into();
+            self.0.fail(EngineError::Comm(CommError::Stopped { reason }));
         }
     }
 }
@@ -162,7 +203,20 @@ pub struct Ticket(pub(crate) Arc<Promise>);
 impl Ticket {
     /// Whether it is done, well or badly.
     pub fn poll(&self) -> bool {
-        self.0.done.load(Ordering::Acquire)
+        self.0.is_done()
+    }
+
+    /// This thread waits for the ticket and does nothing else until the result is dropped. [`Ticket::wait`] says so by
+    /// itself; this is for waits without an end that are made of short ones, so that signals are heard. A rank all of
+    /// whose threads wait like this brings nothing any more, and if all ranks are like that, they get an error.
+    pub fn blocking(&self) -> Option<Blocking> {
+        let observers = self.0.observers.as_ref().filter(|_| !self.poll())?;
+        Some(observers.callers.block(&self.0))
+    }
+
+    /// Something will be submitted once this is done, by a callback say; see [`Engine::hand_in`].
+    pub fn hand_in(&self) -> Option<HandIn> {
+        self.0.observers.as_ref().map(|observers| HandIn::new(&observers.callers))
     }
 
     /// Waits as long as it takes.
@@ -199,10 +253,10 @@ impl Ticket {
     }
 
     fn wait_until(&self, deadline: Option<Instant>) -> bool {
-        let stream = self.0.stream.clone().filter(|_| !self.poll());
-        stream.iter().for_each(|stream| stream.waiting(true));
+        let observers = self.0.observers.clone().filter(|_| !self.poll());
+        observers.iter().for_each(|observers| observers.stream.waiting(true));
         let done = self.look_and_sleep(deadline);
-        stream.iter().for_each(|stream| stream.waiting(false));
+        observers.iter().for_each(|observers| observers.stream.waiting(false));
         done
     }
 
@@ -214,6 +268,7 @@ impl Ticket {
             std::thread::yield_now();
         }
         self.0.awaited.store(true, Ordering::Relaxed);
+        let _blocking = if deadline.is_none() { self.blocking() } else { None };
         let mut state = self.0.state();
         while !self.poll() {
             state = match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {

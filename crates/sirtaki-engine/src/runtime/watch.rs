@@ -2,7 +2,8 @@
 
 use std::{
     mem,
-    sync::{PoisonError, atomic::Ordering},
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, PoisonError, atomic::Ordering},
     thread,
     time::Duration,
 };
@@ -10,22 +11,18 @@ use std::{
 use sirtaki_comm::{Alarm, CommError, Communicator, Rank};
 
 use crate::{
-    Settings,
     decide::{
         blame::{Act, Blame, Ending, Sign, View},
         message::{Spoken, Word},
-        stall::{Whereabouts, explain_collective},
     },
     runtime::{
         ending::Watched,
+        explain::{self, Explainer},
+        fail,
         inbox::Command,
-        process,
         shared::{Activity, Shared, now},
     },
-    telemetry::{
-        Carrier,
-        recorder::{Phase, Record, Recorder},
-    },
+    telemetry::{Carrier, recorder::Recorder},
 };
 
 /// How often it looks.
@@ -34,6 +31,8 @@ const TICK: Duration = Duration::from_millis(100);
 const SHORT_TICK: Duration = Duration::from_millis(20);
 /// Signs of life between hosts in the time a rank may be silent.
 const SIGNS: u32 = 8;
+/// How long every thread that submits has to have been waiting before other ranks are told.
+const BLOCKED: Duration = Duration::from_millis(500);
 /// How long links may take to carry the reason.
 const PATIENCE: Duration = Duration::from_millis(200);
 
@@ -61,26 +60,36 @@ pub(crate) fn exchange_records(
 
 /// The thread's state.
 struct Watcher<'a> {
-    shared: &'a Shared,
+    shared: &'a Arc<Shared>,
     blame: Blame,
     /// The epoch in which others were called to a vote.
-    called: Option<u32>,
-    /// When it warned last.
-    warned: Duration,
+    called: Option<u64>,
+    explainer: Explainer,
+    /// Since when every thread that submits has been waiting, and whether the owner knows.
+    blocked: Option<(u64, Duration, bool)>,
     /// When other hosts were last shown that this rank is there.
     shown: Duration,
     carrier: Carrier,
 }
 
-/// Looks until the owner has ended.
-pub(crate) fn run(shared: &Shared) {
+/// Looks until the owner has ended. If it panics, so does the engine end, on all ranks.
+pub(crate) fn run(shared: &Arc<Shared>) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| watch(shared))) {
+        let reason = fail::panicked(&shared.group, "watching", &*panic);
+        shared.star().fail(&reason);
+        end(shared, reason);
+    }
+}
+
+fn watch(shared: &Arc<Shared>) {
     let _ = shared.watcher.set(thread::current());
     let blame = Blame::new(shared.group.clone(), shared.silence);
     let mut watcher = Watcher {
         shared,
         blame,
         called: None,
-        warned: Duration::ZERO,
+        explainer: Explainer::default(),
+        blocked: None,
         shown: Duration::ZERO,
         carrier: Carrier::default(),
     };
@@ -88,8 +97,10 @@ pub(crate) fn run(shared: &Shared) {
         shared.recorder.beat(now().as_nanos() as u64);
         watcher.show_life();
         watcher.call_others();
+        watcher.look_at_callers();
         watcher.explain();
         watcher.judge();
+        explain::answer(shared);
         let soon = watcher.carrier.carry(shared);
         thread::park_timeout(if soon || watcher.blame.is_open() { SHORT_TICK } else { TICK });
     }
@@ -131,41 +142,35 @@ impl Watcher<'_> {
         match self.blame.look(&view) {
             Act::Wait => {}
             Act::Tell(alarm) => shared.star().fail(&alarm),
-            Act::Over(reason) => self.end(reason),
+            Act::Over(reason) => end(shared, reason),
         }
     }
 
-    fn end(&self, reason: Alarm) {
-        let shared = self.shared;
-        if shared.group.rank() == 0 {
-            // Before anything here ends, and with it perhaps the process.
-            shared.star().fail(&reason);
-            shared.flush(PATIENCE);
-        }
-        shared.stopper.stop(CommError::from(reason.clone()).to_string());
-        shared.inbox.send(Command::Over(reason));
-    }
-
-    /// Rank 0 warns of what waits for long, and ends everything after the shutdown time.
+    /// Rank 0 explains what waits for long, and ends everything when it has waited too long.
     fn explain(&mut self) {
-        let (shared, now) = (self.shared, now());
-        if shared.table.is_none() || self.blame.is_open() || self.blame.is_over() {
+        if self.shared.table.is_none() || self.blame.is_open() || self.blame.is_over() {
             return;
         }
-        let Settings { shutdown_after, warn_after, warn, .. } = &shared.settings;
-        if let Some(limit) = shutdown_after
-            && let Some(reason) = sentence(shared, now, *limit)
-        {
-            let reason = format!("the timeout of {} s has passed: {reason}", limit.as_secs_f64());
-            return self.blame.complain(Alarm::Stopped { reason }, now);
+        if let Some(alarm) = self.explainer.explain(self.shared, now()) {
+            self.blame.complain(alarm, now());
         }
-        if let Some(limit) = warn_after
-            && now.saturating_sub(self.warned) >= *limit
-            && let Some(text) = sentence(shared, now, *limit)
-        {
-            self.warned = now;
-            warn(&text);
-        }
+    }
+
+    /// Has the owner tell the other ranks when nothing will come from this one, but only after a while: it costs a message,
+    /// and most waits are short.
+    fn look_at_callers(&mut self) {
+        let now = now();
+        self.blocked = match (self.shared.callers.blocked(), self.blocked) {
+            (None, _) => None,
+            (Some(version), Some((before, since, told))) if version == before => {
+                let tell = !told && now.saturating_sub(since) >= BLOCKED;
+                if tell {
+                    self.shared.inbox.send(Command::Blocked);
+                }
+                Some((version, since, told || tell))
+            }
+            (Some(version), _) => Some((version, now, false)),
+        };
     }
 
     /// A rank that waits long in a vote calls for agreement again, so that the missing ones come to the vote: they may
@@ -180,7 +185,7 @@ impl Watcher<'_> {
         self.called = Some(epoch);
         let spoken = Spoken { epoch, word: Word::Deviate };
         match shared.table() {
-            None => shared.star().say(&vec![spoken]),
+            None => shared.star().say(&[spoken]),
             Some(mut table) => {
                 table.hear(0, spoken, now());
                 let verdicts = table.decide();
@@ -189,6 +194,17 @@ impl Watcher<'_> {
             }
         }
     }
+}
+
+/// It is over here.
+fn end(shared: &Shared, reason: Alarm) {
+    if shared.group.rank() == 0 {
+        // Before anything here ends, and with it perhaps the process.
+        shared.star().fail(&reason);
+        shared.flush(PATIENCE);
+    }
+    shared.stopper.stop(CommError::from(reason.clone()).to_string());
+    shared.inbox.send(Command::Over(reason));
 }
 
 /// What is seen of a rank: its beat on this host, signs of life over the link from others, and the link's end.
@@ -215,24 +231,4 @@ fn ending(shared: &Shared, rank: Rank) -> Ending {
             None => other.unwrap_or(Ending::Unknown),
         },
     }
-}
-
-/// What has waited for `limit`, in words.
-fn sentence(shared: &Shared, now: Duration, limit: Duration) -> Option<String> {
-    let group = &shared.group;
-    let states = |rank: usize| shared.is_here(rank).then(|| process::state(group.members()[rank].pid));
-    if let Some(stall) = shared.table().and_then(|table| table.stalled(now, limit)) {
-        return Some(stall.explain(group, now, &states));
-    }
-    let activity = &shared.activity;
-    let lasting = Activity::lasting(&activity.voting_since, now).max(Activity::lasting(&activity.running_since, now));
-    if lasting < limit || lasting.is_zero() {
-        return None;
-    }
-    let sequence = activity.sequence.load(Ordering::Relaxed) + 1;
-    let last = |record: &Recorder| record.read().into_iter().rev().find(|record| record.phase != Phase::Submitted);
-    let tensor = last(&shared.recorder).map(|record| record.name).unwrap_or_default();
-    let place = |record: &Recorder| last(record).map(|Record { phase, sequence, .. }| Whereabouts { phase, sequence });
-    let places: Vec<_> = shared.records.iter().map(|record| record.as_ref().and_then(place)).collect();
-    Some(explain_collective(group, (sequence, &tensor), lasting, &places, &states))
 }

@@ -17,7 +17,7 @@ use sirtaki_comm::{
 
 use crate::{
     decide::message::{MESSAGE_LIMIT, decode, encode},
-    runtime::shared,
+    runtime::{explain::Answer, shared},
     telemetry::clock::Exchanges,
 };
 
@@ -39,11 +39,15 @@ pub(crate) enum Kind {
     /// The sender leaves in good order.
     Goodbye = 4,
     /// What time is it? With the time at which this was asked.
-    Ask = 5,
+    AskTime = 5,
     /// That time, and the one at which it was answered.
-    Answer = 6,
+    Time = 6,
     /// For whoever watches the job.
     Seen = 7,
+    /// What are you doing?
+    Inquiry = 8,
+    /// That, as an [`Answer`].
+    Answer = 9,
 }
 
 /// Messages about what is seen that may wait; more are forgotten.
@@ -77,6 +81,10 @@ pub(crate) struct Wire {
     /// The other side's clock.
     pub(crate) clock: Exchanges,
     fail: Option<Alarm>,
+    /// The other side wants to know what this process is doing.
+    pub(crate) asked: bool,
+    /// What the other side's process is doing.
+    pub(crate) answer: Option<Answer>,
     /// When something arrived last.
     pub(crate) heard: Duration,
     /// The other side said goodbye.
@@ -99,13 +107,13 @@ pub(crate) fn fail_frame(alarm: &Alarm) -> Vec<u8> {
 
 /// The frame that asks for the time.
 pub(crate) fn question() -> Vec<u8> {
-    frame(Kind::Ask, &encode(&shared::now()))
+    frame(Kind::AskTime, &encode(&shared::now()))
 }
 
 /// The frame that tells it.
 fn answer(question: &[u8]) -> Vec<u8> {
     match decode::<Duration>(question) {
-        Some(asked) => frame(Kind::Answer, &encode(&(asked, shared::now()))),
+        Some(asked) => frame(Kind::Time, &encode(&(asked, shared::now()))),
         None => Vec::new(),
     }
 }
@@ -120,6 +128,8 @@ impl Wire {
             seen: VecDeque::new(),
             clock: Exchanges::default(),
             fail: None,
+            asked: false,
+            answer: None,
             heard: now,
             left: false,
             ended: None,
@@ -195,9 +205,14 @@ impl Wire {
                     }
                 }
                 // Now, whoever reads this: the owner may be busy for long.
-                _ if kind == Kind::Ask as u8 => answers.extend(answer(content)),
-                _ if kind == Kind::Answer as u8 => match decode::<(Duration, Duration)>(content) {
+                _ if kind == Kind::AskTime as u8 => answers.extend(answer(content)),
+                _ if kind == Kind::Time as u8 => match decode::<(Duration, Duration)>(content) {
                     Some((asked, there)) => self.clock.note(asked, there, shared::now()),
+                    None => return self.garbage(),
+                },
+                _ if kind == Kind::Inquiry as u8 => self.asked = true,
+                _ if kind == Kind::Answer as u8 => match decode(content) {
+                    Some(answer) => self.answer = Some(answer),
                     None => return self.garbage(),
                 },
                 _ if kind == Kind::Words as u8 => self.words.push_back(content.to_vec()),

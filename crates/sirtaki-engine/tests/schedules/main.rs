@@ -102,6 +102,34 @@ fn scripts(dice: &mut Dice, size: usize, mismatches: bool) -> Vec<Vec<Act>> {
     scripts
 }
 
+/// Makes a program different from the others': two submissions swapped and waited for in that order, one left out
+/// together with its waits, or one under another name.
+fn diverge(dice: &mut Dice, script: &mut Vec<Act>, how: usize) {
+    let submits: Vec<usize> = (0..script.len()).filter(|&at| matches!(script[at], Act::Submit(_))).collect();
+    let at = submits[dice.roll(submits.len())];
+    let Act::Submit(requests) = script[at].clone() else { return };
+    let names: Vec<String> = requests.iter().map(|request| request.name.clone()).collect();
+    let of_it = |act: &Act| matches!(act, Act::Wait(name) if names.contains(name));
+    match how {
+        0 => {
+            let other = submits[dice.roll(submits.len())];
+            script.swap(at, other);
+            script.insert(at.min(other) + 1, Act::Wait(names[0].clone()));
+        }
+        1 => {
+            script.remove(at);
+            if let Some(wait) = (at..script.len()).find(|&later| of_it(&script[later])) {
+                script.remove(wait);
+            }
+        }
+        _ => {
+            let renamed = |request: &Request| Request { name: format!("{} again", request.name), ..request.clone() };
+            script[at] = Act::Submit(requests.iter().map(renamed).collect());
+            script.insert(at + 1, Act::Wait(format!("{} again", names[0])));
+        }
+    }
+}
+
 fn same_everywhere(world: &World) {
     let sorted = |rank: &Rank| {
         let mut endings = rank.endings.clone();
@@ -124,6 +152,36 @@ proptest! {
         let scripts = scripts(&mut dice, size, mismatches);
         let wanted: usize = scripts[0].iter().map(|act| match act { Act::Submit(r) => r.len(), Act::Wait(_) => 0 }).sum();
         let mut world = World::new(scripts);
+        world.run(|below| dice.roll(below));
+        same_everywhere(&world);
+        prop_assert_eq!(world.ranks[0].endings.len(), wanted, "every request ends exactly once");
+        let deadlocks = world.ranks[0].endings.iter().filter(|(_, how)| how.contains("wait for each other")).count();
+        prop_assert_eq!(deadlocks, 0, "all ranks submit the same");
+    }
+
+    /// A rank swaps, skips or renames something, whether it waits for each tensor or for all of a step: whoever waits
+    /// gets an error or a result, and an error that ranks wait for each other only if they do.
+    #[test]
+    fn ranks_that_wait_for_each_other_are_told(seed in any::<u64>(), size in 2_usize..5, odd in 0_usize..5, how in 0_usize..3) {
+        let (mut dice, odd) = (Dice(seed), odd % size);
+        let mut scripts = scripts(&mut dice, size, false);
+        diverge(&mut dice, &mut scripts[odd], how);
+        let end = Request::new("end", Operation::Barrier, DType::U8, &[0]);
+        scripts.iter_mut().for_each(|script| script.extend([Act::Submit(vec![end.clone()]), Act::Wait("end".into())]));
+        let mut world = World::new(scripts);
+        world.run(|below| dice.roll(below));
+        // Whoever got through leaves, and that is an error for the others.
+        prop_assert!(world.ranks.iter().any(Rank::is_through));
+    }
+
+    /// Names are forgotten all the time, with more of them under way than are remembered.
+    #[test]
+    fn few_names_are_remembered(seed in any::<u64>(), size in 1_usize..5, limit in 1_usize..4, mismatches in any::<bool>()) {
+        let mut dice = Dice(seed);
+        let scripts = scripts(&mut dice, size, mismatches);
+        let wanted: usize = scripts[0].iter().map(|act| match act { Act::Submit(r) => r.len(), Act::Wait(_) => 0 }).sum();
+        let mut world = World::new(scripts);
+        world.table.set_names_limit(limit);
         world.run(|below| dice.roll(below));
         same_everywhere(&world);
         prop_assert_eq!(world.ranks[0].endings.len(), wanted, "every request ends exactly once");

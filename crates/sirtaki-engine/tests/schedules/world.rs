@@ -48,6 +48,21 @@ pub(crate) struct Rank {
 }
 
 impl Rank {
+    /// Whether its program has ended.
+    pub(crate) fn is_through(&self) -> bool {
+        self.script.is_empty() && self.open.is_empty()
+    }
+
+    /// Whether it waits for something that is not done, and nothing is under way from or to it.
+    fn is_stuck(&self) -> bool {
+        let waits = matches!(self.script.front(), Some(Act::Wait(name)) if self.open.contains_key(name));
+        waits
+            && self.words.is_empty()
+            && self.verdicts.is_empty()
+            && self.inside.is_none()
+            && !self.member.has_batches()
+    }
+
     pub(crate) fn end(&mut self, name: &str, how: &str) {
         let open = self.open.get_mut(name).expect("only what was wanted ends");
         *open -= 1;
@@ -109,7 +124,7 @@ impl World {
                 possible.push((2, index));
             }
             if listens {
-                possible.push((3, index));
+                possible.extend([(3, index), (7, index)]);
             }
             if self.harmed.is_some() {
                 possible.extend([(4, index), (5, index), (6, index)]);
@@ -137,6 +152,7 @@ impl World {
             3 => self.step(index),
             4 => self.watch(index),
             5 => self.exit(index),
+            7 => self.report_blocked(index),
             _ if self.can_break(index) => {
                 self.break_collective(index, choice);
                 true
@@ -147,6 +163,9 @@ impl World {
 
     fn decide(&mut self) {
         for verdict in self.table.decide() {
+            if matches!(&verdict, Verdict::Refuse(_, text) if text.contains("wait for each other")) {
+                assert!(self.ranks.iter().all(Rank::is_stuck), "a false alarm: {}", self.describe());
+            }
             self.ranks.iter_mut().for_each(|rank| rank.verdicts.push_back(verdict.clone()));
         }
     }
@@ -170,12 +189,32 @@ impl World {
         true
     }
 
-    fn flush(&mut self, index: usize) {
+    fn flush(&mut self, index: usize) -> bool {
         let words = self.ranks[index].member.words();
-        if !words.is_empty() {
+        let speaks = !words.is_empty();
+        if speaks {
             self.frames += 1;
             self.ranks[index].words.push_back(words);
         }
+        speaks
+    }
+
+    /// The owner of a rank whose program waits says so, at any time at which it has nothing else to do.
+    fn report_blocked(&mut self, index: usize) -> bool {
+        let rank = &mut self.ranks[index];
+        let Some(Act::Wait(name)) = rank.script.front() else { return false };
+        if rank.asked == 0 || !rank.open.contains_key(name) {
+            return false;
+        }
+        rank.member.report_blocked();
+        self.flush(index)
+    }
+
+    /// Whoever waits says so, now that all verdicts were acted on; says whether anybody did.
+    fn report_all_blocked(&mut self) -> bool {
+        let listens = |index: &usize| self.works(*index) && self.ranks[*index].inside.is_none();
+        let ranks: Vec<usize> = (0..self.ranks.len()).filter(listens).collect();
+        ranks.into_iter().filter(|&index| self.report_blocked(index)).count() > 0
     }
 
     fn step(&mut self, index: usize) -> bool {
@@ -185,9 +224,12 @@ impl World {
         match step {
             Step::Run(_) | Step::Vote { .. } => rank.inside = Some(step),
             Step::Released(cycles) if index == 0 => self.table.released(cycles, now),
-            Step::Released(_) => {}
+            Step::Released(_) | Step::Speak => {}
             Step::Refused(names, text) => {
-                names.into_iter().for_each(|name| rank.end(&name, &text));
+                // In a deadlock everything is refused, whoever has asked for it.
+                let deadlock = text.contains("wait for each other");
+                let ends = names.into_iter().filter(|name| !deadlock || rank.open.contains_key(name));
+                ends.collect::<Vec<_>>().iter().for_each(|name| rank.end(name, &text));
             }
             Step::Joined(last) => {
                 rank.last_joined = Some(last);
@@ -249,7 +291,7 @@ impl World {
     }
 
     fn is_done(&self) -> bool {
-        self.ranks.iter().filter(|rank| !rank.failing.gone).all(|rank| rank.script.is_empty() && rank.open.is_empty())
+        self.ranks.iter().filter(|rank| !rank.failing.gone).all(Rank::is_through)
     }
 
     /// Half a second passes in which nobody could do anything: the watchers of waiting ranks speak up.
@@ -299,7 +341,10 @@ impl World {
             }
             // Failing takes some time limits; without harm somebody always speaks up at the first.
             patience = if changed { 0 } else { patience + 1 };
-            if !changed && !self.be_impatient() {
+            if !changed && !self.be_impatient() && !self.report_all_blocked() {
+                if self.harmed.is_none() && self.ranks.iter().any(Rank::is_through) {
+                    return;
+                }
                 assert!(self.harmed.is_some() && patience < 20, "deadlock: {}", self.describe());
             }
         }

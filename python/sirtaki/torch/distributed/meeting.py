@@ -126,7 +126,7 @@ def _split(
 
 def _limits(timeout: timedelta) -> dict[str, str]:
     """Variables that make ranks that wait longer for others fail; Horovod's come before."""
-    return {"SIRTAKI_SHUTDOWN_AFTER": f"{timeout.total_seconds():f}", **_variables.translated()}
+    return {"SIRTAKI_HANG_TIMEOUT": f"{timeout.total_seconds():f}", **_variables.translated()}
 
 
 def serve_env() -> None:

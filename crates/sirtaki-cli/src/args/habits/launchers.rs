@@ -103,7 +103,7 @@ const KNOWN: &[(&str, Meaning)] = &[
     ("--thread-affinity", Meaning::Instead(PLACES)),
     ("--no-stall-check", Meaning::Instead("set a variable: --env SIRTAKI_WARN_AFTER=off")),
     ("--stall-check-warning-time-seconds", Meaning::Instead("set a variable: --env SIRTAKI_WARN_AFTER=60")),
-    ("--stall-check-shutdown-time-seconds", Meaning::Instead("set a variable: --env SIRTAKI_SHUTDOWN_AFTER=60")),
+    ("--stall-check-shutdown-time-seconds", Meaning::Instead("set the limit for tensors that wait: --hang-timeout 60")),
     ("--fusion-threshold-mb", Meaning::Instead("set a variable: --env SIRTAKI_FUSION=64M")),
     ("--cycle-time-ms", Meaning::Instead("omit it: tensors are sent as soon as all ranks have them")),
     ("--cache-capacity", Meaning::Instead("omit it: repeated steps are recognised whatever their size")),

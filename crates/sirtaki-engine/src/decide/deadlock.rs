@@ -1,0 +1,164 @@
+//! Whether ranks wait for each other for ever: a proof, and the sentence that explains it.
+//!
+//! A rank *reports* that it is blocked when every thread that has ever submitted a tensor waits, without a time limit,
+//! for one that is not done, and nothing is on its way to be submitted (see `runtime::callers`). The report says how many
+//! verdicts the rank has acted on, and it travels behind everything the rank has said before.
+//!
+//! When every rank has reported on the newest verdict, nothing can happen any more: no verdict is under way, no word is,
+//! and new words come only from threads that wait for a verdict. The table has not decided anything on what it knows, so
+//! it never will. That is a proof and no guess: how long something takes plays no part in it. A rank with a thread that
+//! computes, loads or evaluates does not report and is late, not deadlocked; [`super::stall`] explains that.
+//!
+//! Rejected: a time limit alone. Any that is of use in a deadlock ends jobs whose evaluation takes long.
+
+use std::collections::BTreeMap;
+
+use sirtaki_comm::Rank;
+
+use crate::decide::{agree::Table, check::name_ranks, slot::Slot};
+
+/// Names of one rank's tensors that are said, at most.
+const NAMES_SAID: usize = 3;
+/// Groups of ranks that are said, at most.
+const SIDES_SAID: usize = 4;
+
+/// Which ranks have reported that they are blocked, and after how many verdicts.
+#[derive(Debug)]
+pub(crate) struct Blocked(Vec<Option<u64>>);
+
+impl Blocked {
+    pub(crate) fn new(size: usize) -> Self {
+        Self(vec![None; size])
+    }
+
+    /// `rank` is blocked after it has acted on this many verdicts.
+    pub(crate) fn report(&mut self, rank: Rank, verdicts: u64) {
+        self.0[rank] = Some(verdicts);
+    }
+
+    /// `rank` has said something since.
+    pub(crate) fn withdraw(&mut self, rank: Rank) {
+        self.0[rank] = None;
+    }
+
+    /// Whether every rank is blocked after the last of this many verdicts.
+    pub(crate) fn is_proven(&self, verdicts: u64) -> bool {
+        self.0.iter().all(|report| *report == Some(verdicts))
+    }
+}
+
+impl Table {
+    /// Who waits for what, in words.
+    pub(crate) fn explain_deadlock(&self) -> String {
+        let mut sides: BTreeMap<Vec<&str>, Vec<Rank>> = BTreeMap::new();
+        for rank in (0..self.size).filter(|&rank| self.wanted().any(|slot| slot.wants[rank].is_some())) {
+            let of_rank = |slot: &&Slot| slot.wants[rank].is_some();
+            // What all ranks have submitted waits for the rest of its group only.
+            let alone = |slot: &&Slot| of_rank(slot) && !self.is_ready(slot);
+            let mut names: Vec<&str> = self.wanted().filter(alone).map(|slot| slot.name.as_str()).collect();
+            if names.is_empty() {
+                names = self.wanted().filter(of_rank).map(|slot| slot.name.as_str()).collect();
+            }
+            sides.entry(names).or_default().push(rank);
+        }
+        let mut sides: Vec<(Vec<&str>, Vec<Rank>)> = sides.into_iter().collect();
+        sides.sort_by_key(|(_, ranks)| ranks[0]);
+        let more = sides.len().saturating_sub(SIDES_SAID);
+        let said: Vec<String> = sides.iter().take(SIDES_SAID).map(|(names, ranks)| side(names, ranks)).collect();
+        let mut text = format!("they wait for each other: {}", said.join(", "));
+        if more > 0 {
+            text += &format!(", and so on for {more} more");
+        }
+        text += "; every thread that submits is waiting, so none of these will ever be submitted by the other ranks; \
+                 hint: all ranks have to submit the same tensors, and wait for one only after all others can submit it";
+        text
+    }
+}
+
+/// `rank 1 waits for "a", "b" and 2 more`.
+fn side(names: &[&str], ranks: &[Rank]) -> String {
+    let wait = if ranks.len() == 1 { "waits" } else { "wait" };
+    let quoted: Vec<String> = names.iter().take(NAMES_SAID).map(|name| format!("\"{name}\"")).collect();
+    let names = match names.len().saturating_sub(NAMES_SAID) {
+        0 => match quoted.split_last() {
+            Some((last, [])) => last.clone(),
+            Some((last, others)) => format!("{} and {last}", others.join(", ")),
+            None => "nothing".into(),
+        },
+        more => format!("{} and {more} more", quoted.join(", ")),
+    };
+    format!("{} {wait} for {names}", name_ranks(ranks))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use sirtaki_comm::{DType, Reduction};
+
+    use super::*;
+    use crate::decide::{
+        fuse::Limits,
+        message::{Spoken, Verdict, Word},
+        request::{Operation, Request},
+    };
+
+    fn table() -> Table {
+        Table::new(3, Limits { fused: 1, large: 1 })
+    }
+
+    fn say(table: &mut Table, rank: Rank, word: Word) -> Vec<Verdict> {
+        table.hear(rank, Spoken { epoch: 0, word }, Duration::ZERO);
+        table.decide()
+    }
+
+    fn want(name: &str) -> Word {
+        Word::Announce(Box::new(Request::new(name, Operation::AllReduce(Reduction::SUM), DType::F32, &[1])))
+    }
+
+    #[test]
+    fn all_ranks_have_to_be_blocked_after_the_newest_verdict() {
+        let mut table = table();
+        for rank in 0..3 {
+            let verdicts = say(&mut table, rank, want("common"));
+            assert_eq!(verdicts.len(), usize::from(rank == 2));
+        }
+        assert!(say(&mut table, 0, want("a")).is_empty());
+        assert!(say(&mut table, 1, want("a")).is_empty());
+        assert!(say(&mut table, 2, want("b")).is_empty());
+        // Rank 0 has not run what was decided before.
+        for (rank, verdicts) in [(0, 0), (1, 1), (2, 1)] {
+            assert!(say(&mut table, rank, Word::Blocked(verdicts)).is_empty());
+        }
+        // Rank 2 goes on before rank 0 is blocked.
+        assert!(say(&mut table, 2, want("c")).is_empty());
+        assert!(say(&mut table, 0, Word::Blocked(1)).is_empty());
+        assert!(say(&mut table, 2, Word::Blocked(1)).len() == 1);
+    }
+
+    #[test]
+    fn a_rank_that_goes_on_takes_its_report_back() {
+        let mut table = table();
+        say(&mut table, 0, want("a"));
+        say(&mut table, 1, want("b"));
+        say(&mut table, 2, want("b"));
+        (0..2).for_each(|rank| assert!(say(&mut table, rank, Word::Blocked(0)).is_empty()));
+        assert!(say(&mut table, 0, Word::Unblocked).is_empty());
+        assert!(say(&mut table, 2, Word::Blocked(0)).is_empty());
+        let verdicts = say(&mut table, 0, Word::Blocked(0));
+        let [Verdict::Refuse(names, text)] = verdicts.as_slice() else { panic!("{verdicts:?}") };
+        assert_eq!(names, &["a", "b"]);
+        assert!(
+            text.starts_with("they wait for each other: rank 0 waits for \"a\", ranks 1,2 wait for \"b\"; "),
+            "{text}"
+        );
+        assert!(!table.is_waited_at());
+    }
+
+    #[test]
+    fn many_names_are_counted() {
+        assert_eq!(side(&["a"], &[0]), "rank 0 waits for \"a\"");
+        assert_eq!(side(&["a", "b", "c"], &[0, 2]), "ranks 0,2 wait for \"a\", \"b\" and \"c\"");
+        assert_eq!(side(&["a", "b", "c", "d"], &[1]), "rank 1 waits for \"a\", \"b\", \"c\" and 1 more");
+    }
+}

@@ -1,0 +1,82 @@
+//! What the owner thread does when there is nothing to do: it looks around, sleeps, and notices that nothing goes on.
+
+use std::{sync::atomic::Ordering, time::Duration};
+
+use crate::runtime::{owner::Owner, shared::now};
+
+/// How long the thread looks for new work after a result before it sleeps.
+pub(crate) const LOOKING: Duration = Duration::from_micros(60);
+
+/// How long a caller waits in an adopted order for what it may have to bring itself.
+const BRIEF: Duration = Duration::from_millis(1);
+
+impl Owner {
+    /// Nothing to do: looks around for a moment if something was done and that may be worth it, then sleeps.
+    pub(crate) fn rest(&mut self) {
+        if self.report_blocked() {
+            return;
+        }
+        let began = now();
+        let performed = std::mem::take(&mut self.performed);
+        if performed {
+            self.idle_since = Some(began);
+        }
+        while performed && self.hurried && now() - began < LOOKING {
+            if self.shared.inbox.is_filled() {
+                return;
+            }
+            std::thread::yield_now();
+        }
+        self.shared.activity.waiting.store(!self.jobs.is_empty(), Ordering::Release);
+        // In an adopted order somebody has to notice that it does not go on: soon if a caller waits, who cannot bring what
+        // is missing.
+        let stuck = self.member.is_following() && self.member.oldest().is_some();
+        let (patience, since) = (self.shared.settings.patience, self.stirred);
+        let limit = stuck.then(|| (now() - since).max(BRIEF).min(patience));
+        self.watch_links();
+        self.shared.inbox.sleep(&self.sockets, limit);
+        if stuck && now() - since >= if self.is_awaited() { BRIEF.min(patience) } else { patience } {
+            self.member.deviate();
+        }
+    }
+
+    /// Tells the table that nothing more will come from here until something is done, where that is so; says whether it
+    /// did.
+    fn report_blocked(&mut self) -> bool {
+        self.blocked = self.blocked && self.shared.callers.report();
+        // What a thread has submitted before it waited is in the inbox before it counts as waiting.
+        if self.blocked && !self.shared.inbox.is_filled() {
+            self.member.report_blocked();
+        }
+        self.member.has_words()
+    }
+
+    /// Whether a caller waits for anything that is not done.
+    fn is_awaited(&self) -> bool {
+        self.jobs.values().flatten().any(|job| job.promise.is_awaited())
+    }
+
+    pub(crate) fn rest_in_failure(&mut self) {
+        if self.closing && self.failure.is_some() {
+            self.finished = true;
+        } else {
+            self.shared.inbox.sleep(&[], None);
+        }
+    }
+
+    /// Sends on what did not fit before, and sees to it that sleep ends when a link has something, but not for links
+    /// that are gone.
+    fn watch_links(&mut self) {
+        let mut star = self.shared.star();
+        let clear = star.flush();
+        if star.count() != self.sockets.len()
+            && let Ok(sockets) = star.sockets()
+        {
+            self.sockets = sockets;
+        }
+        self.sockets.iter_mut().for_each(|(_, writes)| *writes = !clear);
+        if star.has_news() {
+            self.shared.alert();
+        }
+    }
+}
