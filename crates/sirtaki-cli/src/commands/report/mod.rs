@@ -3,7 +3,7 @@
 //! Honest by design, after Hoefler's "Twelve ways to fool the masses": every run that was given is counted, failed ones
 //! too; speed never stands without test accuracy; baseline and units are on every plot; whatever weakens a comparison is
 //! said. From the folders up: `read` (hostile until checked), `measure`, `spread` and `compare` (pure), `findings` (all
-//! of it), then `document` (words and tables) and `figures` with `plot` (SVG), which `page`, `markdown` and `json` put
+//! of it), then `document` (words and tables) and `figures` with [`plot`](crate::plot) (SVG), which `page`, `markdown` and `json` put
 //! together. Rejected: a template engine and a plotting library in JavaScript; a page has to open in ten years.
 
 mod compare;
@@ -14,7 +14,6 @@ mod json;
 mod markdown;
 mod measure;
 mod page;
-mod plot;
 pub(crate) mod read;
 mod spread;
 mod terminal;
@@ -28,7 +27,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use sirtaki_engine::files::replace;
+use sirtaki_engine::files;
 
 pub(crate) use self::findings::Findings;
 use crate::{
@@ -80,7 +79,7 @@ pub(crate) fn print_scalings(findings: &Findings, printer: &mut Printer) -> Resu
 }
 
 fn save(file: &Path, text: &str) -> Result<()> {
-    replace(file, text.as_bytes()).with_context(|| format!("cannot write {}", file.display()))
+    files::write(file, text.as_bytes()).with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// Reads everything, and says what cannot be read.
