@@ -32,5 +32,5 @@ pub use runtime::{
     memory::Tensor,
     ticket::{Outcome, Output, Ticket},
 };
-pub use settings::{Ending, Profiling, Settings, TimelineForm, Warn};
+pub use settings::{Accuse, Ending, Profiling, Settings, TimelineForm, Warn};
 pub use telemetry::{InPhase, counts::Phase};

@@ -4,7 +4,7 @@ use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use sirtaki_comm::Rank;
 
-use crate::decide::fuse::Limits;
+use crate::{decide::fuse::Limits, telemetry::recorder::Culprit};
 
 /// Takes a warning for people.
 pub type Warn = Arc<dyn Fn(&str) + Send + Sync>;
@@ -12,6 +12,9 @@ pub type Warn = Arc<dyn Fn(&str) + Send + Sync>;
 /// Says how a rank of the job ended, in words that follow "it", such as "was killed by SIGKILL"; nothing while nobody
 /// knows. It is asked several times within a moment and has to answer at once.
 pub type Ending = Arc<dyn Fn(Rank) -> Option<String> + Send + Sync>;
+
+/// Takes note of the rank that this one waited for in vain.
+pub type Accuse = Arc<dyn Fn(Culprit) + Send + Sync>;
 
 /// What becomes of the numbers that are counted, when the job ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,6 +55,8 @@ pub struct Settings {
     pub warn: Warn,
     /// Who knows how ranks ended; nobody unless set.
     pub ending: Ending,
+    /// Who wants to know whom this rank waited for in vain, when its engine ends; nobody unless set.
+    pub accuse: Accuse,
 }
 
 /// How a timeline is written.
@@ -83,6 +88,7 @@ impl Default for Settings {
             run_folder: None,
             warn: Arc::new(|_| ()),
             ending: Arc::new(|_| None),
+            accuse: Arc::new(|_| ()),
         }
     }
 }

@@ -107,6 +107,8 @@ impl Job {
 
     /// Meets the other ranks and starts the engine.
     pub fn join(mut self) -> Result<World, JobError> {
+        // Until the memory is adopted below.
+        self.tell_the_launcher().inspect(|record| record.set_meeting());
         let met = self.connect()?;
         self.start(met)
     }
@@ -114,6 +116,10 @@ impl Job {
     /// Meets other ranks than those of the place, in a store of the caller's that nobody has used, and starts an engine
     /// for them. Where the place has no secret, the first of them makes one.
     pub fn meet(mut self, store: Arc<dyn Store>, me: Position) -> Result<World, JobError> {
+        // Ranks of a smaller group have other numbers there.
+        if me.size == self.place.size {
+            let _ = self.tell_the_launcher();
+        }
         let settings = &mut self.communication;
         match (&self.place.meeting, me.rank) {
             (Meeting::Store { .. }, _) => {}
@@ -132,6 +138,15 @@ impl Job {
         let Connected { communicator, network } = connect_with_report(store, me.rank, me.size, settings.clone())?;
         (self.place.local, self.place.cross, self.record) = (None, None, None);
         self.start(Met { communicator, network, store: None })
+    }
+
+    /// Lets the launcher see, in its memory, whom this rank will have waited for in vain. Returns that memory.
+    fn tell_the_launcher(&mut self) -> Option<Arc<Recorder>> {
+        let (process, descriptor) = self.record?;
+        let record = Arc::new(Recorder::open(process, descriptor).ok()?);
+        let kept = record.clone();
+        self.engine.accuse = Arc::new(move |culprit| kept.accuse(culprit));
+        Some(record)
     }
 
     fn start(mut self, met: Met) -> Result<World, JobError> {
