@@ -5,7 +5,7 @@ use std::{io, time::Instant};
 
 use libfuzzer_sys::fuzz_target;
 use sirtaki_cli::{
-    launch::output::{Options, Output, Stream},
+    launch::output::{Output, OutputOptions, Stream},
     printer::Printer,
 };
 use sirtaki_fuzz::Printed;
@@ -16,7 +16,7 @@ fn print(pieces: &[&[u8]], terminal: bool) -> Vec<u8> {
         true => Printer::screen(printed.clone(), io::sink(), || (20, 6)),
         false => Printer::plain(printed.clone(), io::sink()),
     };
-    let (options, now) = (Options { hosts: vec!["a".into()], ..Options::default() }, Instant::now());
+    let (options, now) = (OutputOptions { hosts: vec!["a".into()], ..OutputOptions::default() }, Instant::now());
     let mut output = Output::new(&mut printer, &options, now).expect("needs no files");
     for piece in pieces {
         output.wrote(now, 0, Stream::Out, piece);

@@ -6,7 +6,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader, Read},
-    process::{Child, Command, Stdio},
+    process::{Child, ChildStdout, Command, Stdio},
     sync::{
         Arc, Mutex,
         atomic::{AtomicU32, Ordering},
@@ -29,6 +29,8 @@ pub struct Launch {
     out: Arc<Mutex<Vec<String>>>,
     err: Arc<Mutex<Vec<String>>>,
     readers: Vec<JoinHandle<()>>,
+    /// Standard output that nobody reads.
+    unread: Option<ChildStdout>,
 }
 
 /// A run that has ended.
@@ -55,18 +57,57 @@ fn is_marked(pid: &str, mark: &str) -> bool {
     environment.split(|&byte| byte == 0).any(|variable| variable == mark.as_bytes())
 }
 
+/// Whether this is an agent, and not its watchdog or what started it.
+pub fn is_agent(pid: Pid) -> bool {
+    let text = |what: &str| fs::read_to_string(format!("/proc/{pid}/{what}")).unwrap_or_default();
+    let program = text("cmdline").split('\0').next().unwrap_or_default().to_owned();
+    program.ends_with("sirtaki-under-test") && text("comm").trim() != "sirtaki-watch"
+}
+
+/// The state of a process as the kernel shows it, such as `T` for one that is stopped.
+pub fn state(pid: Pid) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit(')').next()?.trim_start().chars().next()
+}
+
+/// Bytes that a process has written.
+pub fn written(pid: Pid) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
+    let number = text.lines().find_map(|line| line.strip_prefix("wchar: ")?.parse().ok());
+    number.unwrap_or(0)
+}
+
+/// Bytes of memory that a process uses.
+pub fn memory(pid: Pid) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+    line.split_whitespace().next().and_then(|number| number.parse::<u64>().ok()).unwrap_or(0) << 10
+}
+
 impl Launch {
     /// Starts `command`, which is the launcher or something that becomes it.
-    pub fn start(mut command: Command) -> Launch {
+    pub fn start(command: Command) -> Launch {
+        let mut launch = Launch::start_unread(command);
+        launch.readers.extend(launch.unread.take().map(|stdout| collect(stdout, &launch.out)));
+        launch
+    }
+
+    /// The same, but nobody reads its standard output.
+    pub fn start_unread(mut command: Command) -> Launch {
         let number = RUNS.fetch_add(1, Ordering::Relaxed);
         let value = format!("{}-{number}", std::process::id());
         command.env("TEST_RUN", &value).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the launcher starts");
         let (out, err) = (Arc::default(), Arc::default());
-        let stdout = child.stdout.take().expect("standard output is piped");
+        let unread = child.stdout.take();
         let stderr = child.stderr.take().expect("standard error is piped");
-        let readers = vec![collect(stdout, &out), collect(stderr, &err)];
-        Launch { child, mark: format!("TEST_RUN={value}"), out, err, readers }
+        let readers = vec![collect(stderr, &err)];
+        Launch { child, mark: format!("TEST_RUN={value}"), out, err, readers, unread }
+    }
+
+    /// Whoever could have read the standard output of [`Launch::start_unread`] is gone.
+    pub fn close_output(&mut self) {
+        self.unread = None;
     }
 
     /// The launcher's process.
@@ -115,6 +156,20 @@ impl Launch {
             })
             .filter(|(_, line)| !line.is_empty())
             .collect()
+    }
+
+    /// The process of a rank, as seen from here.
+    pub fn rank(&self, rank: usize) -> Pid {
+        let variable = format!("SIRTAKI_RANK={rank}");
+        let all = self.processes().into_iter();
+        let rank = all.map(|(pid, _)| pid).find(|pid| is_marked(&pid.to_string(), &variable));
+        rank.expect("the rank is running")
+    }
+
+    /// The agents' own processes, without their watchdogs and whatever connects us to them.
+    pub fn agents(&self) -> Vec<Pid> {
+        let all = self.processes().into_iter().filter(|(pid, line)| line.ends_with(" agent") && is_agent(*pid));
+        all.map(|(pid, _)| pid).collect()
     }
 
     /// Waits until nothing of this run is left; kills what is, and says so, if that takes too long.

@@ -85,7 +85,8 @@ fn a_killed_rank_is_named_with_its_signal() {
 
 #[test]
 fn a_job_that_is_interrupted_ends_politely() {
-    for (signal, code, trapped) in [(Signal::INT, 130, "INT"), (Signal::TERM, 143, "TERM")] {
+    for (signal, code, trapped) in [(Signal::INT, 130, "INT"), (Signal::TERM, 143, "TERM"), (Signal::QUIT, 131, "TERM")]
+    {
         let script = "trap 'echo got INT; exit 0' INT; trap 'echo got TERM; exit 0' TERM; echo ready; \
                       while true; do sleep 0.05; done";
         let launch = start(&["-n", "2"], script);
@@ -123,7 +124,7 @@ const FAMILY: &str = "sleep 1000 & (setsid sleep 1000 &) ; (setsid sh -c 'trap \
 
 #[test]
 fn nothing_survives_the_launchers_end_however_it_ends() {
-    for signal in [Signal::KILL, Signal::TERM, Signal::INT, Signal::HUP] {
+    for signal in [Signal::KILL, Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
         let launch = start(&["-n", "2", "--grace", "0.5"], FAMILY);
         launch.prints("ready", 2);
         assert!(launch.processes().len() > 6, "{:?}", launch.processes());
@@ -136,10 +137,19 @@ fn nothing_survives_the_launchers_end_however_it_ends() {
 fn nothing_survives_the_end_of_an_agent() {
     let launch = start(&["-n", "2", "--grace", "0.5"], FAMILY);
     launch.prints("ready", 2);
-    let agent = launch.processes().into_iter().find(|(_, line)| line.ends_with(" agent")).expect("there is an agent");
-    kill_process(agent.0, Signal::KILL).unwrap();
+    kill_process(launch.agents()[0], Signal::KILL).unwrap();
     let done = launch.ends();
     assert_ne!(done.code, 0, "{}", done.message());
+}
+
+#[test]
+fn nothing_survives_the_end_of_launcher_and_agent_at_once() {
+    let launch = start(&["-n", "2", "--grace", "0.5"], FAMILY);
+    launch.prints("ready", 2);
+    for pid in [launch.pid(), launch.agents()[0]] {
+        kill_process(pid, Signal::KILL).unwrap();
+    }
+    launch.vanishes();
 }
 
 #[test]

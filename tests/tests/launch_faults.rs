@@ -71,9 +71,45 @@ fn a_stopped_rank_is_found_and_the_others_say_where_they_were() {
     launch.prints("ready", 4);
     kill_process(pid, Signal::STOP).expect("the rank is there");
     let done = launch.ends();
-    // The stopped rank is the culprit, but the first to end is one that noticed.
-    assert_eq!(done.code, 3, "{}", done.message());
+    assert_eq!(done.code, 147, "{}", done.message());
+    assert!(done.message().contains("error: rank 1 was stopped by a signal"), "{}", done.message());
     others_blame(&done, 1);
+}
+
+#[test]
+fn a_rank_that_leaves_and_ends_last_is_the_one_that_failed() {
+    for culprit in [0, 2] {
+        let done = start("handler", culprit, &[]).ends();
+        assert_eq!(done.code, 5, "{}", done.message());
+        let headline = format!("error: rank {culprit} ended with exit code 5");
+        assert!(done.message().contains(&headline), "{}", done.message());
+    }
+}
+
+#[test]
+fn the_exit_code_is_that_of_the_rank_that_exits() {
+    for culprit in [0, 1, 2, 3] {
+        let done = start("exit", culprit, &[]).ends();
+        assert_eq!(done.code, 5, "{}", done.message());
+        assert!(
+            done.message().contains(&format!("error: rank {culprit} ended with exit code 5")),
+            "{}",
+            done.message()
+        );
+    }
+}
+
+#[test]
+fn a_rank_that_ends_before_it_joins_is_named_at_once() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sirtaki-under-test"));
+    // The start timeout is far beyond what the test waits.
+    command.args(["run", "-n", "3", "--grace", "2", "--start-timeout", "3600", "--", "sh", "-c"]);
+    command.args(["test $RANK = 1 || exec \"$0\"", env!("CARGO_BIN_EXE_join-rank")]);
+    let done = Launch::start(command).ends();
+    assert_eq!(done.code, 1, "{}", done.message());
+    let text = done.message();
+    assert!(text.contains("error: rank 1 ended with exit code 0") && text.contains("never joined"), "{text}");
+    assert!(text.contains(": waiting for all ranks to join"), "{text}");
 }
 
 #[test]

@@ -2,10 +2,10 @@
 
 use std::{process::Command, time::Instant};
 
-use rustix::process::Signal;
+use rustix::process::{Signal, kill_process};
 use sirtaki_tests::{
     hosts::Hosts,
-    launch::{Finished, Launch},
+    launch::{Finished, Launch, is_agent},
     sshd::Sshd,
     wait::until,
 };
@@ -94,6 +94,21 @@ fn nothing_stays_on_any_host_when_the_launcher_is_killed() {
     launch.signal(Signal::KILL);
     launch.vanishes();
     cluster.is_quiet();
+}
+
+#[test]
+fn nothing_stays_on_another_host_when_its_agent_is_killed() {
+    let cluster = Cluster::new("lg");
+    let script =
+        "(setsid sleep 1000 &); (setsid sh -c 'trap \"\" TERM HUP; sleep 1000 & wait' &); echo ready; sleep 1000";
+    let launch = cluster.start(&["--grace", "1"], &["sh", "-c", script]);
+    launch.prints("ready", 4);
+    let agents = cluster.servers.host(1).find(SIRTAKI);
+    kill_process(*agents.iter().find(|pid| is_agent(**pid)).expect("there is an agent"), Signal::KILL).unwrap();
+    let done = launch.ends_eventually();
+    assert!(done.message().contains("host h1") && done.message().contains("agent"), "{}", done.message());
+    cluster.is_quiet();
+    cluster.servers.host(1).wait_for("sleep 1000", false);
 }
 
 #[test]

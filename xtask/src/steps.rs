@@ -31,12 +31,15 @@ const STEPS: &[Step] = &[
     Step { name: "fuzz", about: "every byte parser, 20 s each", run: fuzz::check },
 ];
 
-/// Steps for now and then, which need large downloads; they run only when they are named.
-const NOW_AND_THEN: &[Step] = &[Step {
-    name: "python-versions",
-    about: "the wheel with older versions of PyTorch, which are kept in target (some GB)",
-    run: python::test_older,
-}];
+/// Steps for now and then, which take long or need large downloads; they run only when they are named.
+const NOW_AND_THEN: &[Step] = &[
+    Step { name: "kill-matrix", about: "100 runs in which some part of a job is ended", run: kill_matrix },
+    Step {
+        name: "python-versions",
+        about: "the wheel with older versions of PyTorch, which are kept in target (some GB)",
+        run: python::test_older,
+    },
+];
 
 /// How one step went.
 enum Outcome {
@@ -183,6 +186,11 @@ fn test(shell: &Shell) -> Result<()> {
     let tests = cargo(["test", "--workspace", "--all-targets", "--locked", "--no-fail-fast"]);
     shell.run(tests.env(python::WITH_TORCH, python))?;
     shell.run(cargo(["test"]).args(TRAIN).args(["--test", "learner", "--locked"]))
+}
+
+fn kill_matrix(shell: &Shell) -> Result<()> {
+    let test = ["test", "--workspace", "--locked", "--test", "launch_matrix", "--", "--ignored", "--nocapture"];
+    shell.run(cargo(test))
 }
 
 fn doctest(shell: &Shell) -> Result<()> {

@@ -4,15 +4,20 @@
 //! Colour only repeats what words or marks say; it is off without a terminal and with `NO_COLOR`. A terminal that can
 //! only append (`TERM=dumb`) counts as none.
 
+mod queue;
+
 use std::{
     fmt,
     io::{self, IsTerminal, Write},
+    time::Duration,
 };
 
-use rustix::termios::tcgetwinsize;
+use rustix::{fs::fstat, termios::tcgetwinsize};
 use serde::{Deserialize, Serialize};
 use sirtaki_comm::CommError;
 use sirtaki_engine::job::JobError;
+
+use self::queue::{Queue, Sink};
 
 /// One of the two ways out of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,7 +75,7 @@ type Size = Box<dyn Fn() -> (usize, usize) + Send>;
 
 /// Where a stream goes.
 struct Way {
-    to: Box<dyn Write + Send>,
+    to: Sink,
     terminal: bool,
     colour: bool,
 }
@@ -88,6 +93,10 @@ pub struct Printer {
     size: Size,
     /// Whether a progress line stands there now.
     progress: bool,
+    /// Whether both streams lead to the same place, where their order matters.
+    together: bool,
+    /// What writes, while the printer itself does not.
+    queues: Vec<Queue>,
 }
 
 impl fmt::Debug for Printer {
@@ -109,13 +118,15 @@ impl Printer {
             err: Way::new(err, err_terminal, colour),
             size: Box::new(window),
             progress: false,
+            together: same_place(),
+            queues: Vec::new(),
         }
     }
 
     /// Output into two writers, without colours.
     pub fn plain(out: impl Write + Send + 'static, err: impl Write + Send + 'static) -> Self {
         let (out, err) = (Way::new(out, false, false), Way::new(err, false, false));
-        Self { out, err, size: Box::new(|| FALLBACK), progress: false }
+        Self { out, err, size: Box::new(|| FALLBACK), progress: false, together: false, queues: Vec::new() }
     }
 
     /// Output into two writers that lead to the same screen, of `size` columns and rows, in colour.
@@ -125,7 +136,47 @@ impl Printer {
         size: impl Fn() -> (usize, usize) + Send + 'static,
     ) -> Self {
         let (out, err) = (Way::new(out, true, true), Way::new(err, true, true));
-        Self { out, err, size: Box::new(size), progress: false }
+        Self { out, err, size: Box::new(size), progress: false, together: true, queues: Vec::new() }
+    }
+
+    /// From now on threads of their own write, so that nothing here waits for a reader; until [`Printer::attach`].
+    pub fn detach(&mut self) {
+        let mut take = |way: fn(&mut Self) -> &mut Way| std::mem::replace(&mut way(self).to, Box::new(io::sink()));
+        let (out, err) = (take(|printer| &mut printer.out), take(|printer| &mut printer.err));
+        let groups = if self.together { vec![vec![out, err]] } else { vec![vec![out], vec![err]] };
+        let (queues, entrances): (Vec<_>, Vec<_>) = groups.into_iter().map(Queue::start).unzip();
+        self.queues = queues;
+        self.put_back(entrances.into_iter().flatten());
+    }
+
+    /// Waits until everything is written, but no longer than `limit`; what nobody has read by then is lost, and so is all
+    /// that follows it.
+    pub fn attach(&mut self, limit: Option<Duration>) {
+        let sinks: Vec<_> = self.queues.drain(..).map(|queue| queue.finish(limit)).collect();
+        let missing = || vec![Box::new(io::sink()) as Sink];
+        let sinks = sinks.into_iter().flat_map(|sinks| sinks.unwrap_or_else(missing));
+        self.put_back(sinks.collect::<Vec<_>>().into_iter());
+    }
+
+    fn put_back(&mut self, mut sinks: impl Iterator<Item = Sink>) {
+        for way in [&mut self.out, &mut self.err] {
+            way.to = sinks.next().unwrap_or_else(|| Box::new(io::sink()));
+        }
+    }
+
+    /// Whether so much waits for its reader that nothing should be added.
+    pub fn is_full(&self) -> bool {
+        self.queues.iter().any(Queue::is_full)
+    }
+
+    /// Whether a reader is gone, as far as known.
+    pub fn is_broken(&self) -> bool {
+        self.queues.iter().any(Queue::is_broken)
+    }
+
+    /// Has this called whenever there is room again, and when a reader is gone.
+    pub fn wake(&mut self, waker: impl Fn() + Clone + Send + 'static) {
+        self.queues.iter().for_each(|queue| queue.wake(waker.clone()));
     }
 
     fn way(&mut self, stream: Stream) -> &mut Way {
@@ -251,6 +302,13 @@ impl Drop for Printer {
     }
 }
 
+/// Whether standard output and standard error are the same terminal, pipe or file.
+fn same_place() -> bool {
+    let place = |stat: rustix::io::Result<rustix::fs::Stat>| stat.map(|stat| (stat.st_dev, stat.st_ino)).ok();
+    let (out, err) = (place(fstat(io::stdout())), place(fstat(io::stderr())));
+    out.is_some() && out == err
+}
+
 /// What a terminal that tells nothing is taken for.
 const FALLBACK: (usize, usize) = (80, 24);
 
@@ -310,66 +368,4 @@ pub fn hint(error: &anyhow::Error) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::{Arc, Mutex};
-
-    use anyhow::Context;
-
-    use super::*;
-
-    #[derive(Clone, Default)]
-    struct Shared(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Shared {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    impl Shared {
-        fn text(&self) -> String {
-            String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-        }
-    }
-
-    #[test]
-    fn data_and_messages_do_not_mix() {
-        let (out, err) = (Shared::default(), Shared::default());
-        let mut printer = Printer::plain(out.clone(), err.clone());
-        printer.data("1").unwrap();
-        printer.progress("half way");
-        printer.message("about it");
-        assert_eq!((out.text().as_str(), err.text().as_str()), ("1\n", "about it\n"));
-    }
-
-    #[test]
-    fn an_error_shows_its_causes_once_and_the_hint_below() {
-        let err = Shared::default();
-        let mut printer = Printer::plain(Shared::default(), err.clone());
-        let lost = CommError::PeerLost { rank: 1, who: "rank 1".into(), how: "its process ended".into() };
-        let error = Err::<(), _>(lost).context("cannot measure").unwrap_err();
-        printer.error(&error);
-        let expected = "error: cannot measure: rank 1 is gone: its process ended\n\
-                        hint: look at the output of that rank; the others only followed it\n";
-        assert_eq!(err.text(), expected);
-    }
-
-    #[test]
-    fn on_a_terminal_messages_break_between_words() {
-        let err = Shared::default();
-        let mut printer = Printer::screen(Shared::default(), err.clone(), || (30, 24));
-        printer.labelled(Style::Plain, "hint:", "write the number, such as -n 4, and nothing else");
-        assert_eq!(err.text(), "hint: write the number, such\n      as -n 4, and nothing\n      else\n");
-        assert_eq!(wrap("a\nbc d", 80, 0), "a\nbc d");
-        assert_eq!(wrap("\x1b[31mthirteen char\x1b[0m sevenths", 20, 0), "\x1b[31mthirteen char\x1b[0m\nsevenths");
-    }
-
-    #[test]
-    fn colour_wraps_the_word_and_nothing_else() {
-        assert_eq!(paint(true, Style::Bad, "error:"), "\x1b[1;31merror:\x1b[0m");
-        assert_eq!(paint(false, Style::Bad, "error:"), "error:");
-    }
-}
+mod tests;

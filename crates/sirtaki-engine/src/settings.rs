@@ -4,7 +4,7 @@ use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use sirtaki_comm::Rank;
 
-use crate::decide::fuse::Limits;
+use crate::{decide::fuse::Limits, telemetry::recorder::Culprit};
 
 /// Takes a warning for people.
 pub type Warn = Arc<dyn Fn(&str) + Send + Sync>;
@@ -16,6 +16,9 @@ pub type Ending = Arc<dyn Fn(Rank) -> Option<String> + Send + Sync>;
 /// Says what this process's program is doing, such as `evaluate (train.py:41)`, for warnings about a rank that is late. It
 /// is asked in a thread of its own and may take its time.
 pub type CurrentWork = Arc<dyn Fn() -> Option<String> + Send + Sync>;
+
+/// Takes note of the rank that this one waited for in vain.
+pub type Accuse = Arc<dyn Fn(Culprit) + Send + Sync>;
 
 /// What becomes of the numbers that are counted, when the job ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,6 +65,8 @@ pub struct Settings {
     pub ending: Ending,
     /// Who knows what this process's program is doing; nobody unless set.
     pub current_work: CurrentWork,
+    /// Who wants to know whom this rank waited for in vain, when its engine ends; nobody unless set.
+    pub accuse: Accuse,
 }
 
 /// How a timeline is written.
@@ -95,6 +100,7 @@ impl Default for Settings {
             warn: Arc::new(|_| ()),
             ending: Arc::new(|_| None),
             current_work: Arc::new(|| None),
+            accuse: Arc::new(|_| ()),
         }
     }
 }

@@ -134,8 +134,11 @@ fn act(engine: &Engine, scenario: &str, odd: usize) -> Result<String, EngineErro
         "exception" if different => panic!("this rank fails on purpose"),
         "abort" if different => std::process::abort(),
         "memory" if different => exhaust_memory(),
+        "exit" if different => std::process::exit(5),
+        // It leaves in good order; what its exit handlers do is up to `main`.
+        "handler" if different => return Ok("leaving".into()),
         "set" => work_in_a_set(engine)?,
-        "exception" | "abort" | "memory" => loop {
+        "exception" | "abort" | "memory" | "exit" | "handler" => loop {
             step(engine)?;
         },
         // Some steps of one large tensor.
@@ -190,6 +193,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let odd = variable("TEST_ODD").ok().and_then(|odd| odd.parse().ok()).unwrap_or(usize::MAX);
     let started = Instant::now();
     match act(&engine, &variable("TEST_SCENARIO")?, odd) {
+        Ok(text) if text == "leaving" => {
+            drop(engine);
+            // An exit handler that takes longer than the others need to fail and end.
+            std::thread::sleep(Duration::from_secs(5));
+            std::process::exit(5);
+        }
         Ok(text) => say(&format!("done {text}")),
         Err(error) => {
             say(&format!("error {:.3} {error}", started.elapsed().as_secs_f64()));

@@ -1,6 +1,9 @@
 //! `sirtaki run`: a program as several processes that work together.
 
-use std::{path::Path, time::Instant};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result};
 use sirtaki_comm::secure::{Secret, fresh_id};
@@ -27,6 +30,9 @@ use crate::{
     },
     printer::{Printer, Stream, Style},
 };
+
+/// How long the last output of a job that somebody ended may take to be read.
+const LAST_OUTPUT: Duration = Duration::from_millis(500);
 
 /// Decides what is wanted and where, and does it.
 pub fn run(arguments: Run, program: &Path, printer: &mut Printer) -> Result<u8> {
@@ -72,23 +78,18 @@ fn execute(
         options,
         placement,
     };
-    let shown = output::Options {
+    let shown = output::OutputOptions {
         tag: job.options.tag_output,
         quiet: job.options.detail == Detail::Quiet,
         folder: job.options.output.clone(),
         hosts: hosts_of_ranks(&job.placement),
     };
-    let mut output = Output::new(printer, &shown, Instant::now())?;
-    let mut live = live(&job, &mut output)?;
-    let ending = supervise::run(&job, &mut output, &mut live)?;
-    let how = in_words(&ending);
-    live.ended(ending.outcome == Outcome::Success, &how, &mut output);
-    output.finish();
-    let last_lines = match &ending.outcome {
-        Outcome::Failed { rank, .. } => output.last_lines(*rank),
-        _ => Vec::new(),
-    };
-    drop(output);
+    // Nobody but ranks that write waits for whoever reads.
+    printer.detach();
+    let ended = supervised(&job, &shown, printer);
+    let interrupted = matches!(&ended, Ok((ending, ..)) if matches!(ending.outcome, Outcome::Interrupted(_)));
+    printer.attach(interrupted.then_some(LAST_OUTPUT));
+    let (ending, how, last_lines, live) = ended?;
     if let Some(folder) = &job.options.record {
         // It may lie on another host, and a program that is not ours makes none.
         let _ = runs::note_ending(folder, ending.outcome.code(), &how);
@@ -110,6 +111,26 @@ fn warn_of_nothing(asked: &[&str], printer: &mut Printer) {
     printer.labelled(Style::Warning, "warning:", &text);
     let hint = "use sirtaki.torch or --horovod, or the back end \"sirtaki\" of torch.distributed";
     printer.labelled(Style::Bold, "hint:", hint);
+}
+
+/// Runs the job to its end: what came of it, in words as well, and the last lines of the rank that failed.
+fn supervised(
+    job: &Job,
+    shown: &output::OutputOptions,
+    printer: &mut Printer,
+) -> Result<(Ending, String, Vec<String>, Live)> {
+    let mut output = Output::new(printer, shown, Instant::now())?;
+    let mut live = live(job, &mut output)?;
+    let ending = supervise::run(job, &mut output, &mut live)?;
+    let how = in_words(&ending);
+    live.ended(ending.outcome == Outcome::Success, &how, &mut output);
+    output.finish();
+    let last_lines = match &ending.outcome {
+        Outcome::Failed { rank, .. } => output.last_lines(*rank),
+        _ => Vec::new(),
+    };
+    drop(output);
+    Ok((ending, how, last_lines, live))
 }
 
 /// What shows how far the job is; says where, if that is a page.

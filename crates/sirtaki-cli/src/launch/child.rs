@@ -4,7 +4,9 @@
 use std::{io, os::unix::process::CommandExt, process::Command};
 
 use rustix::{
-    process::{Signal, getpid, getppid, set_parent_process_death_signal, setsid},
+    process::{
+        Resource, Rlimit, Signal, getpid, getppid, getrlimit, set_parent_process_death_signal, setrlimit, setsid,
+    },
     thread::sched_setaffinity,
 };
 
@@ -27,5 +29,46 @@ pub fn tie(command: &mut Command, cores: &[usize]) {
             // The parent may have died before the call above.
             if getppid() == Some(parent) { Ok(()) } else { Err(io::ErrorKind::NotConnected.into()) }
         });
+    }
+}
+
+/// How many files this process may have open, and what it was before we changed it.
+///
+/// Many ranks need many pipes, and the usual limit of 1024 is only a default that everybody may raise. Programs that we
+/// start get back what was set: some cannot handle descriptors beyond it.
+#[derive(Debug)]
+pub struct OpenFiles {
+    before: Rlimit,
+}
+
+impl OpenFiles {
+    /// Allows this process as many files as it may allow itself.
+    pub fn raise() -> Self {
+        let before = getrlimit(Resource::Nofile);
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: before.maximum, ..before.clone() });
+        Self { before }
+    }
+
+    /// What can be done where even that does not suffice.
+    pub fn hint() -> String {
+        let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+        let number = |limit: Option<u64>| limit.map_or("unlimited".into(), |limit| limit.to_string());
+        let (current, maximum) = (number(current), number(maximum));
+        format!(
+            "at most {current} files may be open (`ulimit -n`; hard limit {maximum}): raise the hard limit on this host \
+             (/etc/security/limits.conf, LimitNOFILE= of systemd), or start fewer ranks here"
+        )
+    }
+
+    /// Lets what `command` will start have the limit that was set before.
+    pub fn restore_in(&self, command: &mut Command) {
+        let before = self.before.clone();
+        // SAFETY: the closure runs between fork and exec and makes one system call; it allocates and locks nothing.
+        unsafe {
+            command.pre_exec(move || {
+                let _ = setrlimit(Resource::Nofile, before.clone());
+                Ok(())
+            });
+        }
     }
 }

@@ -16,6 +16,17 @@ pub enum Ended {
         /// Whether the kernel killed it for want of memory.
         out_of_memory: bool,
     },
+    /// It ended with exit code 0 before it met the other ranks, who wait for it.
+    Early,
+    /// It has not ended: somebody has stopped it, and the others waited for it in vain.
+    Stopped,
+    /// It never ran.
+    NotStarted {
+        /// Why not.
+        reason: String,
+        /// What to do about it; may be empty.
+        hint: String,
+    },
     /// Nobody knows: its host is gone. The text says how, as in `the connection to node7 broke`.
     Lost(String),
 }
@@ -26,12 +37,13 @@ impl Ended {
         *self == Ended::Code(0)
     }
 
-    /// What a shell would make of it: a signal counts from 128. A lost rank has no code of its own and gets 1.
+    /// What a shell would make of it: a signal counts from 128. A rank that has no code of its own gets 1.
     pub fn exit_code(&self) -> u8 {
         match self {
             Ended::Code(code) => (*code & 0xff) as u8,
             Ended::Signal { number, .. } => (128 + (*number & 0x7f)) as u8,
-            Ended::Lost(_) => 1,
+            Ended::Stopped => 128 + 19,
+            Ended::Early | Ended::NotStarted { .. } | Ended::Lost(_) => 1,
         }
     }
 }
@@ -56,6 +68,9 @@ impl fmt::Display for Ended {
                 write!(f, "ran out of memory and was killed by {}", signal_name(*number))
             }
             Ended::Signal { number, .. } => write!(f, "was killed by {}", signal_name(*number)),
+            Ended::Early => f.write_str("ended with exit code 0 before it joined the other ranks"),
+            Ended::Stopped => f.write_str("was stopped by a signal and never continued"),
+            Ended::NotStarted { reason, .. } => write!(f, "could not be started: {reason}"),
             Ended::Lost(how) => write!(f, "was lost: {how}"),
         }
     }
@@ -78,6 +93,12 @@ mod tests {
             (Ended::Signal { number: 9, out_of_memory: false }, "was killed by SIGKILL", 137),
             (Ended::Signal { number: 9, out_of_memory: true }, "ran out of memory and was killed by SIGKILL", 137),
             (Ended::Signal { number: 40, out_of_memory: false }, "was killed by signal 40", 168),
+            (Ended::Stopped, "was stopped by a signal and never continued", 147),
+            (
+                Ended::NotStarted { reason: "no such file".into(), hint: String::new() },
+                "could not be started: no such file",
+                1,
+            ),
             (Ended::Lost("node7 does not answer".into()), "was lost: node7 does not answer", 1),
         ];
         for (ended, words, code) in cases {

@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(5);
 
 /// Something that happened to a process of the job.
 #[derive(Debug)]
-pub enum Event {
+pub enum WorkerEvent {
     /// It wrote a line to standard output.
     Output {
         /// Which process.
@@ -102,7 +102,7 @@ impl LocalJob {
     }
 
     /// What happens next, or `None` when nothing does for `limit`.
-    pub fn next(&mut self, limit: Duration) -> Result<Option<Event>> {
+    pub fn next(&mut self, limit: Duration) -> Result<Option<WorkerEvent>> {
         let deadline = Instant::now() + limit;
         loop {
             if let Some(event) = self.look_for_end()? {
@@ -112,8 +112,8 @@ impl LocalJob {
             let closing = self.workers.iter().any(|worker| worker.open == 0 && !worker.ended);
             let nap = if closing { LOOK.min(left) } else { left };
             match self.lines.recv_timeout(nap) {
-                Ok((rank, Line::Output(line))) => return Ok(Some(Event::Output { rank, line })),
-                Ok((rank, Line::Message(line))) => return Ok(Some(Event::Message { rank, line })),
+                Ok((rank, Line::Output(line))) => return Ok(Some(WorkerEvent::Output { rank, line })),
+                Ok((rank, Line::Message(line))) => return Ok(Some(WorkerEvent::Message { rank, line })),
                 Ok((rank, Line::Closed)) => self.workers[rank].open -= 1,
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) if left.is_zero() => return Ok(None),
                 Err(_) => {}
@@ -121,14 +121,14 @@ impl LocalJob {
         }
     }
 
-    fn look_for_end(&mut self) -> Result<Option<Event>> {
+    fn look_for_end(&mut self) -> Result<Option<WorkerEvent>> {
         for (rank, worker) in self.workers.iter_mut().enumerate() {
             if worker.open == 0
                 && !worker.ended
                 && let Some(status) = worker.child.try_wait()?
             {
                 worker.ended = true;
-                return Ok(Some(Event::Ended { rank, status }));
+                return Ok(Some(WorkerEvent::Ended { rank, status }));
             }
         }
         Ok(None)
@@ -194,9 +194,9 @@ mod tests {
         while !job.is_over() {
             let event = job.next(Duration::from_secs(30)).unwrap().expect("the job goes on");
             seen.push(match event {
-                Event::Output { rank, line } => format!("{rank} out {line}"),
-                Event::Message { rank, line } => format!("{rank} err {line}"),
-                Event::Ended { rank, status } => format!("{rank} {}", Ended::from(status)),
+                WorkerEvent::Output { rank, line } => format!("{rank} out {line}"),
+                WorkerEvent::Message { rank, line } => format!("{rank} err {line}"),
+                WorkerEvent::Ended { rank, status } => format!("{rank} {}", Ended::from(status)),
             });
         }
         seen.sort();
@@ -222,7 +222,7 @@ mod tests {
         let mut job = LocalJob::start(2, |_| shell("sleep 1000 & echo $!; wait")).unwrap();
         let mut pids: Vec<u32> = (0..2).map(|rank| job.pid(rank)).collect();
         while pids.len() < 4 {
-            if let Some(Event::Output { line, .. }) = job.next(Duration::from_secs(30)).unwrap() {
+            if let Some(WorkerEvent::Output { line, .. }) = job.next(Duration::from_secs(30)).unwrap() {
                 pids.push(line.parse().unwrap());
             }
         }

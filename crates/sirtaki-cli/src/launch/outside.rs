@@ -1,8 +1,21 @@
 //! What the launcher knows of the world outside: variables and files, passed in so that tests need neither.
 
-use std::{io, path::Path};
+use std::{
+    fs::File,
+    io::{self, Read},
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::env::Lookup;
+
+/// Bytes that a file about hosts or options can have at most.
+const LIMIT: u64 = 1 << 20;
+/// How long whoever writes to a pipe may take.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Where variables and files come from.
 #[derive(Clone, Copy)]
@@ -22,7 +35,7 @@ impl std::fmt::Debug for Outside<'_> {
 impl Outside<'static> {
     /// The process's own environment and file system.
     pub fn real() -> Self {
-        Self { get: &crate::env::process, read: &|path| std::fs::read_to_string(path) }
+        Self { get: &crate::env::process, read: &read }
     }
 }
 
@@ -30,5 +43,43 @@ impl Outside<'_> {
     /// A variable that is set and not empty.
     pub fn variable(&self, name: &str) -> Option<String> {
         (self.get)(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
+    }
+}
+
+/// The text of a file. It may be a pipe, as a shell makes of `<(command)`, but neither one that nobody writes to nor a
+/// device that never ends.
+fn read(path: &Path) -> io::Result<String> {
+    let mut file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    let deadline = Instant::now() + PATIENCE;
+    let mut bytes = Vec::new();
+    let mut piece = [0; 16 << 10];
+    loop {
+        match file.read(&mut piece) {
+            Ok(0) if bytes.is_empty() && !file.metadata()?.is_file() => {
+                return Err(io::Error::other("nobody writes to it"));
+            }
+            Ok(0) => break,
+            Ok(count) => bytes.extend_from_slice(&piece[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => wait(&file, deadline)?,
+            Err(error) => return Err(error),
+        }
+        if bytes.len() as u64 > LIMIT {
+            return Err(io::Error::other(format!("it has more than {} KiB, or never ends", LIMIT >> 10)));
+        }
+    }
+    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not text (UTF-8)"))
+}
+
+fn wait(file: &File, deadline: Instant) -> io::Result<()> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    let limit = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+    match poll(&mut [PollFd::new(file, PollFlags::IN)], Some(&limit)) {
+        Ok(0) => Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            format!("nothing was written to it for {} s", PATIENCE.as_secs()),
+        )),
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }

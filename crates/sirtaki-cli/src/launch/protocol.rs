@@ -14,7 +14,7 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sirtaki_comm::secure::Secret;
-use sirtaki_engine::telemetry::counts::Counts;
+use sirtaki_engine::telemetry::{counts::Counts, recorder::Culprit};
 
 use super::{ended::Ended, output::Stream, progress::Pulse};
 
@@ -26,9 +26,9 @@ const NOISE: usize = 64 << 10;
 const END: u8 = b'\n';
 /// Bytes of a frame at most.
 const FRAME: usize = 16 << 20;
-/// How often a launcher tells agents on other hosts that it is there.
+/// How often a launcher tells agents that it is there, and has an answer.
 pub const GREETING: Duration = Duration::from_secs(2);
-/// After how much silence between hosts each side takes the other for gone.
+/// After how much silence each side takes the other for gone.
 pub const SILENCE: Duration = Duration::from_secs(20);
 
 /// The first word of a command that means `sirtaki` itself, wherever it is on a host.
@@ -54,7 +54,7 @@ pub enum Order {
     /// Look whether the job can run here.
     Check(Check),
     /// Start the ranks.
-    Start(Box<Start>),
+    Start(Box<HostStart>),
     /// Send this signal to every rank.
     Signal(i32),
     /// Kill everything.
@@ -68,8 +68,17 @@ pub enum Order {
         /// How, in words.
         how: String,
     },
+    /// So many bytes of ranks' output were shown, so that as many more may be sent.
+    Shown(usize),
+    /// Stop everything the job runs here. The launcher stops too, so its silence means nothing until it speaks again.
+    Pause,
+    /// Let it go on.
+    Continue,
     /// Nothing; the launcher is there.
-    Greeting,
+    Greeting {
+        /// Whether it says so regularly, so that silence means that it is gone.
+        regular: bool,
+    },
 }
 
 /// What has to be right before anything starts.
@@ -137,7 +146,7 @@ fn names(environment: &[(String, String)]) -> Vec<&str> {
 
 /// What an agent needs to start its ranks.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Start {
+pub struct HostStart {
     /// The ranks, with the variables that are theirs alone.
     pub ranks: Vec<RankStart>,
     /// What they run.
@@ -152,6 +161,10 @@ pub struct Start {
     pub pmi: PmiJob,
     /// How ranks of Open MPI are connected, if that is what they are.
     pub connect: Option<Connect>,
+    /// Bytes of output that may be on their way before the launcher says that they were shown.
+    pub window: usize,
+    /// The id of the job, which every rank has among its variables.
+    pub job: String,
 }
 
 /// A job in the eyes of MPICH.
@@ -238,6 +251,8 @@ pub enum Event {
         rank: usize,
         /// How.
         how: Ended,
+        /// Whom it waited for in vain, where its engine says so.
+        culprit: Option<Culprit>,
         /// Whether it ever used the engine, as far as can be seen.
         engine: bool,
     },
@@ -254,11 +269,19 @@ pub enum Event {
         what: Option<String>,
         /// What it has done so far, in numbers.
         counts: Option<Counts>,
+        /// Whether it waits until all ranks of the job are there.
+        meeting: bool,
+        /// Whether somebody has stopped its process.
+        stopped: bool,
     },
+    /// Of all ranks of the host it was told what they are doing.
+    Looked,
     /// How far the ranks of the host are, whenever that has changed.
     Pulse(Vec<Pulse>),
     /// Somebody sent the agent this signal, meaning the job.
     Signalled(i32),
+    /// Everything is stopped.
+    Paused,
     /// Nothing; the agent is there.
     Greeting,
 }

@@ -111,6 +111,8 @@ impl Job {
 
     /// Meets the other ranks and starts the engine.
     pub fn join(mut self) -> Result<World, JobError> {
+        // Until the memory is adopted below.
+        self.tell_the_launcher().inspect(|record| record.set_meeting());
         let met = self.connect()?;
         self.start(met)
     }
@@ -122,6 +124,10 @@ impl Job {
     /// that of `world`, the job its ranks are in, or from the one of the place. Where there is neither, as in processes
     /// that a script has started itself, the ranks meet in the user's private folder.
     pub fn meet(mut self, store: Arc<dyn Store>, me: Position, world: Option<&Secret>) -> Result<World, JobError> {
+        // Ranks of a smaller group have other numbers there.
+        if me.size == self.place.size {
+            let _ = self.tell_the_launcher();
+        }
         let settings = &mut self.communication;
         let group = agree_on_group(&*store, me, settings.start_timeout)?;
         let secret = match (world, &self.place.meeting) {
@@ -139,6 +145,15 @@ impl Job {
         };
         (self.place.local, self.place.cross, self.record) = (None, None, None);
         self.start(met)
+    }
+
+    /// Lets the launcher see, in its memory, whom this rank will have waited for in vain. Returns that memory.
+    fn tell_the_launcher(&mut self) -> Option<Arc<Recorder>> {
+        let (process, descriptor) = self.record?;
+        let record = Arc::new(Recorder::open(process, descriptor).ok()?);
+        let kept = record.clone();
+        self.engine.accuse = Arc::new(move |culprit| kept.accuse(culprit));
+        Some(record)
     }
 
     fn start(mut self, met: Met) -> Result<World, JobError> {

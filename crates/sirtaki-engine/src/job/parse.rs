@@ -43,9 +43,12 @@ pub(super) fn required<T>(
     optional(get, name, parse)?.ok_or_else(|| JobError::Missing { name, allowed: allowed(name).into() })
 }
 
-/// A duration from a number of seconds.
+/// Seconds that mean never, and can still be added to any point in time.
+const NEVER: f64 = 1e9;
+
+/// A duration from a number of seconds. More than thirty years are as good as for ever.
 pub fn seconds(text: &str) -> Result<Duration, String> {
-    let number = text.parse::<f64>().ok().filter(|&number| number > 0.0);
+    let number = text.parse::<f64>().ok().filter(|&number| number > 0.0).map(|number| number.min(NEVER));
     number.and_then(|number| Duration::try_from_secs_f64(number).ok()).ok_or_else(|| format!("must be {SECONDS}"))
 }
 
@@ -110,6 +113,7 @@ mod tests {
     #[test]
     fn values_are_read_as_people_write_them() {
         assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        assert_eq!((seconds("1e19"), seconds("inf")), (seconds("1e9"), seconds("1e9")));
         assert_eq!((seconds_or_off("0"), seconds_or_off("Off")), (Some(None), Some(None)));
         assert_eq!(seconds_or_off("2"), Some(Some(Duration::from_secs(2))));
         assert_eq!((switch("YES"), switch("off"), switch("2")), (Some(true), Some(false), None));

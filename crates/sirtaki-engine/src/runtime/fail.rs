@@ -12,7 +12,7 @@ use crate::{
         owner::{Job, Owner},
         shared::now,
     },
-    telemetry::recorder::Phase,
+    telemetry::recorder::{Culprit, Phase},
 };
 
 /// How long links may take to carry our last words.
@@ -70,6 +70,9 @@ impl Owner {
 
     /// It is over, and this is the reason all ranks give.
     pub(crate) fn over(&mut self, reason: Alarm) {
+        if let Some(culprit) = Culprit::of(&reason) {
+            (self.shared.settings.accuse)(culprit);
+        }
         let reason = CommError::from(reason);
         self.end_jobs(&reason);
         self.runner.comm.abort(&reason);

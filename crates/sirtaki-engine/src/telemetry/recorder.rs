@@ -7,7 +7,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sirtaki_comm::{CommError, shm::Segment};
+use serde::{Deserialize, Serialize};
+use sirtaki_comm::{Alarm, CommError, Rank, shm::Segment};
 
 use crate::telemetry::counts::Counts;
 
@@ -19,7 +20,7 @@ const WORDS: usize = 8;
 const NAME: usize = (WORDS - 3) * 8;
 /// Words behind the last record.
 const COUNTS: usize = crate::telemetry::counts::WORDS;
-/// Words before the first record: magic, records begun, records finished, time of the last beat.
+/// Words before the first record: magic, records begun, records finished, time of the last beat, culprit, meeting.
 const HEAD: usize = 8;
 const MAGIC: u64 = u64::from_le_bytes(*b"sirtaki2");
 
@@ -60,6 +61,26 @@ pub struct Record {
     pub bytes: u64,
     /// The tensor's name, cut to its first 40 bytes.
     pub name: String,
+}
+
+/// The rank that another one waited for in vain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Culprit {
+    /// Which one.
+    pub rank: Rank,
+    /// Whether it ended or left; otherwise nothing was heard of it.
+    pub gone: bool,
+}
+
+impl Culprit {
+    /// Whom this reason for an engine's end names.
+    pub fn of(reason: &Alarm) -> Option<Culprit> {
+        match reason {
+            Alarm::PeerLost { rank, .. } => Some(Culprit { rank: *rank, gone: true }),
+            Alarm::Timeout { rank, .. } => Some(Culprit { rank: *rank, gone: false }),
+            Alarm::Mismatch { .. } | Alarm::Stopped { .. } => None,
+        }
+    }
 }
 
 /// A rank's record, to write or to read.
@@ -165,6 +186,29 @@ impl Recorder {
         self.word(3).load(Ordering::Acquire)
     }
 
+    /// Says whom this rank waited for in vain. The first word counts.
+    pub fn accuse(&self, culprit: Culprit) {
+        let word = (culprit.rank as u64 + 1) << 1 | u64::from(culprit.gone);
+        let _ = self.word(4).compare_exchange(0, word, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// Whom this rank waited for in vain.
+    pub fn culprit(&self) -> Option<Culprit> {
+        let word = self.word(4).load(Ordering::Acquire);
+        let rank = Rank::try_from((word >> 1).checked_sub(1)?).ok()?;
+        Some(Culprit { rank, gone: word & 1 == 1 })
+    }
+
+    /// Says that this rank waits until all ranks of the job are there.
+    pub fn set_meeting(&self) {
+        self.word(5).store(1, Ordering::Release);
+    }
+
+    /// Whether this rank waits until all ranks of the job are there.
+    pub fn is_meeting(&self) -> bool {
+        self.word(5).load(Ordering::Acquire) == 1
+    }
+
     /// What was done last, oldest first.
     pub fn read(&self) -> Vec<Record> {
         let finished = self.word(2).load(Ordering::Acquire);
@@ -240,6 +284,24 @@ mod tests {
         drop(writer);
         let records = keeper.read();
         assert_eq!((records.len(), records[0].name.as_str()), (1, "new"));
+    }
+
+    #[test]
+    fn the_first_culprit_counts_until_the_memory_is_adopted() {
+        let keeper = Recorder::create().unwrap();
+        assert_eq!((keeper.culprit(), keeper.is_meeting()), (None, false));
+        let gone = Culprit { rank: 0, gone: true };
+        keeper.accuse(gone);
+        keeper.accuse(Culprit { rank: 7, gone: false });
+        keeper.set_meeting();
+        assert_eq!((keeper.culprit(), keeper.is_meeting()), (Some(gone), true));
+        let (pid, descriptor) = keeper.address();
+        Recorder::adopt(pid, descriptor).unwrap();
+        assert_eq!((keeper.culprit(), keeper.is_meeting()), (None, false));
+        let silent =
+            Alarm::Timeout { rank: 3, who: String::new(), operation: String::new(), waited: Default::default() };
+        assert_eq!(Culprit::of(&silent), Some(Culprit { rank: 3, gone: false }));
+        assert_eq!(Culprit::of(&Alarm::Stopped { reason: String::new() }), None);
     }
 
     #[test]

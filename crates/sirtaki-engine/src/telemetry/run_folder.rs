@@ -104,7 +104,7 @@ fn free(wanted: &Path) -> io::Result<PathBuf> {
     let name = wanted.file_name().ok_or(ErrorKind::InvalidInput)?.to_string_lossy().into_owned();
     for number in 1_u32.. {
         let folder = if number == 1 { wanted.to_owned() } else { wanted.with_file_name(format!("{name}-{number}")) };
-        make_private(&folder)?;
+        files::make_private(&folder)?;
         // Made here and now, so that two who look at once do not both find it free.
         match OpenOptions::new().write(true).create_new(true).open(folder.join("run.json")) {
             Ok(_) => return Ok(folder),

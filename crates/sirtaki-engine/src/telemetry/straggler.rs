@@ -133,7 +133,9 @@ impl Profile {
     }
 
     pub(super) fn find_straggler(&self, all: &[Option<Lateness>]) -> Option<Straggler> {
-        let elapsed = self.compare(|counts| seconds(counts.elapsed())).most;
+        // It is brought up to date once a second, and a rank that was killed may have waited since.
+        let waited = known(all).map(|(_, lateness)| seconds(lateness.total.max(lateness.together))).fold(0.0, f64::max);
+        let elapsed = self.compare(|counts| seconds(counts.elapsed())).most.max(waited);
         let late = self.latest(all, elapsed);
         let network = self.slowest(all, elapsed);
         [late, network].into_iter().flatten().max_by(|a, b| a.seconds.total_cmp(&b.seconds))

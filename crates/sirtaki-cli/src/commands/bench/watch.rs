@@ -12,7 +12,7 @@ use crate::{
     args::{Allreduce, Choice},
     launch::{
         ended::Ended,
-        local::{Event, LocalJob},
+        local::{LocalJob, WorkerEvent},
     },
     printer::{Advice, Printer},
 };
@@ -39,7 +39,7 @@ pub(super) fn follow(mut job: LocalJob, arguments: &Allreduce, printer: &mut Pri
     let mut skipped = Vec::new();
     while !job.is_over() && failures.since.is_none_or(|since| since.elapsed() < GRACE) {
         match job.next(TICK)? {
-            Some(Event::Output { rank, line }) => match serde_json::from_str(&line) {
+            Some(WorkerEvent::Output { rank, line }) => match serde_json::from_str(&line) {
                 Ok(Report::Measured(row)) => {
                     if arguments.json {
                         printer.data(&serde_json::to_string(&row)?)?;
@@ -51,8 +51,8 @@ pub(super) fn follow(mut job: LocalJob, arguments: &Allreduce, printer: &mut Pri
                 Ok(Report::Failed { message, hint }) => failures.hear(rank, message, hint),
                 Err(_) => printer.message(&format!("rank {rank}: {line}")),
             },
-            Some(Event::Message { rank, line }) => printer.message(&format!("rank {rank}: {line}")),
-            Some(Event::Ended { rank, status }) => failures.note(rank, job.pid(rank), status),
+            Some(WorkerEvent::Message { rank, line }) => printer.message(&format!("rank {rank}: {line}")),
+            Some(WorkerEvent::Ended { rank, status }) => failures.note(rank, job.pid(rank), status),
             None => {}
         }
         if start.elapsed() > QUIET && !job.is_over() {

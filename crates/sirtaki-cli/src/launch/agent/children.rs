@@ -8,22 +8,31 @@ use std::{
     io::{self, Read},
     os::fd::{AsFd, OwnedFd},
     process::{Command, Stdio},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
 };
 
 use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::Pid,
     pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt},
     termios::{OptionalActions, OutputModes, Winsize, tcgetattr, tcsetattr, tcsetwinsize},
 };
 
 use crate::launch::{
-    child, environment,
+    child::{self, OpenFiles},
+    environment,
     output::Stream,
-    protocol::{Program, RankStart},
+    protocol::{HostStart, RankStart},
 };
 
 /// Bytes read from a rank at a time.
 const PIECE: usize = 64 << 10;
+/// Bytes that are passed on after a rank has ended: more than a pipe holds.
+const LATE: usize = 256 << 10;
 
 /// Both ends of a way for output: what the rank writes to and what we read.
 fn channel(terminal: Option<(u16, u16)>) -> io::Result<(OwnedFd, OwnedFd)> {
@@ -44,16 +53,74 @@ fn channel(terminal: Option<(u16, u16)>) -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((theirs, ours))
 }
 
+/// The reading end of a rank's output, which a thread of its own passes on.
+#[derive(Debug)]
+pub(super) struct Source {
+    file: File,
+    /// Locked while something was read and is not passed on yet.
+    passing: Mutex<()>,
+    /// Whether the rank has ended, so that whoever still writes is something that it left behind.
+    orphaned: AtomicBool,
+}
+
+impl Source {
+    /// Whether everything that was written is passed on.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.passing.try_lock().is_ok_and(|_passing| !self.is_readable(Some(Timespec::default())))
+    }
+
+    /// The rank has ended: what is in the way already is passed on, and no more than fits there.
+    pub(super) fn orphan(&self) {
+        self.orphaned.store(true, Ordering::Release);
+    }
+
+    fn is_readable(&self, limit: Option<Timespec>) -> bool {
+        let mut polled = [PollFd::new(&self.file, PollFlags::IN)];
+        // An interrupted wait is followed by another one.
+        poll(&mut polled, limit.as_ref()).is_ok_and(|ready| ready > 0)
+    }
+
+    /// Passes on everything that comes. A pseudo-terminal whose other end is closed gives an error, which is its way of
+    /// ending.
+    fn forward(&self, wrote: impl Fn(&[u8])) {
+        let mut piece = vec![0; PIECE];
+        let mut late = 0;
+        while late <= LATE {
+            if !self.is_readable(None) {
+                continue;
+            }
+            let _passing = self.passing.lock().unwrap_or_else(PoisonError::into_inner);
+            match (&self.file).read(&mut piece) {
+                Ok(0) => break,
+                Ok(count) => {
+                    wrote(&piece[..count]);
+                    late += if self.orphaned.load(Ordering::Acquire) { count } else { 0 };
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => break,
+            }
+        }
+    }
+}
+
+/// A rank that runs.
+#[derive(Debug)]
+pub(super) struct Child {
+    pub(super) pid: Pid,
+    pub(super) sources: [Arc<Source>; 2],
+}
+
 /// Starts one rank on this thread, which must live as long as the agent. `wrote` gets what it writes, piece by piece,
-/// and nothing at the end of each stream.
+/// and `ended` is called at the end of each stream.
 pub(super) fn start(
-    program: &Program,
-    rank: &RankStart,
-    terminal: Option<(u16, u16)>,
+    (start, rank): (&HostStart, &RankStart),
+    files: &OpenFiles,
     wrote: impl Fn(Stream, &[u8]) + Clone + Send + 'static,
-) -> io::Result<u32> {
-    let (out, from_out) = channel(terminal)?;
-    let (err, from_err) = channel(terminal)?;
+    ended: impl Fn() + Clone + Send + 'static,
+) -> io::Result<Child> {
+    let program = &start.program;
+    let (out, from_out) = channel(start.terminal)?;
+    let (err, from_err) = channel(start.terminal)?;
     let mut command = Command::new(program.name());
     command.args(program.command.iter().skip(1)).stdin(Stdio::null()).stdout(out).stderr(err);
     for name in environment::OWN.iter().chain(environment::OF_MPI) {
@@ -62,26 +129,18 @@ pub(super) fn start(
     command.envs(program.environment.iter().map(|(name, value)| (name, value)));
     command.envs(rank.environment.iter().map(|(name, value)| (name, value)));
     command.current_dir(&program.folder);
+    files.restore_in(&mut command);
     child::tie(&mut command, &rank.cores);
-    let pid = command.spawn()?.id();
-    for (stream, from) in [(Stream::Out, from_out), (Stream::Err, from_err)] {
-        let wrote = wrote.clone();
-        thread::spawn(move || forward(File::from(from), |bytes| wrote(stream, bytes)));
-    }
-    Ok(pid)
-}
-
-/// Passes on everything that comes, and nothing when it ends. A pseudo-terminal whose other end is closed gives an
-/// error, which is its way of ending.
-fn forward(mut from: File, wrote: impl Fn(&[u8])) {
-    let mut piece = vec![0; PIECE];
-    loop {
-        match from.read(&mut piece) {
-            Ok(0) => break,
-            Ok(count) => wrote(&piece[..count]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => break,
-        }
-    }
-    wrote(&[]);
+    let pid = Pid::from_child(&command.spawn()?);
+    let sources = [(Stream::Out, from_out), (Stream::Err, from_err)].map(|(stream, from)| {
+        let (passing, orphaned) = (Mutex::default(), AtomicBool::default());
+        let source = Arc::new(Source { file: from.into(), passing, orphaned });
+        let (reader, wrote, ended) = (source.clone(), wrote.clone(), ended.clone());
+        thread::spawn(move || {
+            reader.forward(|bytes| wrote(stream, bytes));
+            ended();
+        });
+        source
+    });
+    Ok(Child { pid, sources })
 }

@@ -1,17 +1,19 @@
 //! The agent: one process per host that starts the host's ranks and sees to it that all of them end.
 //!
 //! It listens to its standard input and speaks on its standard output, so it works the same as a plain child, through
-//! ssh and through srun. When its input ends the launcher is gone, however that came about, and so is the job.
+//! ssh and through srun. When its input ends the launcher is gone, however that came about, and so is the job. A
+//! watchdog takes over when the agent itself is killed or stopped.
 
 mod children;
 mod doing;
 mod meeting;
+mod mouth;
 mod pmi;
 mod ranks;
 mod relays;
+mod watchdog;
 
 use std::{
-    io::{Stdout, Write},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         mpsc::{Receiver, RecvTimeoutError, Sender, channel},
@@ -31,16 +33,19 @@ use signal_hook::{
 };
 
 pub use self::relays::relay;
-use self::{meeting::Meeting, ranks::Ranks, relays::Relay};
+use self::{meeting::Meeting, mouth::Mouth, ranks::Ranks, relays::Relay, watchdog::Watchdog};
 use super::{
+    child::OpenFiles,
     cores, gpus,
-    protocol::{self, Event, Hello, MARK, Order, SILENCE, Start, VERSION},
+    protocol::{self, Event, Hello, HostStart, Order, SILENCE, VERSION},
     tree,
 };
 use crate::printer::Advice;
 
 /// How long what ranks leave behind may take to end by itself.
 const LEFTOVERS: Duration = Duration::from_secs(2);
+/// How long the agent's last words may take.
+const FLUSH: Duration = Duration::from_secs(1);
 /// Beyond the grace time, how long an agent without a launcher may take before it ends the hard way.
 const LAST_RESORT: Duration = Duration::from_secs(10);
 
@@ -61,36 +66,27 @@ enum Happening {
     Signal(i32),
 }
 
-/// Where the agent speaks; ranks' output and its own words share it.
-#[derive(Clone)]
-struct Mouth(Arc<Mutex<Stdout>>);
-
-impl Mouth {
-    fn say(&self, event: &Event) {
-        let mut out = lock(&self.0);
-        // A launcher that does not hear is gone, which the end of its orders tells.
-        let _ = protocol::write(&mut *out, event);
-    }
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Works for a launcher until it has nothing more to say.
 pub fn work() -> Result<()> {
+    // Before anything else starts a thread.
+    let watchdog = Watchdog::start().context("cannot start the agent's watchdog")?;
+    let files = OpenFiles::raise();
     tree::adopt_orphans().context("cannot adopt orphans")?;
     let (sender, happenings) = channel();
-    let mouth = Mouth(Arc::new(Mutex::new(std::io::stdout())));
-    lock(&mouth.0).write_all(MARK)?;
+    let mouth = Mouth::open(std::io::stdout())?;
     listen_to_signals(sender.clone())?;
-    mouth.say(&Event::Hello(hello()));
+    mouth.say(Event::Hello(hello()));
     let grace = Arc::new(Mutex::new(Duration::ZERO));
     let (orders, limit) = (sender.clone(), grace.clone());
     thread::spawn(move || listen_to_launcher(&orders, &limit));
-    let (meeting, ranks) = (None, Ranks::default());
-    let mut agent = Agent { mouth, sender, meeting, ranks, connecting: None, grace, end: End::NotYet };
+    let (meeting, ranks, connecting, end) = (None, Ranks::default(), None, End::NotYet);
+    let mut agent = Agent { mouth, sender, meeting, ranks, connecting, watchdog, files, grace, end };
     agent.run(&happenings);
+    agent.mouth.flush(FLUSH);
     Ok(())
 }
 
@@ -114,11 +110,16 @@ fn listen_to_signals(sender: Sender<Happening>) -> Result<()> {
 /// because it waits for a launcher that does not take its words.
 fn listen_to_launcher(sender: &Sender<Happening>, grace: &Mutex<Duration>) {
     let mut input = std::io::stdin();
-    let mut greeted = false;
-    while !greeted || has_input(SILENCE) {
+    // Whether the launcher would have said something by now.
+    let mut regular = false;
+    while !regular || has_input(SILENCE) {
         match protocol::read(&mut input) {
             Ok(Some(order)) => {
-                greeted |= matches!(order, Order::Greeting);
+                match order {
+                    Order::Greeting { regular: says } => regular = says,
+                    Order::Pause => regular = false,
+                    _ => {}
+                }
                 let _ = sender.send(Happening::Order(order));
             }
             _ => break,
@@ -127,7 +128,7 @@ fn listen_to_launcher(sender: &Sender<Happening>, grace: &Mutex<Duration>) {
     let _ = sender.send(Happening::NoLauncher);
     let grace = *lock(grace);
     thread::sleep(grace + LEFTOVERS + LAST_RESORT);
-    tree::signal_all(Signal::KILL);
+    tree::signal_all(Signal::KILL, None);
     std::process::exit(1);
 }
 
@@ -156,7 +157,9 @@ struct Agent {
     meeting: Option<Meeting>,
     ranks: Ranks,
     /// What starts as soon as Open MPI has handed over its ranks, and the process of its launcher, if that is here.
-    connecting: Option<(Box<Start>, Option<Pid>)>,
+    connecting: Option<(Box<HostStart>, Option<Pid>)>,
+    watchdog: Watchdog,
+    files: OpenFiles,
     grace: Arc<Mutex<Duration>>,
     end: End,
 }
@@ -169,6 +172,8 @@ impl Agent {
                 Ok(Happening::Order(order)) => self.follow(order),
                 Ok(Happening::NoLauncher) => {
                     launcher = false;
+                    // Nobody has to be spared any more.
+                    self.mouth.widen(usize::MAX);
                     self.begin_to_end();
                 }
                 Ok(Happening::Exited(pid, status)) => {
@@ -179,7 +184,7 @@ impl Agent {
                 Ok(Happening::Aborted(rank, code)) => self.ranks.aborted(rank, code),
                 Ok(Happening::Nobody) => self.ranks.reaping = false,
                 Ok(Happening::StreamEnded(rank)) => self.ranks.stream_ended(rank, &self.mouth),
-                Ok(Happening::Signal(signal)) => self.mouth.say(&Event::Signalled(signal)),
+                Ok(Happening::Signal(signal)) => self.mouth.say(Event::Signalled(signal)),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -202,34 +207,42 @@ impl Agent {
                 Ok(meeting) => {
                     let (stores, master_port) = (meeting.stores(), meeting.master_port);
                     self.meeting = Some(meeting);
-                    self.mouth.say(&Event::Serving { stores, master_port });
+                    self.mouth.say(Event::Serving { stores, master_port });
                 }
-                Err(error) => self.mouth.say(&problem(&error)),
+                Err(error) => self.mouth.say(problem(&error)),
             },
             Order::Check(check) => {
                 let mouth = self.mouth.clone();
                 thread::spawn(move || match meeting::check(&check) {
-                    Ok(checked) => mouth.say(&Event::Checked(checked)),
-                    Err(error) => mouth.say(&problem(&error)),
+                    Ok(checked) => mouth.say(Event::Checked(checked)),
+                    Err(error) => mouth.say(problem(&error)),
                 });
             }
             Order::Start(start) => {
                 *lock(&self.grace) = start.grace;
                 self.meeting.iter_mut().for_each(|meeting| meeting.keep(start.pmi.store.ip()));
+                self.watchdog.guard(&start.job);
+                self.mouth.widen(start.window);
                 self.start(start);
             }
             Order::Signal(signal) => self.ranks.signal(signal),
             Order::Kill => self.end = End::Killing,
             Order::Look => self.ranks.look(&self.mouth),
             Order::Note { rank, how } => self.meeting.iter().for_each(|meeting| meeting.note(rank, &how)),
-            Order::Greeting => self.mouth.say(&Event::Greeting),
+            Order::Shown(bytes) => self.mouth.widen(bytes),
+            Order::Pause => {
+                tree::signal_all(Signal::STOP, Some(self.watchdog.pid()));
+                self.mouth.say(Event::Paused);
+            }
+            Order::Continue => tree::signal_all(Signal::CONT, None),
+            Order::Greeting { .. } => self.mouth.say(Event::Greeting),
         }
     }
 
     /// Starts the ranks, at once or when Open MPI has handed them over.
-    fn start(&mut self, start: Box<Start>) {
+    fn start(&mut self, start: Box<HostStart>) {
         let Some(connect) = &start.connect else {
-            self.ranks.start(&start, Vec::new(), &self.mouth, &self.sender);
+            self.ranks.start(&start, Vec::new(), &self.files, (&self.mouth, &self.sender));
             return self.reap();
         };
         match relays::begin(&start, connect, self.sender.clone()) {
@@ -239,7 +252,7 @@ impl Agent {
                     self.reap();
                 }
             }
-            Err(error) => self.mouth.say(&problem(&error)),
+            Err(error) => self.mouth.say(problem(&error)),
         }
     }
 
@@ -247,12 +260,12 @@ impl Agent {
         let Some((start, launcher)) = self.connecting.take() else { return };
         match relays {
             Ok(relays) => {
-                self.ranks.start(&start, relays, &self.mouth, &self.sender);
+                self.ranks.start(&start, relays, &self.files, (&self.mouth, &self.sender));
                 if launcher.is_none() {
                     self.reap();
                 }
             }
-            Err(error) => self.mouth.say(&problem(&error)),
+            Err(error) => self.mouth.say(problem(&error)),
         }
     }
 
@@ -263,7 +276,7 @@ impl Agent {
             let code = status.exit_status().map_or("was killed".into(), |code| format!("ended with exit code {code}"));
             let message = format!("Open MPI's mpirun {code} before it had started the ranks");
             let hint = "what it said is above; try it alone: mpirun -n 2 hostname".into();
-            self.mouth.say(&Event::Problem { message, hint });
+            self.mouth.say(Event::Problem { message, hint });
         }
     }
 
@@ -299,12 +312,16 @@ impl Agent {
         let now = Instant::now();
         match self.end {
             End::Leftovers(time) if now >= time => {
-                tree::signal_all(Signal::TERM);
+                tree::signal_all(Signal::TERM, Some(self.watchdog.pid()));
                 self.end = End::Asked(now + *lock(&self.grace));
             }
             End::Asked(time) if now >= time => self.end = End::Killing,
-            End::Killing => tree::signal_all(Signal::KILL),
+            End::Killing => tree::signal_all(Signal::KILL, None),
             _ => {}
+        }
+        // It is one of the processes that have to end before the agent does.
+        if !matches!(self.end, End::NotYet) && self.ranks.all_ended() {
+            self.watchdog.dismiss();
         }
     }
 }

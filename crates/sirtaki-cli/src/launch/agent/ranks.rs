@@ -2,21 +2,29 @@
 
 use std::{
     collections::HashMap,
-    fs,
+    fs, io,
     os::unix::net::UnixStream,
-    sync::mpsc::Sender,
+    sync::{Arc, mpsc::Sender},
     time::{Duration, Instant},
 };
 
 use rustix::process::{Pid, Signal, WaitStatus, kill_process_group};
 use sirtaki_engine::telemetry::recorder::Recorder;
 
-use super::{Happening, Mouth, children, doing, pmi::Pmi, relays::Relay};
+use super::{
+    Happening, Mouth,
+    children::{self, Child, Source},
+    doing,
+    pmi::Pmi,
+    relays::Relay,
+};
 use crate::launch::{
+    child::OpenFiles,
     ended::Ended,
     environment,
     progress::Pulse,
-    protocol::{Event, Start},
+    protocol::{Event, HostStart, RankStart},
+    tree,
 };
 
 /// How long output may come after a rank has ended. What it left behind may keep its streams open for ever.
@@ -27,6 +35,7 @@ const PULSE: Duration = Duration::from_millis(500);
 /// One rank.
 struct Rank {
     rank: usize,
+    /// Its process, until that has ended.
     pid: Option<Pid>,
     /// Its flight record. The memory is ours, so it outlives the rank.
     recorder: Option<Recorder>,
@@ -34,10 +43,14 @@ struct Rank {
     aborted: Option<i32>,
     /// What holds Open MPI's relay of this rank.
     relay: Option<UnixStream>,
+    sources: [Arc<Source>; 2],
     open_streams: usize,
     ended: Option<Instant>,
     closed: bool,
 }
+
+/// Who hears what happens to ranks: the launcher, and the agent itself.
+type Says<'a> = (&'a Mouth, &'a Sender<Happening>);
 
 /// All ranks of this host.
 #[derive(Default)]
@@ -54,54 +67,68 @@ pub(super) struct Ranks {
 }
 
 impl Ranks {
-    pub(super) fn start(&mut self, start: &Start, relays: Vec<Relay>, mouth: &Mouth, sender: &Sender<Happening>) {
+    pub(super) fn start(&mut self, start: &HostStart, relays: Vec<Relay>, files: &OpenFiles, says: Says<'_>) {
         self.memory_kills = memory_kills();
         self.next_pulse = start.pulse.then(|| Instant::now() + PULSE);
         let mut relays: HashMap<usize, Relay> = relays.into_iter().map(|relay| (relay.rank, relay)).collect();
-        let pmi = Pmi::new(start.pmi.clone(), start.ranks.len(), sender.clone());
+        let pmi = Pmi::new(start.pmi.clone(), start.ranks.len(), says.1.clone());
+        let mut failed: Option<usize> = None;
         for wanted in &start.ranks {
             let rank = wanted.rank;
-            let recorder = Recorder::create().ok();
-            let mut wanted = wanted.clone();
-            wanted.environment.extend(recorder.as_ref().map(|recorder| environment::record(recorder.address())));
-            let relay = relays.remove(&rank).map(|relay| {
-                wanted.environment.extend(relay.variables);
-                relay.stream
-            });
-            let inherited = pmi.serve(rank).map(|(descriptor, variables)| {
-                wanted.environment.extend(variables);
-                descriptor
-            });
-            let (to, ends) = (mouth.clone(), sender.clone());
-            let wrote = move |stream, bytes: &[u8]| match bytes {
-                [] => drop(ends.send(Happening::StreamEnded(rank))),
-                bytes => to.say(&Event::Output { rank, stream, bytes: bytes.to_vec() }),
+            let how = match failed {
+                None => match self.start_one(start, wanted.clone(), (relays.remove(&rank), &pmi), files, says) {
+                    Ok(()) => continue,
+                    Err(how) => how,
+                },
+                Some(first) => {
+                    let reason = format!("rank {first} could not be started either");
+                    Ended::NotStarted { reason, hint: String::new() }
+                }
             };
-            let started = children::start(&start.program, &wanted, start.terminal, wrote);
-            drop(inherited);
-            match started {
-                Ok(pid) => {
-                    mouth.say(&Event::Started { rank, pid });
-                    let pid = Pid::from_raw(pid as i32);
-                    self.ranks.push(Rank {
-                        rank,
-                        pid,
-                        recorder,
-                        aborted: None,
-                        relay,
-                        open_streams: 2,
-                        ended: None,
-                        closed: false,
-                    });
-                }
-                Err(error) => {
-                    let name = start.program.name();
-                    let message = format!("rank {rank}: cannot start {name}: {error}");
-                    mouth.say(&Event::Problem { message, hint: String::new() });
-                    return;
-                }
-            }
+            failed.get_or_insert(rank);
+            says.0.say(Event::Ended { rank, how, culprit: None, engine: true });
+            says.0.say(Event::Closed { rank });
         }
+    }
+
+    fn start_one(
+        &mut self,
+        start: &HostStart,
+        mut wanted: RankStart,
+        (relay, pmi): (Option<Relay>, &Arc<Pmi>),
+        files: &OpenFiles,
+        (mouth, sender): Says<'_>,
+    ) -> Result<(), Ended> {
+        let rank = wanted.rank;
+        let recorder = Recorder::create().ok();
+        wanted.environment.extend(recorder.as_ref().map(|recorder| environment::record(recorder.address())));
+        let relay = relay.map(|relay| {
+            wanted.environment.extend(relay.variables);
+            relay.stream
+        });
+        let inherited = pmi.serve(rank).map(|(descriptor, variables)| {
+            wanted.environment.extend(variables);
+            descriptor
+        });
+        let (to, ends) = (mouth.clone(), sender.clone());
+        let wrote = move |stream, bytes: &[u8]| to.pass_on(rank, stream, bytes);
+        let stream_ended = move || drop(ends.send(Happening::StreamEnded(rank)));
+        let started = children::start((start, &wanted), files, wrote, stream_ended);
+        drop(inherited);
+        let Child { pid, sources } = started.map_err(|error| not_started(&start.program.name(), &error))?;
+        mouth.say(Event::Started { rank, pid: pid.as_raw_nonzero().get() as u32 });
+        self.ranks.push(Rank {
+            rank,
+            pid: Some(pid),
+            recorder,
+            aborted: None,
+            relay,
+            sources,
+            open_streams: 2,
+            ended: None,
+            closed: false,
+        });
+        Ok(())
     }
 
     fn of(&mut self, rank: usize) -> Option<&mut Rank> {
@@ -133,9 +160,10 @@ impl Ranks {
         let how = self.ranks[at].aborted.map_or(how, Ended::Code);
         let rank = &mut self.ranks[at];
         (rank.ended, rank.pid, rank.relay) = (Some(Instant::now()), None, None);
-        let counts = rank.recorder.as_ref().map(Recorder::counts);
-        let engine = counts.is_none_or(|counts| !counts.is_empty() || counts.elapsed() > 0);
-        mouth.say(&Event::Ended { rank: rank.rank, how, engine });
+        rank.sources.iter().for_each(|source| source.orphan());
+        let culprit = rank.recorder.as_ref().and_then(Recorder::culprit);
+        let engine = rank.recorder.as_ref().is_none_or(|record| record.last_beat() > 0 || !record.counts().is_empty());
+        mouth.say(Event::Ended { rank: rank.rank, how, culprit, engine });
         rank.close_if_done(mouth);
     }
 
@@ -158,7 +186,8 @@ impl Ranks {
 
     pub(super) fn close_late_streams(&mut self, mouth: &Mouth) {
         for rank in &mut self.ranks {
-            if rank.ended.is_some_and(|time| time.elapsed() > LATE_OUTPUT) {
+            let late = rank.ended.is_some_and(|time| time.elapsed() > LATE_OUTPUT);
+            if late && !rank.closed && rank.sources.iter().all(|source| source.is_quiet()) {
                 rank.open_streams = 0;
                 rank.close_if_done(mouth);
             }
@@ -193,7 +222,7 @@ impl Ranks {
             self.ranks.iter().filter_map(counts).filter_map(|(rank, counts)| Pulse::of(rank, time, &counts)).collect();
         let same = |(one, other): (&Pulse, &Pulse)| one.says_the_same(other);
         if pulses.len() != self.told.len() || !pulses.iter().zip(&self.told).all(same) {
-            mouth.say(&Event::Pulse(pulses.clone()));
+            mouth.say(Event::Pulse(pulses.clone()));
             self.told = pulses;
         }
     }
@@ -204,8 +233,15 @@ impl Ranks {
         for rank in &self.ranks {
             let records = rank.recorder.as_ref().map(Recorder::read).unwrap_or_default();
             let counts = rank.recorder.as_ref().map(Recorder::counts).filter(|counts| !counts.is_empty());
-            mouth.say(&Event::Doing { rank: rank.rank, what: doing::describe(&records, now), counts });
+            let meeting = rank.pid.is_some() && rank.recorder.as_ref().is_some_and(Recorder::is_meeting);
+            let what = match meeting {
+                true => Some("waiting for all ranks to join".into()),
+                false => doing::describe(&records, now),
+            };
+            let stopped = rank.pid.is_some_and(tree::is_stopped);
+            mouth.say(Event::Doing { rank: rank.rank, what, counts, meeting, stopped });
         }
+        mouth.say(Event::Looked);
     }
 }
 
@@ -213,9 +249,15 @@ impl Rank {
     fn close_if_done(&mut self, mouth: &Mouth) {
         if self.ended.is_some() && self.open_streams == 0 && !self.closed {
             self.closed = true;
-            mouth.say(&Event::Closed { rank: self.rank });
+            mouth.say(Event::Closed { rank: self.rank });
         }
     }
+}
+
+fn not_started(name: &str, error: &io::Error) -> Ended {
+    let full = matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE));
+    let hint = if full { OpenFiles::hint() } else { String::new() };
+    Ended::NotStarted { reason: format!("cannot start {name}: {error}"), hint }
 }
 
 /// The host's clock, which ranks use in their records.

@@ -26,7 +26,7 @@ use crate::{
     args::Relay as Arguments,
     launch::{
         child, environment,
-        protocol::{self, Connect, Start},
+        protocol::{self, Connect, HostStart},
     },
 };
 
@@ -50,7 +50,7 @@ pub(super) struct Relay {
 
 /// Starts Open MPI's launcher where it is to run, on this thread, which must live as long as the agent. The relays of
 /// all ranks of this host come in a happening.
-pub(super) fn begin(start: &Start, connect: &Connect, sender: Sender<Happening>) -> Result<Option<Pid>> {
+pub(super) fn begin(start: &HostStart, connect: &Connect, sender: Sender<Happening>) -> Result<Option<Pid>> {
     let listener = UnixListener::bind_addr(&address(&connect.socket)?).context("cannot listen for Open MPI")?;
     let launcher = match connect.launcher.split_first() {
         Some((name, words)) => Some(launch(name, words, start).with_context(|| format!("cannot start {name}"))?),
@@ -64,7 +64,7 @@ pub(super) fn begin(start: &Start, connect: &Connect, sender: Sender<Happening>)
     Ok(launcher)
 }
 
-fn launch(name: &str, words: &[String], start: &Start) -> Result<Pid> {
+fn launch(name: &str, words: &[String], start: &HostStart) -> Result<Pid> {
     let mut command = Command::new(name);
     command.args(words).current_dir(&start.program.folder).stdin(Stdio::null());
     // What it says goes where the agent's own messages go.

@@ -25,7 +25,6 @@ mod tail;
 mod tests;
 
 use std::{
-    io,
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -53,7 +52,7 @@ const MOST: usize = 256 << 10;
 
 /// What is to be shown, and how.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
+pub struct OutputOptions {
     /// What stands before each line.
     pub tag: Tag,
     /// Show no standard output of ranks, only their standard error and what the launcher itself says.
@@ -98,14 +97,15 @@ pub struct Output<'a> {
     now: Instant,
     /// When the screen was last brought up to date.
     shown: Instant,
-    broken: Option<io::Error>,
+    /// Standard output cannot be written to any more.
+    broken: bool,
 }
 
 const STREAMS: [Stream; 2] = [Stream::Out, Stream::Err];
 
 impl<'a> Output<'a> {
     /// Nothing is shown yet, but where files were asked for, they are there. Refuses a folder with files of another job.
-    pub fn new(printer: &'a mut Printer, options: &Options, now: Instant) -> Result<Self> {
+    pub fn new(printer: &'a mut Printer, options: &OutputOptions, now: Instant) -> Result<Self> {
         let size = options.hosts.len();
         let folder = options.folder.as_ref().map(|path| Folder::create(path, size)).transpose()?;
         let tags = STREAMS.map(|stream| {
@@ -127,7 +127,7 @@ impl<'a> Output<'a> {
             now,
             // The first change needs not wait.
             shown: now.checked_sub(FRAME).unwrap_or(now),
-            broken: None,
+            broken: false,
             printer,
         };
         if let Some(folder) = &output.folder {
@@ -210,13 +210,17 @@ impl<'a> Output<'a> {
         self.now = self.now.max(now);
         let bytes: usize = self.waiting.iter().map(|(_, bytes)| bytes.len()).sum();
         let still = self.block.is_empty() && self.footer.is_empty() && !self.has_rows();
-        if still || bytes > MOST || self.now >= self.shown + FRAME {
+        let due = still || bytes > MOST || self.now >= self.shown + FRAME;
+        if due && !self.is_full() {
             self.show();
         }
     }
 
     /// When [`Output::refresh`] has something to do, unless something is written before.
     pub fn next_refresh(&self) -> Option<Instant> {
+        if self.is_full() {
+            return None;
+        }
         if self.changed || !self.waiting.is_empty() {
             return Some(self.shown + FRAME);
         }
@@ -230,9 +234,19 @@ impl<'a> Output<'a> {
         rank.tail.lines(rank.sources.iter().flat_map(|source| source.rows.unfinished()))
     }
 
-    /// Why standard output cannot be written any more; often because whoever read it has seen enough.
-    pub fn broken(&self) -> Option<&io::Error> {
-        self.broken.as_ref()
+    /// Whether output cannot be written any more, often because whoever read it has seen enough.
+    pub fn is_broken(&self) -> bool {
+        self.broken || self.printer.is_broken()
+    }
+
+    /// Whether so much waits for its reader that ranks should write no more for the time being.
+    pub fn is_full(&self) -> bool {
+        self.printer.is_full()
+    }
+
+    /// Has this called whenever there is room again, and when a reader is gone.
+    pub fn wake(&mut self, waker: impl Fn() + Clone + Send + 'static) {
+        self.printer.wake(waker);
     }
 
     /// All ranks are closed and everything is printed; the block is gone.
@@ -323,9 +337,7 @@ impl<'a> Output<'a> {
             let bytes: Vec<u8> = group.iter().flat_map(|(_, bytes)| bytes).copied().collect();
             let result = self.printer.write(group[0].0, &bytes);
             // What cannot be said on standard error is lost; there is nowhere else to say it.
-            if let (Stream::Out, Err(error)) = (group[0].0, result) {
-                self.broken.get_or_insert(error);
-            }
+            self.broken |= group[0].0 == Stream::Out && result.is_err();
         }
     }
 }

@@ -76,8 +76,8 @@ impl Write for Calls {
     }
 }
 
-fn ranks(count: usize) -> Options {
-    Options { hosts: vec!["a".into(); count], ..Options::default() }
+fn ranks(count: usize) -> OutputOptions {
+    OutputOptions { hosts: vec!["a".into(); count], ..OutputOptions::default() }
 }
 
 fn bar(percent: usize) -> Vec<u8> {
@@ -197,7 +197,7 @@ fn without_a_terminal_bars_are_what_they_become() {
     let (out, err) = (Calls::default(), Calls::default());
     let mut printer = Printer::plain(out.clone(), err.clone());
     let now = Instant::now();
-    let mut output = Output::new(&mut printer, &Options { tag: Tag::Host, ..ranks(2) }, now).unwrap();
+    let mut output = Output::new(&mut printer, &OutputOptions { tag: Tag::Host, ..ranks(2) }, now).unwrap();
     (0..100).for_each(|percent| output.wrote(now, 1, Stream::Err, &bar(percent)));
     output.wrote(now, 0, Stream::Out, b"half a li");
     assert_eq!((out.text(), err.text()), (String::new(), String::new()));
@@ -212,7 +212,7 @@ fn quiet_leaves_standard_error() {
     let (out, err) = (Calls::default(), Calls::default());
     let mut printer = Printer::plain(out.clone(), err.clone());
     let now = Instant::now();
-    let options = Options { quiet: true, tag: Tag::None, ..ranks(1) };
+    let options = OutputOptions { quiet: true, tag: Tag::None, ..ranks(1) };
     let mut output = Output::new(&mut printer, &options, now).unwrap();
     output.wrote(now, 0, Stream::Out, b"data\n");
     output.wrote(now, 0, Stream::Err, b"oh\n");
@@ -228,7 +228,7 @@ fn with_files_only_rank_0_and_errors_are_shown() {
     let (out, err) = (Calls::default(), Calls::default());
     let mut printer = Printer::plain(out.clone(), err.clone());
     let now = Instant::now();
-    let options = Options { folder: Some(place.path().into()), ..ranks(2) };
+    let options = OutputOptions { folder: Some(place.path().into()), ..ranks(2) };
     let mut output = Output::new(&mut printer, &options, now).unwrap();
     for rank in 0..2 {
         output.wrote(now, rank, Stream::Out, b"\r1\r2\n");
@@ -249,9 +249,9 @@ fn a_reader_that_left_is_noticed() {
     let mut printer = Printer::plain(file, std::io::sink());
     let now = Instant::now();
     let mut output = Output::new(&mut printer, &ranks(1), now).unwrap();
-    assert!(output.broken().is_none());
+    assert!(!output.is_broken());
     output.wrote(now, 0, Stream::Out, b"x\n");
-    assert_eq!(output.broken().unwrap().kind(), io::ErrorKind::StorageFull);
+    assert!(output.is_broken());
 }
 
 #[test]
@@ -310,7 +310,7 @@ fn rows_of_the_launcher_stand_below_all_others_and_go_away() {
     let screen = Screen::new(20, 8);
     let mut printer = screen.printer();
     let start = Instant::now();
-    let mut output = Output::new(&mut printer, &Options { tag: Tag::None, ..ranks(2) }, start).unwrap();
+    let mut output = Output::new(&mut printer, &OutputOptions { tag: Tag::None, ..ranks(2) }, start).unwrap();
     let later = |milliseconds| start + Duration::from_millis(milliseconds);
     output.set_footer(start, vec!["step 1/9".into(), "a row that is much too long".into()]);
     assert_eq!(screen.text(), "step 1/9\na row that is much ");

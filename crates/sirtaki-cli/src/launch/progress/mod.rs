@@ -173,7 +173,7 @@ mod tests {
         let log = Log::default();
         let mut printer = Printer::plain(log.clone(), log.clone());
         let start = Instant::now();
-        let options = output::Options { hosts: vec!["a".into()], ..output::Options::default() };
+        let options = output::OutputOptions { hosts: vec!["a".into()], ..output::OutputOptions::default() };
         let mut output = Output::new(&mut printer, &options, start).unwrap();
         let mut live = Live::new("train".into(), vec!["a".into()], Show::Lines, None, start);
         assert_eq!(live.next_refresh(), None, "nothing was said");

@@ -79,6 +79,13 @@ fn after_end(how: &Ended) -> String {
             format!("in a shell this code means that {signal} killed the program; its last lines may say more")
         }
         Ended::Code(_) => "its last lines may say why; the other ranks only followed".into(),
+        Ended::Early => "every rank must get as far as `init`, also one that has nothing to do".into(),
+        Ended::Stopped => {
+            "somebody stopped it (`kill -STOP`, a debugger, a scheduler that suspends jobs); the other ranks only followed"
+                .into()
+        }
+        Ended::NotStarted { hint, .. } if !hint.is_empty() => hint.clone(),
+        Ended::NotStarted { .. } => "look whether the program can be started on this host by hand".into(),
         Ended::Lost(_) => "check that the host is up and that `ssh` reaches it".into(),
     }
 }

@@ -63,6 +63,11 @@ impl Failure {
         let place = if self.hosts > 1 { format!(" on {}", self.host) } else { String::new() };
         let (how, headline) = match &self.how {
             Ended::Lost(how) => ("was lost".into(), Some(how.as_str())),
+            Ended::NotStarted { reason, .. } => ("could not be started".into(), Some(reason.as_str())),
+            Ended::Early => {
+                ("ended with exit code 0".into(), Some("it never joined the other ranks, which wait for it"))
+            }
+            Ended::Stopped => ("was stopped by a signal".into(), Some("the other ranks waited for it in vain")),
             how => (how.to_string(), headline),
         };
         let why = headline.map(|line| format!(": {}", shorten(line))).unwrap_or_default();

@@ -3,15 +3,30 @@
 //!
 //! The first rank that fails decides the job's result. The others get a moment to notice by themselves, so that what
 //! they say about it is heard; then they are asked to end, and killed if they do not.
+//!
+//! The first to fail is not always the first to end: a rank that runs exit handlers has left the others long before its
+//! process ends, and they may be faster. So a rank that fails because another one is gone says whom it missed, and that
+//! one's end is waited for and counts.
 
 use std::time::{Duration, Instant};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM};
+use sirtaki_engine::telemetry::recorder::Culprit;
 
 use crate::launch::ended::Ended;
 
 /// How long ranks may take to notice that another one failed.
 const NOTICING: Duration = Duration::from_secs(3);
+/// How much longer the rank that the others miss may take to end by itself.
+const LAST_WORDS: Duration = Duration::from_secs(30);
+/// How long agents may take to confirm that everything was killed.
+const CONFIRMING: Duration = Duration::from_secs(5);
+/// The same for somebody who has asked twice.
+const HURRY: Duration = Duration::from_millis(300);
+/// How long it is at first until ranks are looked at again while one that never joined has ended.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// And how long at most.
+const LOOK_SELDOM: Duration = Duration::from_secs(60);
 
 /// What has to be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +37,10 @@ pub(super) enum Action {
     Kill,
     /// Ask what every rank is doing.
     Look,
+    /// Say that the end of this rank is waited for.
+    Await(usize),
+    /// End the agents that do not answer.
+    GiveUp,
 }
 
 /// How the job came to its end.
@@ -55,8 +74,11 @@ impl Outcome {
 #[derive(Debug, Clone, Copy)]
 enum Next {
     Nothing,
+    Look(Instant, Duration),
+    Await(Instant),
     Ask(Instant),
     Kill(Instant),
+    GiveUp(Instant),
 }
 
 /// The course so far.
@@ -65,23 +87,40 @@ pub(super) struct Course {
     grace: Duration,
     ended: Vec<bool>,
     closed: Vec<bool>,
+    /// Hosts that have been asked what their ranks are doing and have not answered yet.
+    asked: Vec<bool>,
     outcome: Outcome,
+    /// Whom the rank that failed waited for in vain.
+    culprit: Option<Culprit>,
+    /// That one, while it has not ended and its end would decide.
+    missed: Option<usize>,
+    /// A rank that ended well without having joined the others.
+    early: Option<usize>,
     next: Next,
 }
 
 impl Course {
-    pub(super) fn new(ranks: usize, grace: Duration) -> Self {
-        let (ended, closed) = (vec![false; ranks], vec![false; ranks]);
-        Self { grace, ended, closed, outcome: Outcome::Success, next: Next::Nothing }
+    pub(super) fn new(ranks: usize, hosts: usize, grace: Duration) -> Self {
+        Self {
+            grace,
+            ended: vec![false; ranks],
+            closed: vec![false; ranks],
+            asked: vec![false; hosts],
+            outcome: Outcome::Success,
+            culprit: None,
+            missed: None,
+            early: None,
+            next: Next::Nothing,
+        }
     }
 
     pub(super) fn outcome(&self) -> &Outcome {
         &self.outcome
     }
 
-    /// Whether all ranks have ended and said all they had to say.
+    /// Whether all ranks have ended and said all they had to say, and all hosts have answered.
     pub(super) fn is_over(&self) -> bool {
-        self.closed.iter().all(|&closed| closed)
+        self.closed.iter().all(|&closed| closed) && !self.asked.contains(&true)
     }
 
     pub(super) fn has_ended(&self, rank: usize) -> bool {
@@ -92,34 +131,97 @@ impl Course {
         self.closed[rank] = true;
     }
 
+    /// This host was asked what its ranks are doing.
+    pub(super) fn asked(&mut self, host: usize) {
+        self.asked[host] = true;
+    }
+
+    /// This host has answered, or never will.
+    pub(super) fn answered(&mut self, host: usize) {
+        self.asked[host] = false;
+    }
+
     /// When [`Course::tick`] has something to do.
     pub(super) fn alarm(&self) -> Option<Instant> {
         match self.next {
             Next::Nothing => None,
-            Next::Ask(time) | Next::Kill(time) => Some(time),
+            Next::Look(time, _) | Next::Await(time) | Next::Ask(time) | Next::Kill(time) | Next::GiveUp(time) => {
+                Some(time)
+            }
         }
     }
 
-    pub(super) fn ended(&mut self, rank: usize, how: &Ended, now: Instant) -> Vec<Action> {
+    /// A rank ended; `culprit` is whom it waited for in vain, and `joined` whether it had met the others.
+    pub(super) fn ended(
+        &mut self,
+        rank: usize,
+        how: &Ended,
+        (culprit, joined): (Option<Culprit>, bool),
+        now: Instant,
+    ) -> Vec<Action> {
         self.ended[rank] = true;
-        if how.is_success() || self.outcome != Outcome::Success {
-            return Vec::new();
+        let failed = !how.is_success();
+        match &self.outcome {
+            Outcome::Success if failed => {
+                self.fail(rank, how, culprit, now);
+                vec![Action::Look]
+            }
+            Outcome::Success if !joined && self.early.is_none() => {
+                self.early = Some(rank);
+                self.next = Next::Look(now, LOOK_AGAIN);
+                Vec::new()
+            }
+            Outcome::Failed { .. } if self.missed == Some(rank) => {
+                if failed {
+                    self.fail(rank, how, culprit, now);
+                } else {
+                    (self.missed, self.next) = (None, Next::Ask(now + NOTICING));
+                }
+                Vec::new()
+            }
+            _ => Vec::new(),
         }
+    }
+
+    fn fail(&mut self, rank: usize, how: &Ended, culprit: Option<Culprit>, now: Instant) {
         self.outcome = Outcome::Failed { rank, how: how.clone() };
-        self.next = Next::Ask(now + NOTICING);
-        vec![Action::Look]
+        self.culprit = culprit;
+        let running = |rank: &usize| self.ended.get(*rank) == Some(&false);
+        self.missed = culprit.filter(|culprit| culprit.gone).map(|culprit| culprit.rank).filter(running);
+        self.next = match self.missed {
+            Some(_) => Next::Await(now + NOTICING),
+            None => Next::Ask(now + NOTICING),
+        };
+    }
+
+    /// A rank waits until all ranks of the job are there, which cannot be any more if one has ended.
+    pub(super) fn meets(&mut self, now: Instant) {
+        if let (Outcome::Success, Some(rank)) = (&self.outcome, self.early) {
+            self.outcome = Outcome::Failed { rank, how: Ended::Early };
+            self.next = Next::Ask(now);
+        }
+    }
+
+    /// A rank is stopped. If another one failed for want of it, it is the culprit.
+    pub(super) fn stopped(&mut self, rank: usize) {
+        let Outcome::Failed { rank: first, how: Ended::Code(_) } = &self.outcome else { return };
+        if *first != rank && self.culprit.is_none_or(|culprit| culprit.rank == rank) {
+            self.outcome = Outcome::Failed { rank, how: Ended::Stopped };
+            self.missed = None;
+        }
     }
 
     pub(super) fn signalled(&mut self, signal: i32, now: Instant) -> Vec<Action> {
         match signal {
-            SIGINT | SIGTERM | SIGHUP if matches!(self.outcome, Outcome::Interrupted(_)) => {
-                self.next = Next::Nothing;
+            SIGINT | SIGTERM | SIGHUP | SIGQUIT if matches!(self.outcome, Outcome::Interrupted(_)) => {
+                self.next = Next::GiveUp(now + HURRY);
                 vec![Action::Kill]
             }
-            SIGINT | SIGTERM | SIGHUP | SIGPIPE => {
+            SIGINT | SIGTERM | SIGHUP | SIGQUIT | SIGPIPE => {
                 if self.outcome == Outcome::Success {
                     self.outcome = Outcome::Interrupted(signal);
                 }
+                self.missed = None;
                 self.next = Next::Kill(now + self.grace);
                 vec![Action::Signal(if signal == SIGINT { SIGINT } else { SIGTERM })]
             }
@@ -129,58 +231,26 @@ impl Course {
     }
 
     pub(super) fn tick(&mut self, now: Instant) -> Vec<Action> {
-        match self.next {
-            Next::Ask(time) if now >= time => {
-                self.next = Next::Kill(now + self.grace);
-                vec![Action::Signal(SIGTERM)]
-            }
-            Next::Kill(time) if now >= time => {
-                self.next = Next::Nothing;
-                vec![Action::Kill]
-            }
-            _ => Vec::new(),
+        if self.alarm().is_none_or(|time| now < time) {
+            return Vec::new();
         }
+        let (next, action) = match self.next {
+            Next::Look(_, pause) => (Next::Look(now + pause, (2 * pause).min(LOOK_SELDOM)), Some(Action::Look)),
+            Next::Await(_) => (Next::Ask(now + LAST_WORDS), self.missed.map(Action::Await)),
+            Next::Ask(_) => {
+                // From now on ends are our doing.
+                self.missed = None;
+                (Next::Kill(now + self.grace), Some(Action::Signal(SIGTERM)))
+            }
+            Next::Kill(_) => (Next::GiveUp(now + CONFIRMING), Some(Action::Kill)),
+            Next::GiveUp(_) => (Next::Nothing, Some(Action::GiveUp)),
+            Next::Nothing => (Next::Nothing, None),
+        };
+        self.next = next;
+        action.into_iter().collect()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use signal_hook::consts::SIGUSR1;
-
-    use super::*;
-
-    const GRACE: Duration = Duration::from_secs(10);
-
-    fn killed() -> Ended {
-        Ended::Signal { number: 9, out_of_memory: false }
-    }
-
-    #[test]
-    fn the_first_failure_decides_and_the_others_are_asked_then_killed() {
-        let (mut course, start) = (Course::new(3, GRACE), Instant::now());
-        assert!(course.ended(0, &Ended::Code(0), start).is_empty());
-        assert_eq!(course.ended(1, &killed(), start), [Action::Look]);
-        assert!(course.tick(start + NOTICING / 2).is_empty());
-        assert_eq!(course.tick(start + NOTICING), [Action::Signal(SIGTERM)]);
-        assert!(course.tick(start + NOTICING + GRACE / 2).is_empty());
-        assert_eq!(course.tick(start + NOTICING + GRACE), [Action::Kill]);
-        assert!(course.ended(2, &Ended::Code(1), start + NOTICING + GRACE).is_empty());
-        assert_eq!(course.outcome(), &Outcome::Failed { rank: 1, how: killed() });
-        assert_eq!(course.outcome().code(), 137);
-        assert!(!course.is_over());
-        (0..3).for_each(|rank| course.closed(rank));
-        assert!(course.is_over());
-    }
-
-    #[test]
-    fn an_interrupt_is_polite_once() {
-        let (mut course, start) = (Course::new(1, GRACE), Instant::now());
-        assert_eq!(course.signalled(SIGUSR1, start), [Action::Signal(SIGUSR1)]);
-        assert_eq!(course.alarm(), None);
-        assert_eq!(course.signalled(SIGINT, start), [Action::Signal(SIGINT)]);
-        assert_eq!(course.alarm(), Some(start + GRACE));
-        assert_eq!(course.signalled(SIGINT, start), [Action::Kill]);
-        course.ended(0, &killed(), start);
-        assert_eq!(course.outcome().code(), 130);
-    }
-}
+#[path = "course_tests.rs"]
+mod tests;

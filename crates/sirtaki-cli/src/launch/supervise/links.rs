@@ -1,4 +1,7 @@
 //! The launcher's connections to the agents of all hosts.
+//!
+//! Nothing here waits for an agent: threads read what agents say and write what they are told. Every agent, also the one
+//! on this machine, is greeted and has to answer; one that does not is ended, because a process can also be stopped.
 
 use std::{
     collections::VecDeque,
@@ -14,15 +17,15 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use signal_hook::{
-    consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2},
-    iterator::Signals,
-};
+use rustix::process::{Pid, Signal, kill_process_group};
 
+use super::signals::{self, Known};
 use crate::{
     launch::{
+        child::OpenFiles,
         ended::Ended,
         protocol::{self, Event, GREETING, Order, SILENCE},
+        tree,
     },
     printer::Advice,
 };
@@ -41,14 +44,19 @@ pub(super) enum Heard {
     Gone { host: usize, how: String },
     /// Somebody sent the launcher a signal.
     Signal(i32),
+    /// Output was written, or cannot be written any more.
+    Written,
 }
 
 struct Link {
+    name: String,
     child: Arc<Mutex<Child>>,
-    /// Closed when there is nothing more to say.
-    input: Option<ChildStdin>,
+    /// What the agent is told; closed when there is nothing more to say.
+    orders: Option<Sender<Order>>,
     remote: bool,
     heard: Instant,
+    /// Why it was given up.
+    given_up: Option<String>,
     gone: bool,
 }
 
@@ -58,37 +66,44 @@ pub(super) struct Links {
     sender: Sender<Heard>,
     inbox: Receiver<Heard>,
     greeted: Instant,
+    known: Arc<Known>,
+    files: OpenFiles,
 }
 
 impl Links {
     /// Nobody yet; signals are heard from now on.
     pub(super) fn new() -> Result<Self> {
         let (sender, inbox) = channel();
-        let mut signals =
-            Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2]).context("cannot listen to signals")?;
-        let to = sender.clone();
-        thread::spawn(move || {
-            for signal in signals.forever() {
-                let _ = to.send(Heard::Signal(signal));
-            }
-        });
-        Ok(Self { links: Vec::new(), sender, inbox, greeted: Instant::now() })
+        let known = Arc::<Known>::default();
+        signals::listen(sender.clone(), known.clone())?;
+        // Every agent takes three pipes.
+        let files = OpenFiles::raise();
+        Ok(Self { links: Vec::new(), sender, inbox, greeted: Instant::now(), known, files })
+    }
+
+    /// What wakes the launcher up when output was written.
+    pub(super) fn waker(&self) -> impl Fn() + Clone + Send + use<> {
+        let to = self.sender.clone();
+        move || drop(to.send(Heard::Written))
     }
 
     /// Starts the agent of the next host by this command.
-    pub(super) fn start(&mut self, words: &[String], remote: bool) -> Result<()> {
-        let (name, arguments) = words.split_first().context("there is no command for the agent")?;
-        let mut command = Command::new(name);
+    pub(super) fn start(&mut self, name: &str, words: &[String], remote: bool) -> Result<()> {
+        let (program, arguments) = words.split_first().context("there is no command for the agent")?;
+        let mut command = Command::new(program);
         command.args(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // The terminal's signals are for the launcher, which passes them on.
         command.process_group(0);
-        let mut child = command.spawn().map_err(|error| cannot_start(name, &error))?;
-        let name = if remote { name.clone() } else { "the agent".into() };
+        self.files.restore_in(&mut command);
+        let mut child = command.spawn().map_err(|error| cannot_start(program, &error))?;
+        let who = if remote { program.clone() } else { "the agent".into() };
         let (input, output, messages) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let host = self.links.len();
         let child = Arc::new(Mutex::new(child));
-        self.links.push(Link { child: child.clone(), input, remote, heard: Instant::now(), gone: false });
+        let orders = input.map(write_orders);
+        let (name, heard) = (name.to_owned(), Instant::now());
+        self.links.push(Link { name, child: child.clone(), orders, remote, heard, given_up: None, gone: false });
         let last: Arc<Mutex<VecDeque<String>>> = Arc::default();
         let (to, kept) = (self.sender.clone(), last.clone());
         let said = thread::spawn(move || read_messages(host, messages, &kept, &to));
@@ -97,53 +112,54 @@ impl Links {
             let mut problem = read_events(host, output, &to);
             let _ = said.join();
             problem.extend(last.lock().unwrap_or_else(PoisonError::into_inner).drain(..));
-            let how = format!("{name} {}{}", ending(&child), with_reason(&problem));
+            let how = format!("{who} {}{}", ending(&child), with_reason(&problem));
             let _ = to.send(Heard::Gone { host, how });
         });
-        if remote {
-            // From the first greeting on, the agent expects more of them.
-            self.order(host, &Order::Greeting);
-        }
+        self.note_hosts();
+        // From the first regular greeting on, the agent expects more of them. On this machine it needs none: there the
+        // end of its input tells everything, and a launcher that is stopped may go on.
+        self.order(host, Order::Greeting { regular: remote });
         Ok(())
     }
 
     /// Gives an order to one agent. One that is gone cannot hear; its absence is reported by itself.
-    pub(super) fn order(&mut self, host: usize, order: &Order) {
-        if let Some(input) = &mut self.links[host].input
-            && protocol::write(input, order).is_err()
-        {
-            self.links[host].input = None;
+    pub(super) fn order(&mut self, host: usize, order: Order) {
+        if let Some(orders) = &self.links[host].orders {
+            let _ = orders.send(order);
         }
     }
 
     pub(super) fn order_all(&mut self, order: &Order) {
-        (0..self.links.len()).for_each(|host| self.order(host, order));
+        (0..self.links.len()).for_each(|host| self.order(host, order.clone()));
     }
 
     /// Says that there will be no more orders.
     pub(super) fn dismiss(&mut self) {
-        self.links.iter_mut().for_each(|link| link.input = None);
+        self.links.iter_mut().for_each(|link| link.orders = None);
     }
 
     pub(super) fn all_gone(&self) -> bool {
         self.links.iter().all(|link| link.gone)
     }
 
-    /// What is heard next, or nothing until `deadline`. Agents of other hosts are greeted meanwhile, and given up when
-    /// they do not answer.
+    pub(super) fn is_gone(&self, host: usize) -> bool {
+        self.links[host].gone
+    }
+
+    /// The job is over, and nothing of it is left that we know of.
+    pub(super) fn set_over(&self) {
+        self.known.set_over();
+    }
+
+    /// What is heard next, or nothing until `deadline`. Agents are greeted meanwhile, and given up when they do not
+    /// answer.
     pub(super) fn hear(&mut self, deadline: Instant) -> Option<Heard> {
         loop {
             self.greet();
             let left = deadline.saturating_duration_since(Instant::now());
             match self.inbox.recv_timeout(left.min(GREETING)) {
-                Ok(heard) => {
-                    match &heard {
-                        Heard::Event { host, .. } => self.links[*host].heard = Instant::now(),
-                        Heard::Gone { host, .. } => {
-                            (self.links[*host].gone, self.links[*host].input) = (true, None);
-                        }
-                        _ => {}
-                    }
+                Ok(mut heard) => {
+                    self.take_note(&mut heard);
                     if !matches!(heard, Heard::Event { event: Event::Greeting, .. }) {
                         return Some(heard);
                     }
@@ -154,14 +170,39 @@ impl Links {
         }
     }
 
+    fn take_note(&mut self, heard: &mut Heard) {
+        match heard {
+            Heard::Event { host, .. } => self.links[*host].heard = Instant::now(),
+            Heard::Gone { host, how } => {
+                let link = &mut self.links[*host];
+                (link.gone, link.orders) = (true, None);
+                if let Some(why) = link.given_up.take() {
+                    *how = why;
+                }
+                self.note_hosts();
+            }
+            _ => {}
+        }
+    }
+
+    fn note_hosts(&self) {
+        let there = self.links.iter().filter(|link| link.remote && !link.gone);
+        self.known.set_hosts(there.map(|link| link.name.clone()).collect());
+    }
+
     fn greet(&mut self) {
-        if self.greeted.elapsed() < GREETING {
+        let pause = self.greeted.elapsed();
+        if pause < GREETING {
             return;
         }
         self.greeted = Instant::now();
+        if pause > SILENCE / 2 {
+            self.forgive();
+        }
         for host in 0..self.links.len() {
-            if self.links[host].remote && !self.links[host].gone {
-                self.order(host, &Order::Greeting);
+            if !self.links[host].gone {
+                let regular = self.links[host].remote;
+                self.order(host, Order::Greeting { regular });
                 if self.links[host].heard.elapsed() > SILENCE {
                     self.give_up(host);
                 }
@@ -169,10 +210,49 @@ impl Links {
         }
     }
 
-    /// Ends what connects us to an agent. The agent notices and ends by itself.
-    fn give_up(&mut self, host: usize) {
-        let _ = self.links[host].child.lock().unwrap_or_else(PoisonError::into_inner).kill();
+    /// Whoever was silent may have been so because we were stopped.
+    pub(super) fn forgive(&mut self) {
+        let now = Instant::now();
+        self.links.iter_mut().for_each(|link| link.heard = now);
     }
+
+    /// Gives up every agent that is still there.
+    pub(super) fn give_up_all(&mut self) {
+        (0..self.links.len()).filter(|&host| !self.links[host].gone).collect::<Vec<_>>().into_iter().for_each(|host| {
+            self.give_up(host);
+        });
+    }
+
+    /// Ends what connects us to an agent: here the agent itself, elsewhere the way to it. An agent that loses its
+    /// launcher ends by itself, and one that is stopped has a watchdog.
+    fn give_up(&mut self, host: usize) {
+        let link = &mut self.links[host];
+        let mut child = link.child.lock().unwrap_or_else(PoisonError::into_inner);
+        let pid = Pid::from_child(&child);
+        let silent = format!("its agent did not answer for {} s", SILENCE.as_secs());
+        let why = match (link.remote, tree::is_stopped(pid)) {
+            (false, true) => format!("{silent}: process {pid} was stopped"),
+            (false, false) => silent,
+            (true, _) => format!("{silent}: the host is down, the network is cut, or the agent was stopped"),
+        };
+        link.given_up.get_or_insert(why);
+        if matches!(child.try_wait(), Ok(None)) {
+            let _ = kill_process_group(pid, Signal::KILL);
+        }
+    }
+}
+
+/// Writes orders in a thread of its own: an agent that is stopped does not read them.
+fn write_orders(mut to: ChildStdin) -> Sender<Order> {
+    let (sender, orders) = channel();
+    thread::spawn(move || {
+        for order in orders {
+            if protocol::write(&mut to, &order).is_err() {
+                return;
+            }
+        }
+    });
+    sender
 }
 
 /// Passes on what an agent says; at the end, what was in the way of understanding it.

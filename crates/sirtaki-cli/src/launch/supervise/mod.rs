@@ -5,13 +5,14 @@ mod course;
 mod links;
 mod prepare;
 mod share;
+mod signals;
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use signal_hook::consts::SIGPIPE;
+use signal_hook::consts::{SIGPIPE, SIGTSTP};
 use sirtaki_comm::secure::Secret;
-use sirtaki_engine::telemetry::counts::Counts;
+use sirtaki_engine::telemetry::{counts::Counts, recorder::Culprit};
 
 pub use self::course::Outcome;
 use self::{
@@ -24,7 +25,7 @@ use super::{
     environment,
     openmpi::OpenMpi,
     options::{Detail, Options},
-    output::Output,
+    output::{Output, Stream},
     placement::Placement,
     plan::HostPlan,
     progress::Live,
@@ -36,6 +37,15 @@ use super::{
 const CLEANING: Duration = Duration::from_secs(5);
 /// Nothing happens by itself for this long.
 const LONG: Duration = Duration::from_secs(3600);
+/// How long agents may take to stop everything.
+const PAUSING: Duration = Duration::from_secs(2);
+/// Bytes of output that may be on their way from all hosts together.
+const WINDOW: usize = 1 << 20;
+
+/// How much of that one of so many hosts gets: little where there are many, but enough for some lines.
+fn window(hosts: usize) -> usize {
+    (WINDOW / hosts.max(1)).clamp(16 << 10, 256 << 10)
+}
 
 /// A job with everything decided.
 #[derive(Debug, Clone)]
@@ -99,6 +109,7 @@ pub struct Ending {
 pub fn run(job: &Job, output: &mut Output<'_>, live: &mut Live) -> Result<Ending> {
     tree::adopt_orphans().context("cannot adopt orphans")?;
     let mut links = Links::new()?;
+    output.wake(links.waker());
     let course = prepare::prepare(job, &mut links).map(|found| {
         if job.options.detail != Detail::Quiet {
             report_network(&found, output);
@@ -106,9 +117,11 @@ pub fn run(job: &Job, output: &mut Output<'_>, live: &mut Live) -> Result<Ending
         start(job, &found, &mut links);
         Supervisor::new(job, &mut links, output, live).run()
     });
-    dismiss(&mut links, job.options.grace);
+    let hurried = matches!(&course, Ok((_, true)));
+    dismiss(&mut links, if hurried { Duration::ZERO } else { job.options.grace + CLEANING });
     tree::kill_all(CLEANING);
-    course
+    links.set_over();
+    course.map(|(ending, _)| ending)
 }
 
 fn report_network(found: &Found, output: &mut Output<'_>) {
@@ -122,15 +135,17 @@ fn report_network(found: &Found, output: &mut Output<'_>) {
 /// Has every agent start its ranks.
 fn start(job: &Job, found: &Found, links: &mut Links) {
     for host in 0..job.hosts().len() {
-        links.order(host, &Order::Start(Box::new(share::of_host(job, found, host))));
+        links.order(host, Order::Start(Box::new(share::of_host(job, found, host))));
     }
 }
 
-/// Lets the agents end, and waits for that a little longer than they should need.
-fn dismiss(links: &mut Links, grace: Duration) {
+/// Lets the agents end, and waits for that a little longer than they should need. Somebody who sends a signal now does
+/// not want to wait.
+fn dismiss(links: &mut Links, limit: Duration) {
     links.dismiss();
-    let deadline = Instant::now() + grace + CLEANING;
-    while !links.all_gone() && links.hear(deadline).is_some() {}
+    let deadline = Instant::now() + limit;
+    while !links.all_gone() && !matches!(links.hear(deadline), None | Some(Heard::Signal(_))) {}
+    links.give_up_all();
 }
 
 struct Supervisor<'a, 'b> {
@@ -141,11 +156,15 @@ struct Supervisor<'a, 'b> {
     course: Course,
     ending: Ending,
     started: Instant,
+    /// Bytes of output that every host has sent and has not been told that they were shown.
+    owed: Vec<usize>,
+    /// Whether somebody asked twice.
+    hurried: bool,
 }
 
 impl<'a, 'b> Supervisor<'a, 'b> {
     fn new(job: &'a Job, links: &'a mut Links, output: &'a mut Output<'b>, live: &'a mut Live) -> Self {
-        let size = job.placement.plan.size();
+        let (size, hosts) = (job.placement.plan.size(), job.hosts().len());
         let ending = Ending {
             outcome: Outcome::Success,
             lasted: Duration::ZERO,
@@ -157,10 +176,12 @@ impl<'a, 'b> Supervisor<'a, 'b> {
         };
         let started = Instant::now();
         live.begins(started);
-        Self { job, links, output, live, course: Course::new(size, job.options.grace), ending, started }
+        let (course, owed) = (Course::new(size, hosts, job.options.grace), vec![0; hosts]);
+        Self { job, links, output, live, course, ending, started, owed, hurried: false }
     }
 
-    fn run(mut self) -> Ending {
+    /// What came of it, and whether somebody was in a hurry.
+    fn run(mut self) -> (Ending, bool) {
         while !self.course.is_over() {
             let times = [self.course.alarm(), self.output.next_refresh(), self.live.next_refresh()];
             let next = times.into_iter().flatten().min().unwrap_or_else(|| Instant::now() + LONG);
@@ -170,20 +191,22 @@ impl<'a, 'b> Supervisor<'a, 'b> {
                     let line = format!("{}: {line}", self.host(host));
                     self.output.note(&line);
                 }
-                Some(Heard::Gone { host, how }) => self.host_lost(host, &how),
+                Some(Heard::Gone { host, how }) => self.agent_lost(host, how),
+                Some(Heard::Signal(SIGTSTP)) => self.pause(),
                 Some(Heard::Signal(signal)) => self.signalled(signal),
-                None => {}
+                Some(Heard::Written) | None => {}
             }
             let now = Instant::now();
             self.live.refresh(now, self.output);
             self.output.refresh(now);
             self.heed_reader();
+            self.widen();
             let actions = self.course.tick(now);
             self.act(actions);
         }
         self.ending.outcome = self.course.outcome().clone();
         self.ending.lasted = self.started.elapsed();
-        self.ending
+        (self.ending, self.hurried)
     }
 
     fn host(&self, host: usize) -> &str {
@@ -191,23 +214,33 @@ impl<'a, 'b> Supervisor<'a, 'b> {
     }
 
     fn happened(&mut self, event: Event, host: usize) {
+        if let Some(stranger) = rank_of(&event).filter(|rank| !self.job.hosts()[host].ranks.contains(rank)) {
+            return self.host_lost(host, &format!("its agent spoke of rank {stranger}, which does not run there"));
+        }
         match event {
-            Event::Output { rank, stream, bytes } => self.output.wrote(Instant::now(), rank, stream, &bytes),
+            Event::Output { rank, stream, bytes } => self.wrote(host, rank, stream, &bytes),
             Event::Started { rank, pid } => {
                 self.ending.pids[rank] = Some(pid);
                 self.tell(&format!("rank {rank} runs on {} as process {pid}", self.host(host)));
             }
-            Event::Ended { rank, how, engine } => {
+            Event::Ended { rank, how, culprit, engine } => {
                 self.ending.engine |= engine;
-                self.ended(rank, &how);
+                self.ended(rank, &how, (culprit, engine));
             }
             Event::Closed { rank } => {
                 self.output.closed(rank);
                 self.course.closed(rank);
             }
-            Event::Doing { rank, what, counts } => {
+            Event::Doing { rank, what, counts, meeting, stopped } => {
                 (self.ending.doing[rank], self.ending.counts[rank]) = (what, counts);
+                if meeting {
+                    self.course.meets(Instant::now());
+                }
+                if stopped {
+                    self.course.stopped(rank);
+                }
             }
+            Event::Looked => self.course.answered(host),
             Event::Pulse(mut pulses) => {
                 let ranks = &self.job.hosts()[host].ranks;
                 pulses.retain(|pulse| ranks.contains(&pulse.rank));
@@ -215,7 +248,33 @@ impl<'a, 'b> Supervisor<'a, 'b> {
             }
             Event::Signalled(signal) => self.signalled(signal),
             Event::Problem { message, .. } => self.host_lost(host, &message),
-            Event::Hello(_) | Event::Serving { .. } | Event::Checked(_) | Event::Greeting => {}
+            Event::Hello(_) | Event::Serving { .. } | Event::Checked(_) | Event::Greeting | Event::Paused => {}
+        }
+    }
+
+    /// Shows what a rank wrote. Where that cannot be shown and the job is to end, it is left out: the end of the job does
+    /// not wait for a reader.
+    fn wrote(&mut self, host: usize, rank: usize, stream: Stream, bytes: &[u8]) {
+        self.owed[host] += bytes.len();
+        if !(self.output.is_full() && self.is_ending()) {
+            self.output.wrote(Instant::now(), rank, stream, bytes);
+        }
+    }
+
+    /// Whether somebody has ended the job.
+    fn is_ending(&self) -> bool {
+        matches!(self.course.outcome(), Outcome::Interrupted(_))
+    }
+
+    /// Lets hosts send more output as far as what they sent was shown.
+    fn widen(&mut self) {
+        if self.output.is_full() && !self.is_ending() {
+            return;
+        }
+        for host in 0..self.owed.len() {
+            if self.owed[host] >= window(self.owed.len()) / 4 {
+                self.links.order(host, Order::Shown(std::mem::take(&mut self.owed[host])));
+            }
         }
     }
 
@@ -226,23 +285,33 @@ impl<'a, 'b> Supervisor<'a, 'b> {
         }
     }
 
-    fn ended(&mut self, rank: usize, how: &Ended) {
+    fn ended(&mut self, rank: usize, how: &Ended, said: (Option<Culprit>, bool)) {
         self.tell(&format!("rank {rank} {how}"));
         // The others learn it from the store, which is on the first host.
-        self.links.order(0, &Order::Note { rank, how: how.to_string() });
-        if !how.is_success() {
-            self.ending.failed_after.get_or_insert(self.started.elapsed());
+        self.links.order(0, Order::Note { rank, how: how.to_string() });
+        let before = self.course.outcome().clone();
+        let actions = self.course.ended(rank, how, said, Instant::now());
+        if *self.course.outcome() != before {
+            self.ending.failed_after = Some(self.started.elapsed());
         }
-        let actions = self.course.ended(rank, how, Instant::now());
         self.act(actions);
+    }
+
+    /// An agent is gone. What connected us to it does not say whether that is still there.
+    fn agent_lost(&mut self, host: usize, mut how: String) {
+        if !how.contains("agent") {
+            how.push_str("; its agent was killed, or the connection to it broke");
+        }
+        self.host_lost(host, &how);
     }
 
     /// All ranks of a host are gone as far as we can know.
     fn host_lost(&mut self, host: usize, how: &str) {
         let name = self.host(host).to_owned();
+        self.course.answered(host);
         for rank in self.job.hosts()[host].ranks.clone() {
             if !self.course.has_ended(rank) {
-                self.ended(rank, &Ended::Lost(format!("host {name}: {how}")));
+                self.ended(rank, &Ended::Lost(format!("host {name}: {how}")), (None, true));
             }
             self.output.closed(rank);
             self.course.closed(rank);
@@ -251,24 +320,66 @@ impl<'a, 'b> Supervisor<'a, 'b> {
 
     fn signalled(&mut self, signal: i32) {
         let actions = self.course.signalled(signal, Instant::now());
+        self.hurried |= actions.contains(&Action::Kill);
         self.act(actions);
+    }
+
+    /// Ctrl-Z: everything stops, we included, until somebody lets us go on.
+    fn pause(&mut self) {
+        self.links.order_all(&Order::Pause);
+        let deadline = Instant::now() + PAUSING;
+        let mut waiting: Vec<bool> = (0..self.owed.len()).map(|host| !self.links.is_gone(host)).collect();
+        while waiting.contains(&true) {
+            match self.links.hear(deadline) {
+                Some(Heard::Event { event: Event::Paused, host }) => waiting[host] = false,
+                Some(Heard::Event { event, host }) => self.happened(event, host),
+                Some(Heard::Gone { host, how }) => {
+                    waiting[host] = false;
+                    self.agent_lost(host, how);
+                }
+                Some(Heard::Signal(signal)) if signal != SIGTSTP => self.signalled(signal),
+                Some(_) => {}
+                None => break,
+            }
+        }
+        let _ = signal_hook::low_level::emulate_default_handler(SIGTSTP);
+        self.links.forgive();
+        self.links.order_all(&Order::Continue);
     }
 
     /// Whoever read our output does not want more of it, so there is nobody to run the job for.
     fn heed_reader(&mut self) {
-        if self.output.broken().is_some() && *self.course.outcome() == Outcome::Success {
+        if self.output.is_broken() && *self.course.outcome() == Outcome::Success {
             self.signalled(SIGPIPE);
         }
     }
 
     fn act(&mut self, actions: Vec<Action>) {
         for action in actions {
-            let order = match action {
-                Action::Signal(signal) => Order::Signal(signal),
-                Action::Kill => Order::Kill,
-                Action::Look => Order::Look,
-            };
-            self.links.order_all(&order);
+            match action {
+                Action::Signal(signal) => self.links.order_all(&Order::Signal(signal)),
+                Action::Kill => self.links.order_all(&Order::Kill),
+                Action::Look => {
+                    (0..self.owed.len()).filter(|&host| !self.links.is_gone(host)).for_each(|h| self.course.asked(h));
+                    self.links.order_all(&Order::Look);
+                }
+                Action::Await(rank) => self.output.note(&format!(
+                    "rank {rank} failed first and has not ended yet; waiting for its exit code (Ctrl-C ends the job)"
+                )),
+                Action::GiveUp => self.links.give_up_all(),
+            }
         }
+    }
+}
+
+/// The rank that an agent speaks of.
+fn rank_of(event: &Event) -> Option<usize> {
+    match event {
+        Event::Started { rank, .. }
+        | Event::Output { rank, .. }
+        | Event::Ended { rank, .. }
+        | Event::Closed { rank }
+        | Event::Doing { rank, .. } => Some(*rank),
+        _ => None,
     }
 }

@@ -51,7 +51,7 @@ impl Found {
 pub(super) fn prepare(job: &Job, links: &mut Links) -> Result<Found> {
     for (host, start) in job.hosts().iter().zip(&job.placement.starts) {
         let command = start.command(&host.host, &job.options, &job.sirtaki);
-        links.start(&command, *start != Start::Here)?;
+        links.start(&host.host, &command, *start != Start::Here)?;
     }
     let hosts = job.hosts().len();
     let hellos = gather(job, links, 0..hosts, |event| match event {
@@ -60,7 +60,7 @@ pub(super) fn prepare(job: &Job, links: &mut Links) -> Result<Found> {
     })?;
     same_version(job.hosts(), &hellos)?;
     let (secret, interface) = (job.secret.clone(), job.options.interface.clone());
-    links.order(0, &Order::Serve { secret, tls: job.options.tls, open: hosts > 1, interface });
+    links.order(0, Order::Serve { secret, tls: job.options.tls, open: hosts > 1, interface });
     let serving = gather(job, links, 0..1, |event| match event {
         Event::Serving { stores, master_port } => Some((stores, master_port)),
         _ => None,
@@ -77,7 +77,7 @@ pub(super) fn prepare(job: &Job, links: &mut Links) -> Result<Found> {
             patience: job.options.start_timeout,
             program: job.program(host),
         };
-        links.order(host, &Order::Check(check));
+        links.order(host, Order::Check(check));
     }
     let checked = gather(job, links, 0..hosts, |event| match event {
         Event::Checked(checked) => Some(checked),
@@ -116,7 +116,7 @@ fn gather<T>(
             Some(Heard::Event { host, event }) if hosts.contains(&host) => {
                 said[host - hosts.start] = wanted(event).or(said[host - hosts.start].take());
             }
-            Some(Heard::Event { .. } | Heard::Message { .. }) => {}
+            Some(Heard::Event { .. } | Heard::Message { .. } | Heard::Written) => {}
             Some(Heard::Gone { host, how }) => {
                 return Err(unreachable(&name(host), &how, job.placement.starts[host]).into());
             }

@@ -6,18 +6,18 @@ use crate::launch::{
     environment::{self, Interface, Meeting, Share},
     gpus, openmpi, placement,
     plan::Place,
-    protocol::{Connect, PmiJob, RankStart, Start},
+    protocol::{Connect, HostStart, PmiJob, RankStart},
 };
 
 /// What the agent of `host` needs to start its ranks.
-pub(super) fn of_host(job: &Job, found: &Found, host: usize) -> Start {
+pub(super) fn of_host(job: &Job, found: &Found, host: usize) -> HostStart {
     let ranks = job.hosts()[host].ranks.clone();
     let places = ranks.filter_map(|rank| job.placement.plan.place(rank));
     let program = job.program(host);
     let inherits = job.placement.starts[host].inherits();
     let set = |name: &str| program.environment.iter().any(|(set, _)| set == name);
     let has = |name: &str| set(name) || inherits && std::env::var_os(name).is_some();
-    Start {
+    HostStart {
         ranks: places.map(|place| of_rank(job, found, host, &place, &has)).collect(),
         program: program.clone(),
         terminal: job.terminal,
@@ -33,6 +33,8 @@ pub(super) fn of_host(job: &Job, found: &Found, host: usize) -> Start {
             patience: job.options.start_timeout,
         },
         connect: connect(job, host),
+        window: super::window(job.hosts().len()),
+        job: job.id.clone(),
     }
 }
 

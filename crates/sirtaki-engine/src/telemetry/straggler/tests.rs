@@ -97,6 +97,19 @@ fn numbers_of_different_moments_are_not_compared() {
 }
 
 #[test]
+fn nobody_is_waited_for_longer_than_the_whole_time() {
+    let late = Did { waited: 20, input: 35, ..USUAL };
+    let mut killed = profile(&[("a", USUAL), ("b", late)], true);
+    for counts in killed.counts.iter_mut().flatten() {
+        // As after a kill within the first second.
+        let before = counts.elapsed();
+        counts.0.iter_mut().filter(|word| **word == before).for_each(|word| *word = MS);
+    }
+    let straggler = killed.straggler().unwrap();
+    assert!(straggler.share <= 1.0, "{straggler}");
+}
+
+#[test]
 fn the_json_has_lateness_and_the_straggler() {
     let late = Did { waited: 20, input: 35, ..USUAL };
     let json: serde_json::Value = serde_json::from_str(&profile(&[("a", USUAL), ("b", late)], true).to_json()).unwrap();

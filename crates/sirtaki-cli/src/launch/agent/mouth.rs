@@ -1,0 +1,148 @@
+//! Where the agent speaks.
+//!
+//! A thread of its own writes, so that the agent always has time for orders, however long the launcher takes to listen.
+//! Only what ranks write has to wait: the launcher says how much of it was shown, and no more than a [`Window`] of bytes
+//! is on its way. Beyond that ranks wait in their own `write`, as they would if nobody read their output directly. So
+//! neither side needs memory for output that nobody reads, and everything else is heard at once.
+
+use std::{
+    io::{self, Write},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        mpsc::{Sender, SyncSender, channel, sync_channel},
+    },
+    thread,
+    time::Duration,
+};
+
+use crate::launch::{
+    output::Stream,
+    protocol::{self, Event, MARK},
+};
+
+/// How many bytes of output may still be sent.
+#[derive(Debug, Default)]
+struct Window {
+    left: Mutex<usize>,
+    more: Condvar,
+}
+
+impl Window {
+    fn left(&self) -> MutexGuard<'_, usize> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes up to `wanted` bytes of it; waits until there is at least one.
+    fn take(&self, wanted: usize) -> usize {
+        let mut left = self.more.wait_while(self.left(), |left| *left == 0).unwrap_or_else(PoisonError::into_inner);
+        let taken = wanted.min(*left);
+        *left -= taken;
+        taken
+    }
+
+    fn give(&self, bytes: usize) {
+        let mut left = self.left();
+        *left = left.saturating_add(bytes);
+        drop(left);
+        self.more.notify_all();
+    }
+}
+
+enum Word {
+    Event(Event),
+    /// Say here that everything before was written.
+    Flush(SyncSender<()>),
+}
+
+/// Speaks to the launcher, from any thread.
+#[derive(Debug, Clone)]
+pub(super) struct Mouth {
+    words: Sender<Word>,
+    window: Arc<Window>,
+}
+
+impl Mouth {
+    /// Writes the mark by which the launcher finds the first word, and then whatever is said.
+    pub(super) fn open(mut to: impl Write + Send + 'static) -> io::Result<Self> {
+        to.write_all(MARK)?;
+        let (words, said) = channel();
+        thread::spawn(move || {
+            for word in said {
+                match word {
+                    // A launcher that does not hear is gone, which the end of its orders tells.
+                    Word::Event(event) => drop(protocol::write(&mut to, &event)),
+                    Word::Flush(done) => drop(done.send(())),
+                }
+            }
+        });
+        Ok(Self { words, window: Arc::default() })
+    }
+
+    pub(super) fn say(&self, event: Event) {
+        let _ = self.words.send(Word::Event(event));
+    }
+
+    /// Says what a rank wrote, as soon as the window allows it.
+    pub(super) fn pass_on(&self, rank: usize, stream: Stream, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let (now, later) = bytes.split_at(self.window.take(bytes.len()));
+            self.say(Event::Output { rank, stream, bytes: now.to_vec() });
+            bytes = later;
+        }
+    }
+
+    /// So many bytes more may be sent.
+    pub(super) fn widen(&self, bytes: usize) {
+        self.window.give(bytes);
+    }
+
+    /// Waits until everything that was said is written, but no longer than `limit`.
+    pub(super) fn flush(&self, limit: Duration) {
+        let (done, flushed) = sync_channel(1);
+        if self.words.send(Word::Flush(done)).is_ok() {
+            let _ = flushed.recv_timeout(limit);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::Receiver;
+
+    use super::*;
+
+    /// Sends on what is written.
+    struct Pipe(Sender<Vec<u8>>);
+
+    impl Write for Pipe {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.send(bytes.to_vec()).map_err(io::Error::other)?;
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn heard(frames: &Receiver<Vec<u8>>) -> Event {
+        let frame = frames.recv_timeout(Duration::from_secs(60)).expect("something is said");
+        protocol::read(&mut frame.as_slice()).unwrap().expect("a whole frame")
+    }
+
+    #[test]
+    fn output_waits_for_the_launcher_and_nothing_else_does() {
+        let (pipe, frames) = channel();
+        let mouth = Mouth::open(Pipe(pipe)).unwrap();
+        assert_eq!(frames.recv().unwrap(), MARK);
+        mouth.widen(3);
+        let speaker = mouth.clone();
+        let rank = thread::spawn(move || speaker.pass_on(0, Stream::Out, b"12345"));
+        assert!(matches!(heard(&frames), Event::Output { bytes, .. } if bytes == b"123"));
+        mouth.say(Event::Greeting);
+        assert!(matches!(heard(&frames), Event::Greeting), "the window is closed for output alone");
+        mouth.widen(9);
+        assert!(matches!(heard(&frames), Event::Output { bytes, .. } if bytes == b"45"));
+        rank.join().unwrap();
+        mouth.flush(Duration::from_secs(60));
+    }
+}

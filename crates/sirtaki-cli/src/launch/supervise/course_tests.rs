@@ -1,0 +1,127 @@
+use signal_hook::consts::SIGUSR1;
+
+use super::*;
+
+const GRACE: Duration = Duration::from_secs(10);
+/// Of a rank of whose engine nothing is known.
+const UNKNOWN: (Option<Culprit>, bool) = (None, true);
+
+fn killed() -> Ended {
+    Ended::Signal { number: 9, out_of_memory: false }
+}
+
+fn missing(rank: usize) -> (Option<Culprit>, bool) {
+    (Some(Culprit { rank, gone: true }), true)
+}
+
+#[test]
+fn the_first_failure_decides_and_the_others_are_asked_then_killed_then_given_up() {
+    let (mut course, start) = (Course::new(3, 1, GRACE), Instant::now());
+    assert!(course.ended(0, &Ended::Code(0), UNKNOWN, start).is_empty());
+    assert_eq!(course.ended(1, &killed(), UNKNOWN, start), [Action::Look]);
+    assert!(course.tick(start + NOTICING / 2).is_empty());
+    assert_eq!(course.tick(start + NOTICING), [Action::Signal(SIGTERM)]);
+    assert!(course.tick(start + NOTICING + GRACE / 2).is_empty());
+    assert_eq!(course.tick(start + NOTICING + GRACE), [Action::Kill]);
+    assert_eq!(course.tick(start + NOTICING + GRACE + CONFIRMING), [Action::GiveUp]);
+    assert!(course.ended(2, &Ended::Code(1), missing(1), start + NOTICING + GRACE).is_empty());
+    assert_eq!(course.outcome(), &Outcome::Failed { rank: 1, how: killed() });
+    assert_eq!(course.outcome().code(), 137);
+    assert!(!course.is_over());
+    (0..3).for_each(|rank| course.closed(rank));
+    assert!(course.is_over());
+}
+
+#[test]
+fn it_is_not_over_before_every_host_has_said_what_its_ranks_did() {
+    let (mut course, start) = (Course::new(1, 2, GRACE), Instant::now());
+    course.ended(0, &killed(), UNKNOWN, start);
+    (0..2).for_each(|host| course.asked(host));
+    course.closed(0);
+    course.answered(0);
+    assert!(!course.is_over());
+    course.answered(1);
+    assert!(course.is_over());
+}
+
+#[test]
+fn the_rank_that_others_miss_decides_however_long_its_exit_handlers_take() {
+    let (mut course, start) = (Course::new(3, 1, GRACE), Instant::now());
+    assert_eq!(course.ended(0, &Ended::Code(1), missing(2), start), [Action::Look]);
+    assert!(course.ended(1, &Ended::Code(1), missing(2), start).is_empty());
+    assert_eq!(course.tick(start + NOTICING), [Action::Await(2)]);
+    let later = start + NOTICING + LAST_WORDS / 2;
+    assert!(course.tick(later).is_empty());
+    assert!(course.ended(2, &Ended::Code(3), (None, true), later).is_empty());
+    assert_eq!(course.outcome(), &Outcome::Failed { rank: 2, how: Ended::Code(3) });
+}
+
+#[test]
+fn a_chain_of_missing_ranks_is_followed_to_its_end() {
+    let (mut course, start) = (Course::new(3, 1, GRACE), Instant::now());
+    course.ended(0, &Ended::Code(1), missing(1), start);
+    course.ended(1, &Ended::Code(1), missing(2), start);
+    course.ended(2, &killed(), UNKNOWN, start);
+    assert_eq!(course.outcome(), &Outcome::Failed { rank: 2, how: killed() });
+}
+
+#[test]
+fn a_missed_rank_that_ended_well_or_never_ends_is_not_the_one_that_failed() {
+    let first = Outcome::Failed { rank: 0, how: Ended::Code(1) };
+    let (mut course, start) = (Course::new(2, 1, GRACE), Instant::now());
+    course.ended(0, &Ended::Code(1), missing(1), start);
+    course.ended(1, &Ended::Code(0), UNKNOWN, start);
+    assert_eq!(course.outcome(), &first);
+    let mut course = Course::new(2, 1, GRACE);
+    course.ended(0, &Ended::Code(1), missing(1), start);
+    course.tick(start + NOTICING);
+    assert_eq!(course.tick(start + NOTICING + LAST_WORDS), [Action::Signal(SIGTERM)]);
+    course.ended(1, &Ended::Signal { number: 15, out_of_memory: false }, UNKNOWN, start + NOTICING + LAST_WORDS);
+    assert_eq!(course.outcome(), &first, "we asked it to end");
+}
+
+#[test]
+fn a_stopped_rank_is_the_culprit_of_those_that_waited_for_it() {
+    let silent = (Some(Culprit { rank: 1, gone: false }), true);
+    for (how, whom, stopped) in
+        [(Ended::Code(3), silent, true), (Ended::Code(3), UNKNOWN, true), (killed(), UNKNOWN, false)]
+    {
+        let mut course = Course::new(2, 1, GRACE);
+        course.ended(0, &how, whom, Instant::now());
+        course.stopped(1);
+        let expected = if stopped { (1, Ended::Stopped) } else { (0, how) };
+        assert_eq!(course.outcome(), &Outcome::Failed { rank: expected.0, how: expected.1 });
+    }
+}
+
+#[test]
+fn a_rank_that_ends_before_it_joins_fails_the_job_as_soon_as_another_waits_for_it() {
+    let (mut course, start) = (Course::new(2, 1, GRACE), Instant::now());
+    assert!(course.ended(1, &Ended::Code(0), (None, false), start).is_empty());
+    assert_eq!(course.tick(start), [Action::Look]);
+    assert_eq!(course.tick(start + LOOK_AGAIN), [Action::Look]);
+    assert_eq!(course.outcome(), &Outcome::Success, "nobody waits yet");
+    course.meets(start + LOOK_AGAIN);
+    assert_eq!(course.outcome(), &Outcome::Failed { rank: 1, how: Ended::Early });
+    assert_eq!(course.tick(start + LOOK_AGAIN), [Action::Signal(SIGTERM)]);
+}
+
+#[test]
+fn an_interrupt_is_polite_once() {
+    let (mut course, start) = (Course::new(1, 1, GRACE), Instant::now());
+    assert_eq!(course.signalled(SIGUSR1, start), [Action::Signal(SIGUSR1)]);
+    assert_eq!(course.alarm(), None);
+    assert_eq!(course.signalled(SIGINT, start), [Action::Signal(SIGINT)]);
+    assert_eq!(course.alarm(), Some(start + GRACE));
+    assert_eq!(course.signalled(SIGINT, start), [Action::Kill]);
+    assert_eq!(course.tick(start + HURRY), [Action::GiveUp]);
+    course.ended(0, &killed(), UNKNOWN, start);
+    assert_eq!(course.outcome().code(), 130);
+}
+
+#[test]
+fn quitting_is_an_interrupt_too() {
+    let (mut course, start) = (Course::new(1, 1, GRACE), Instant::now());
+    assert_eq!(course.signalled(SIGQUIT, start), [Action::Signal(SIGTERM)]);
+    assert_eq!(course.outcome().code(), 131);
+}
