@@ -217,7 +217,10 @@ fn use_of(name: &str, mut command: Command) -> Result<Verdict, BenchError> {
     Ok(Verdict { reached: percent < PERCENT && left == 0, text })
 }
 
-/// Waits until a launcher has an agent and so many ranks; launcher and agent, which are the same program.
+/// Processes of the command itself in a job on one host.
+const PROCESSES: usize = 3;
+
+/// Waits until a launcher has an agent and so many ranks; launcher, agent and its watchdog, which are the same program.
 fn wait_for_start(program: &Path, ranks: usize) -> Result<Vec<u32>, BenchError> {
     let program = fs::canonicalize(program).map_err(BenchError::io("cannot find the launcher"))?;
     let deadline = Instant::now() + PATIENCE;
@@ -226,7 +229,7 @@ fn wait_for_start(program: &Path, ranks: usize) -> Result<Vec<u32>, BenchError> 
         let is_ours = |pid: &u32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|path| path == program);
         let pids = processes.iter().map(|pid| pid.as_raw_nonzero().get() as u32);
         let ours: Vec<u32> = pids.filter(is_ours).collect();
-        if ours.len() == 2 && processes.len() == 2 + ranks {
+        if ours.len() == PROCESSES && processes.len() == PROCESSES + ranks {
             return Ok(ours);
         }
         sleep(tree::LOOK);

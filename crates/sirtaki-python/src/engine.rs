@@ -12,7 +12,7 @@ use pyo3::{
     Bound, Py, PyAny, PyRef, PyResult, Python,
     pybacked::PyBackedBytes,
     pyclass, pyfunction, pymethods,
-    types::{PyBytes, PyDict},
+    types::{PyAnyMethods, PyBytes, PyDict},
 };
 use sirtaki_comm::{DType, Group, Rank, ReduceOp, Reduction, secure::Secret};
 use sirtaki_engine::{

@@ -379,7 +379,7 @@ mod tests {
         let environment = vec![("SIRTAKI_SECRET".to_owned(), digits.clone())];
         let program = Program { command: vec!["x".into()], folder: "/".into(), environment: environment.clone() };
         let (secret, interface) = (Secret::from_hex(&digits).unwrap(), None);
-        let start = Start {
+        let start = HostStart {
             ranks: vec![RankStart { rank: 0, cores: Vec::new(), environment }],
             program,
             terminal: None,
@@ -395,6 +395,8 @@ mod tests {
                 patience: Duration::ZERO,
             },
             connect: None,
+            window: 0,
+            job: "j".into(),
         };
         for order in [Order::Serve { secret, tls: false, open: false, interface }, Order::Start(Box::new(start))] {
             let shown = format!("{order:?}");

@@ -25,8 +25,13 @@ pub fn adopt_orphans() -> io::Result<()> {
     Ok(set_child_subreaper(Some(getpid()))?)
 }
 
+/// Every process below this one.
+pub fn descendants() -> Vec<Pid> {
+    with_parents().into_iter().map(|(pid, _)| pid).collect()
+}
+
 /// Every process below this one, and its parent.
-fn descendants() -> Vec<(Pid, i32)> {
+fn with_parents() -> Vec<(Pid, i32)> {
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
     for pid in processes() {
         if let Some(parent) = parent(pid) {
@@ -76,7 +81,7 @@ fn signal(pid: Pid, signal: Signal, same: impl Fn() -> bool) {
 
 /// Sends a signal to every process below this one, except for `spared`.
 pub fn signal_all(number: Signal, spared: Option<Pid>) {
-    for (pid, above) in descendants().into_iter().filter(|(pid, _)| Some(*pid) != spared) {
+    for (pid, above) in with_parents().into_iter().filter(|(pid, _)| Some(*pid) != spared) {
         // An orphan has moved to another parent of ours; it is found the next time.
         signal(pid, number, || parent(pid.as_raw_nonzero().get()) == Some(above));
     }

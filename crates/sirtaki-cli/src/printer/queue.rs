@@ -168,7 +168,9 @@ mod tests {
         let ((allow, allowed), (to, written)) = (channel(), channel());
         let (queue, mut entrances) = Queue::start(vec![Box::new(Slow(allowed, to))]);
         let (wake, woken) = channel();
-        queue.wake(move || drop(wake.send(())));
+        queue.wake(move || {
+            let _ = wake.send(());
+        });
         entrances[0].write_all(&vec![1; FULL]).unwrap();
         assert!(!queue.is_full());
         entrances[0].write_all(&[2]).unwrap();
@@ -184,7 +186,9 @@ mod tests {
         let ((allow, allowed), (to, _written)) = (channel(), channel());
         let (queue, mut entrances) = Queue::start(vec![Box::new(Slow(allowed, to))]);
         let (wake, woken) = channel();
-        queue.wake(move || drop(wake.send(())));
+        queue.wake(move || {
+            let _ = wake.send(());
+        });
         (0..3).for_each(|_| entrances[0].write_all(&vec![1; FULL]).unwrap());
         drop(allow);
         woken.recv_timeout(Duration::from_secs(60)).expect("it is broken");

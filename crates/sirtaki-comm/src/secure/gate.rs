@@ -112,11 +112,10 @@ impl Gate {
         self.address
     }
 
-    /// Takes no more callers and throws out unproven ones; does not wait for anybody.
+    /// Takes no more callers. Those who are there may go on, and nobody is waited for.
     pub fn close(&self) {
         self.state.stop.store(true, Ordering::SeqCst);
         let _ = rustix::io::write(&self.state.bell, &1u64.to_ne_bytes());
-        lock(&self.state.unproven).values().for_each(Caller::end);
     }
 
     /// The latest refusals, for people: whom and why.
@@ -128,6 +127,7 @@ impl Gate {
 impl Drop for Gate {
     fn drop(&mut self) {
         self.close();
+        lock(&self.state.unproven).values().for_each(Caller::end);
         if let Some(acceptor) = self.acceptor.take() {
             let _ = acceptor.join();
         }

@@ -1,6 +1,6 @@
 use std::{
     collections::VecDeque,
-    io::Write,
+    io::{self, Write},
     num::NonZero,
     sync::{Arc, Mutex},
 };
