@@ -1,25 +1,212 @@
-//! Files that are complete or as they were before, whatever happens meanwhile.
+//! Reading and writing files safely. What is written is complete or as it was before, whatever happens meanwhile; what is
+//! read is a regular file, so that it ends, and opening it does not wait for anybody.
+//!
+//! A regular file is written under another name in the same folder, brought to the disk and renamed, so that readers see
+//! the old or the new contents and nothing between. The other name cannot be guessed and is created exclusively, so
+//! nobody can have put a link there. Links at the path itself are followed and stay. What cannot be replaced without
+//! harm is written into: devices, pipes, and files that a process has open (`/dev/stdout`).
 
 use std::{
-    fs::{self, File},
-    io::{self, ErrorKind, Write},
-    path::Path,
+    fs::{self, File, OpenOptions},
+    io::{self, ErrorKind, Read, Write},
+    os::{
+        fd::AsRawFd,
+        unix::fs::{FileTypeExt, OpenOptionsExt},
+    },
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
 };
 
-/// Writes a file beside its place, brings it to disk and moves it there.
-pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let name = path.file_name().ok_or(ErrorKind::InvalidInput)?.to_string_lossy();
-    // Several threads of a process may write it at once.
-    let unique = (std::process::id(), rustix::thread::gettid().as_raw_nonzero());
-    let beside = path.with_file_name(format!(".{name}.{}.{}", unique.0, unique.1));
-    let written = (|| {
-        let mut file = File::create(&beside)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&beside, path)
-    })();
-    if written.is_err() {
-        let _ = fs::remove_file(&beside);
+use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags};
+use sirtaki_comm::secure::fresh_id;
+
+/// How long a pipe may be without a reader before it is given up.
+const READER: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(20);
+/// As many links as Linux follows.
+const LINKS: usize = 40;
+
+/// Writes these bytes to a path; see the module.
+pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    match Target::find(path)? {
+        Target::File(place) => {
+            let mut draft = Draft::new(&place)?;
+            draft.file.write_all(bytes)?;
+            draft.file.sync_all()?;
+            draft.publish().map(drop)
+        }
+        Target::Stream(place) => open_stream(&place)?.write_all(bytes),
     }
-    written
 }
+
+/// Whether [`write`] could write to this path now, without a trace of the question.
+pub fn check(path: &Path) -> io::Result<()> {
+    match Target::find(path)? {
+        Target::File(place) => Draft::new(&place).map(drop),
+        Target::Stream(place) => Ok(rustix::fs::access(&place, Access::WRITE_OK)?),
+    }
+}
+
+/// Opens a regular file to read it. Pipes, devices and folders are refused.
+pub fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(ErrorKind::InvalidInput, "this is not a regular file")),
+    }
+}
+
+/// All of a regular file of at most `most` bytes.
+pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open(path)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        let problem = format!("it has more than the {most} bytes that are read");
+        return Err(io::Error::new(ErrorKind::FileTooLarge, problem));
+    }
+    Ok(bytes)
+}
+
+/// Creates a folder that was not there, and the folders above it: this one, or the first of its name and a number. Of
+/// several processes that ask at once, each gets a folder of its own.
+pub fn new_folder(wanted: &Path) -> io::Result<PathBuf> {
+    let name = wanted.file_name().ok_or_else(no_name)?.to_string_lossy().into_owned();
+    fs::create_dir_all(parent(wanted))?;
+    for number in 1_u32.. {
+        let folder = if number == 1 { wanted.to_owned() } else { wanted.with_file_name(format!("{name}-{number}")) };
+        match fs::create_dir(&folder) {
+            Ok(()) => return Ok(folder),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(ErrorKind::AlreadyExists.into())
+}
+
+/// Where bytes for a path go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// A regular file behind all links, which may not be there yet. It is replaced as a whole.
+    File(PathBuf),
+    /// Something that is written into.
+    Stream(PathBuf),
+}
+
+impl Target {
+    pub(crate) fn find(path: &Path) -> io::Result<Self> {
+        match fs::metadata(path).map(|found| found.file_type()) {
+            Ok(kind) if kind.is_dir() => return Err(io::Error::new(ErrorKind::IsADirectory, "it is a folder")),
+            Ok(kind) if kind.is_socket() => return Err(io::Error::new(ErrorKind::InvalidInput, "it is a socket")),
+            Ok(kind) if !kind.is_file() => return Ok(Target::Stream(path.to_owned())),
+            _ => {}
+        }
+        let mut place = path.to_owned();
+        for _ in 0..LINKS {
+            match fs::read_link(&place) {
+                Ok(_) if is_in_proc(&place)? => return Ok(Target::Stream(place)),
+                Ok(next) => place = parent(&place).join(next),
+                Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => {
+                    return Ok(Target::File(place));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(rustix::io::Errno::LOOP.into())
+    }
+}
+
+/// Links of `/proc` lead to open files, not to paths.
+fn is_in_proc(link: &Path) -> io::Result<bool> {
+    Ok(rustix::fs::statfs(parent(link))?.f_type == rustix::fs::PROC_SUPER_MAGIC)
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn no_name() -> io::Error {
+    io::Error::new(ErrorKind::InvalidInput, "it does not end with a name")
+}
+
+/// Opens something to write into. A pipe needs a reader, which may come a moment later.
+pub(crate) fn open_stream(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let deadline = Instant::now() + READER;
+    loop {
+        match OpenOptions::new().append(true).custom_flags(flags.bits().cast_signed()).open(path) {
+            Ok(file) => {
+                rustix::fs::fcntl_setfl(&file, OFlags::APPEND)?;
+                return Ok(file);
+            }
+            Err(error) if !is_pipe(path) || error.raw_os_error() != Some(rustix::io::Errno::NXIO.raw_os_error()) => {
+                return Err(error);
+            }
+            Err(_) if Instant::now() < deadline => thread::sleep(LOOK),
+            Err(_) => return Err(io::Error::new(ErrorKind::BrokenPipe, "no process reads from this pipe")),
+        }
+    }
+}
+
+fn is_pipe(path: &Path) -> bool {
+    rustix::fs::stat(path).is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Fifo)
+}
+
+/// A file that has not got its name yet. Dropped, it is gone.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    pub(crate) file: File,
+    place: PathBuf,
+    /// Its name until then, in the same folder.
+    hidden: PathBuf,
+    /// Whether it has that name. Where the file system can do it, it has none at all, so that a kill leaves nothing.
+    is_named: bool,
+}
+
+impl Draft {
+    /// Of the file that this place will have; its permissions are those of the file that is there.
+    pub(crate) fn new(place: &Path) -> io::Result<Self> {
+        let name = place.file_name().ok_or_else(no_name)?.to_string_lossy();
+        let id: String = fresh_id().map_err(io::Error::other)?.iter().map(|byte| format!("{byte:02x}")).collect();
+        let (folder, hidden) = (parent(place), place.with_file_name(format!(".{name}.{id}")));
+        if !folder.exists() {
+            let problem = format!("there is no folder {}", folder.display());
+            return Err(io::Error::new(ErrorKind::NotFound, problem));
+        }
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let (file, is_named) = match rustix::fs::open(folder, flags, Mode::from_raw_mode(0o666)) {
+            Ok(file) => (File::from(file), false),
+            Err(_) => (OpenOptions::new().read(true).write(true).create_new(true).open(&hidden)?, true),
+        };
+        let draft = Self { file, place: place.to_owned(), hidden, is_named };
+        if let Ok(there) = fs::metadata(place) {
+            draft.file.set_permissions(there.permissions())?;
+        }
+        Ok(draft)
+    }
+
+    /// Gives it its name.
+    pub(crate) fn publish(mut self) -> io::Result<File> {
+        if !self.is_named {
+            let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+            rustix::fs::linkat(CWD, own, CWD, &self.hidden, AtFlags::SYMLINK_FOLLOW)?;
+            self.is_named = true;
+        }
+        fs::rename(&self.hidden, &self.place)?;
+        self.is_named = false;
+        self.file.try_clone()
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if self.is_named {
+            let _ = fs::remove_file(&self.hidden);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "files_tests.rs"]
+mod tests;

@@ -16,8 +16,9 @@ use crate::{
         openmpi::{self, OpenMpi},
         options::{Detail, Options},
         output::{self, Output},
+        outputs,
         outside::Outside,
-        placement::Placement,
+        placement::{Placement, Start},
         progress::{Dashboard, Live, Show},
         protocol::ITSELF,
         report::{self, Failure},
@@ -47,7 +48,7 @@ pub fn run(arguments: Run, program: &Path, printer: &mut Printer) -> Result<u8> 
 }
 
 fn execute(
-    options: Options,
+    mut options: Options,
     placement: Placement,
     open_mpi: Option<OpenMpi>,
     program: &Path,
@@ -57,9 +58,13 @@ fn execute(
         Some(folder) => folder.clone(),
         None => std::env::current_dir().context("the current folder is gone")?,
     };
+    let folder = std::path::absolute(folder)?;
+    if placement.starts[0] == Start::Here {
+        outputs::prepare(&mut options, &folder)?;
+    }
     let job = Job {
         sirtaki: program.display().to_string(),
-        folder: std::path::absolute(folder)?.display().to_string(),
+        folder: folder.display().to_string(),
         id: fresh_id()?[..4].iter().map(|byte| format!("{byte:02x}")).collect(),
         secret: Secret::random()?,
         terminal: terminal(&placement, printer),

@@ -24,6 +24,7 @@ pub mod nodelist;
 pub mod openmpi;
 pub mod options;
 pub mod output;
+pub mod outputs;
 pub mod outside;
 pub mod placement;
 pub mod plan;

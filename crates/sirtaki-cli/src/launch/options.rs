@@ -51,6 +51,8 @@ pub struct Options {
     pub mpi: Option<bool>,
     /// The folder in which the run is recorded.
     pub record: Option<PathBuf>,
+    /// Whether that has to be a folder that was not there before.
+    pub record_is_new: bool,
     /// How it is shown how far the program is.
     pub progress: Progress,
     /// Whether there is a page that shows it, and on which port if that was said.
@@ -110,7 +112,7 @@ impl Options {
             return Err(Advice::new("no program was given", hint));
         }
         check(&all.env, outside)?;
-        let record = all.record.and_then(|wish| runs::choose(&wish, &all.program));
+        let (record, record_is_new) = all.record.and_then(|wish| runs::choose(&wish, &all.program)).unzip();
         let [timeline, folder] =
             [&all.timeline, &record].map(|path| path.as_ref().map(|path| path.display().to_string()));
         let env = with(all.env, [(env::TIMELINE, timeline), (env::PROFILE, all.profile), (env::RUN_FOLDER, folder)]);
@@ -143,6 +145,7 @@ impl Options {
             horovod: all.horovod.unwrap_or_default(),
             mpi: all.mpi,
             record,
+            record_is_new: record_is_new.unwrap_or_default(),
             progress: all.progress.unwrap_or_default(),
             dashboard: all.dashboard.and_then(Page::port),
             output: all.output,
@@ -168,6 +171,13 @@ impl Options {
         let set = |name: &str| self.env.iter().find(|wish| wish.name == name).and_then(|wish| wish.value.as_deref());
         let wanted = |value: &str| sirtaki_engine::job::parse::switch(value) != Some(false);
         names.filter(|(_, variable)| set(variable).is_some_and(wanted)).map(|(option, _)| option).collect()
+    }
+
+    /// Records the run in this folder.
+    pub fn record_in(&mut self, folder: PathBuf) {
+        let place = Some(folder.display().to_string());
+        self.env = with(std::mem::take(&mut self.env), [(env::RUN_FOLDER, place)]);
+        self.record = Some(folder);
     }
 
     /// Whether the terminal shows how far the program is.

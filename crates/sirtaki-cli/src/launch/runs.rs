@@ -8,42 +8,56 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use sirtaki_engine::files::replace;
+use sirtaki_engine::files;
+
+use crate::printer::Advice;
 
 /// Where they are, unless something else is said.
 pub const RUNS: &str = "runs";
+/// The file that makes a folder one of a run.
+const RUN: &str = "run.json";
 
-/// The folder for a new run of this program; it is not there yet.
-pub fn new(program: &str) -> PathBuf {
-    free(Path::new(RUNS), &format!("{program}-{}", stamp(SystemTime::now())))
+/// What the folder for a new run of this program is called. Whoever makes it sees to it that nobody else has it.
+pub fn name(program: &str) -> PathBuf {
+    Path::new(RUNS).join(format!("{program}-{}", stamp(SystemTime::now())))
 }
 
-/// Where a run of this command is recorded, as an absolute path: `wish` is a folder, a yes or a no.
-pub fn choose(wish: &str, command: &[String]) -> Option<PathBuf> {
-    let folder = match sirtaki_engine::job::parse::switch(wish) {
+/// Where a run of this command is recorded, as an absolute path, and whether that has to be a new folder: `wish` is a
+/// folder, a yes or a no.
+pub fn choose(wish: &str, command: &[String]) -> Option<(PathBuf, bool)> {
+    let (folder, is_new) = match sirtaki_engine::job::parse::switch(wish) {
         Some(false) => return None,
-        Some(true) => new(&name_of(command)),
-        None => PathBuf::from(wish),
+        Some(true) => (name(&name_of(command)), true),
+        None => (PathBuf::from(wish), false),
     };
-    std::path::absolute(unrecorded(folder)).ok()
+    Some((std::path::absolute(folder).ok()?, is_new))
 }
 
-/// The folder, or the first of its name and a number that holds no run. The engine would go there as well.
-fn unrecorded(folder: PathBuf) -> PathBuf {
-    let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let others = (2..).map(|number| folder.with_file_name(format!("{name}-{number}")));
-    let recorded = |folder: &PathBuf| folder.join("run.json").exists();
-    if recorded(&folder) { others.into_iter().find(|other| !recorded(other)).unwrap_or(folder) } else { folder }
+/// Makes the folder of a run. If there is one of this name that is not to be used, because it holds a run or a new one
+/// is wanted, the name gets a number.
+pub fn reserve(wanted: &Path, is_new: bool) -> Result<PathBuf, Advice> {
+    let is_free = || wanted.is_dir() && !wanted.join(RUN).exists();
+    let made = if !is_new && is_free() {
+        files::check(&wanted.join(RUN)).map(|()| wanted.to_owned())
+    } else {
+        files::new_folder(wanted)
+    };
+    made.map_err(|error| {
+        let hint = "name a folder that can be made and written to";
+        Advice::new(format!("the run cannot be recorded in {}: {error}", wanted.display()), hint)
+    })
 }
 
-/// Adds to what a run's folder says how its processes were started and ended, which they cannot know themselves.
+/// Adds to what a run's folder says how its processes were started and ended, which they cannot know themselves. A
+/// folder that stayed empty, because the program records nothing, is removed.
 pub fn note_ending(folder: &Path, code: u8, how: &str) -> io::Result<()> {
-    let file = folder.join("run.json");
-    let mut about: Value = serde_json::from_slice(&fs::read(&file)?)?;
+    let file = folder.join(RUN);
+    let text = fs::read(&file).inspect_err(|_| drop(fs::remove_dir(folder)))?;
+    let mut about: Value = serde_json::from_slice(&text)?;
     about["exit"] = json!({ "code": code, "how": how });
     let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
     about["launch"] = words.collect::<Vec<_>>().into();
-    replace(&file, format!("{about:#}\n").as_bytes())
+    files::write(&file, format!("{about:#}\n").as_bytes())
 }
 
 /// What a command is called in the name of its runs: its script, or the program itself.
@@ -53,12 +67,6 @@ pub fn name_of(command: &[String]) -> String {
     let name = script.or(command.first()).and_then(stem).unwrap_or_default();
     let plain = |letter: char| if letter.is_alphanumeric() || "-_.".contains(letter) { letter } else { '-' };
     name.chars().map(plain).collect()
-}
-
-/// The name, or with a number where others began in the same second.
-fn free(runs: &Path, name: &str) -> PathBuf {
-    let names = (1..).map(|number| if number == 1 { name.to_owned() } else { format!("{name}-{number}") });
-    names.map(|name| runs.join(name)).find(|path| !path.exists()).unwrap_or_else(|| runs.join(name))
 }
 
 /// `20261115-095204`, in universal time.
@@ -104,25 +112,28 @@ mod tests {
     #[test]
     fn runs_keep_out_of_each_other_s_way() {
         let runs = tempfile::tempdir().unwrap();
-        assert!(free(runs.path(), "cnn").ends_with("cnn"));
-        fs::create_dir(runs.path().join("cnn")).unwrap();
-        assert!(free(runs.path(), "cnn").ends_with("cnn-2"));
+        let first = runs.path().join("first");
+        assert_eq!(reserve(&first, true).unwrap(), first);
+        assert!(reserve(&first, true).unwrap().ends_with("first-2"));
+        assert_eq!(reserve(&first, false).unwrap(), first, "nothing was recorded there");
+        fs::write(first.join(RUN), "").unwrap();
+        assert!(reserve(&first, false).unwrap().ends_with("first-3"));
+        fs::write(runs.path().join("file"), "").unwrap();
+        let refused = reserve(&runs.path().join("file/x"), false).unwrap_err();
+        assert!(refused.message.contains("file/x") && !refused.hint.is_empty());
     }
 
     #[test]
-    fn a_recorded_run_is_kept_and_its_end_added() {
+    fn the_end_of_a_run_is_added_and_empty_folders_go() {
         let runs = tempfile::tempdir().unwrap();
-        let first = runs.path().join("first");
-        let choose = || choose(first.to_str().unwrap(), &[]).unwrap();
-        assert!(choose().ends_with("first"));
-        fs::create_dir(&first).unwrap();
-        assert!(note_ending(&first, 1, "rank 1 exited with code 1").is_err(), "nothing was recorded");
-        fs::write(first.join("run.json"), "{\"name\": \"first\"}").unwrap();
-        assert!(choose().ends_with("first-2"));
-        note_ending(&first, 1, "rank 1 exited with code 1").unwrap();
-        let about: Value = serde_json::from_slice(&fs::read(first.join("run.json")).unwrap()).unwrap();
+        let folder = reserve(&runs.path().join("first"), true).unwrap();
+        fs::write(folder.join(RUN), "{\"name\": \"first\"}").unwrap();
+        note_ending(&folder, 1, "rank 1 exited with code 1").unwrap();
+        let about: Value = serde_json::from_slice(&fs::read(folder.join(RUN)).unwrap()).unwrap();
         assert_eq!((&about["name"], &about["exit"]["code"]), (&"first".into(), &1.into()));
-        assert_eq!(super::choose("off", &[]), None);
+        let empty = reserve(&runs.path().join("second"), true).unwrap();
+        assert!(note_ending(&empty, 0, "ended").is_err() && !empty.exists());
+        assert_eq!(choose("off", &[]), None);
     }
 
     #[test]

@@ -69,6 +69,7 @@ impl Engine {
             let hint = "hint: name a folder that may be made and written to on rank 0's host";
             warn(&format!("the run cannot be recorded in {}: {error}; {hint}", path.display()));
         }
+        engine.shared.check_profile();
         Ok(engine)
     }
 

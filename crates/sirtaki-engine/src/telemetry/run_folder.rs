@@ -22,7 +22,7 @@ use super::{
     progress::Progress,
     run_info::{About, End},
 };
-use crate::{Warn, files::replace};
+use crate::{Warn, files};
 
 /// Lines of the course of a run at most.
 const ROWS: usize = 20_000;
@@ -134,7 +134,9 @@ impl Pen {
                     self.about.settings.extend(settings);
                     self.write_about()
                 }
-                Ok(Work::Profile(profile)) => replace(&self.folder.join("profile.json"), profile.to_json().as_bytes()),
+                Ok(Work::Profile(profile)) => {
+                    files::write(&self.folder.join("profile.json"), profile.to_json().as_bytes())
+                }
                 Ok(Work::End(failed, dropped)) => {
                     self.about.ended = Some(End { seconds: begun.elapsed().as_secs_f64(), failed, dropped });
                     self.rows.flush().and_then(|()| self.write_about())
@@ -155,7 +157,7 @@ impl Pen {
 
     fn write_about(&mut self) -> io::Result<()> {
         let text = serde_json::to_string_pretty(&self.about)? + "\n";
-        replace(&self.folder.join("run.json"), text.as_bytes())
+        files::write(&self.folder.join("run.json"), text.as_bytes())
     }
 }
 
@@ -209,7 +211,7 @@ impl Rows {
                 lines += 1;
             }
         }
-        replace(&self.path, &kept)?;
+        files::write(&self.path, &kept)?;
         self.file = BufWriter::new(OpenOptions::new().append(true).open(&self.path)?);
         (self.lines, self.stride) = (lines, self.stride * 2);
         Ok(())

@@ -9,15 +9,16 @@
 //! between two of them.
 
 use std::{
-    fs::{self, File},
+    fs::File,
     io::{self, ErrorKind, Read, Seek, Write},
-    os::{fd::AsRawFd, unix::fs::FileExt},
-    path::{Path, PathBuf},
+    os::unix::fs::FileExt,
+    path::Path,
 };
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::fs::MemfdFlags;
 
 use super::text::Texts;
+use crate::files::{Draft, Target, check, open_stream};
 
 /// Inside one of these a write is not interrupted.
 const PAGE: u64 = 4096;
@@ -29,7 +30,7 @@ static SPACES: [u8; 64 << 10] = [b' '; 64 << 10];
 /// The file.
 #[derive(Debug)]
 pub(crate) struct JsonFile {
-    path: PathBuf,
+    target: Target,
     file: File,
     /// Where the next event goes.
     at: u64,
@@ -50,8 +51,10 @@ impl JsonFile {
         let size = FIRST.min(limit);
         let tail: &[u8] = if head.starts_with('[') { b"\n]\n" } else { b"\n]}\n" };
         let mut contents = io::Cursor::new(page(head)?);
-        let file = replace(path, &mut contents, PAGE, size, tail)?;
-        Ok(Self { path: path.into(), file, at: PAGE, pending: Vec::new(), size, limit, tail })
+        check(path)?;
+        let target = Target::find(path)?;
+        let file = replace(&target, &mut contents, PAGE, size, tail)?;
+        Ok(Self { target, file, at: PAGE, pending: Vec::new(), size, limit, tail })
     }
 
     /// Writes the first page anew.
@@ -100,7 +103,7 @@ impl JsonFile {
         self.flush()?;
         let size = (2 * self.size).max(needed.next_multiple_of(PAGE)).min(self.limit);
         self.file.rewind()?;
-        self.file = replace(&self.path, &mut self.file, self.at, size, self.tail)?;
+        self.file = replace(&self.target, &mut self.file, self.at, size, self.tail)?;
         self.size = size;
         Ok(true)
     }
@@ -109,7 +112,12 @@ impl JsonFile {
     pub(crate) fn close(mut self) -> io::Result<()> {
         self.flush()?;
         self.file.rewind()?;
-        replace(&self.path, &mut self.file, self.at, self.at + self.tail.len() as u64, self.tail).map(drop)
+        let mut closed = replace(&self.target, &mut self.file, self.at, self.at + self.tail.len() as u64, self.tail)?;
+        if let Target::Stream(path) = &self.target {
+            closed.rewind()?;
+            io::copy(&mut closed, &mut open_stream(path)?)?;
+        }
+        Ok(())
     }
 }
 
@@ -123,49 +131,32 @@ fn page(text: &str) -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// Puts a file of this size in the place of `path`: the first `used` bytes of `from`, spaces and `tail`.
-fn replace(path: &Path, from: &mut impl Read, used: u64, size: u64, tail: &[u8]) -> io::Result<File> {
-    let name = path.file_name().ok_or(ErrorKind::InvalidInput)?.to_string_lossy();
-    let beside = path.with_file_name(format!(".{name}.{}", std::process::id()));
-    let made = (|| {
-        let (mut file, nameless) = new_file(&beside)?;
-        io::copy(&mut (&mut *from).take(used), &mut file)?;
-        let mut gap = size - used - tail.len() as u64;
-        while gap > 0 {
-            let count = gap.min(SPACES.len() as u64);
-            file.write_all(&SPACES[..count as usize])?;
-            gap -= count;
-        }
-        file.write_all(tail)?;
-        if nameless {
-            let own = format!("/proc/self/fd/{}", file.as_raw_fd());
-            rustix::fs::linkat(CWD, own, CWD, &beside, AtFlags::SYMLINK_FOLLOW)?;
-        }
-        fs::rename(&beside, path)?;
-        Ok(file)
-    })();
-    if made.is_err() {
-        let _ = fs::remove_file(&beside);
+/// Puts a file of this size in its place: the first `used` bytes of `from`, spaces and `tail`. For a stream it stays
+/// in memory until it is closed.
+fn replace(target: &Target, from: &mut impl Read, used: u64, size: u64, tail: &[u8]) -> io::Result<File> {
+    let draft = match target {
+        Target::File(place) => Some(Draft::new(place)?),
+        Target::Stream(_) => None,
+    };
+    let mut file = match &draft {
+        Some(draft) => draft.file.try_clone()?,
+        None => File::from(rustix::fs::memfd_create("timeline", MemfdFlags::CLOEXEC)?),
+    };
+    io::copy(&mut (&mut *from).take(used), &mut file)?;
+    let mut gap = size - used - tail.len() as u64;
+    while gap > 0 {
+        let count = gap.min(SPACES.len() as u64);
+        file.write_all(&SPACES[..count as usize])?;
+        gap -= count;
     }
-    made
-}
-
-/// A file without a name, of which a kill leaves nothing behind, where the file system has such; otherwise one with this
-/// name. Says which it is.
-fn new_file(beside: &Path) -> io::Result<(File, bool)> {
-    let folder = beside.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    match rustix::fs::open(folder, flags, Mode::from_raw_mode(0o666)) {
-        Ok(file) => Ok((File::from(file), true)),
-        Err(_) => {
-            let file = File::options().read(true).write(true).create(true).truncate(true).open(beside)?;
-            Ok((file, false))
-        }
-    }
+    file.write_all(tail)?;
+    draft.map_or(Ok(file), Draft::publish)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use serde_json::Value;
 
     use super::*;
@@ -243,5 +234,19 @@ mod tests {
             "no element is longer than a page"
         );
         assert_eq!(read(&path), [0]);
+    }
+
+    #[test]
+    fn a_pipe_gets_all_of_it_at_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.json");
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        let mut file = JsonFile::create(&path, 1 << 20, HEAD).unwrap();
+        let events: Vec<String> = (1..20_000).map(|number| number.to_string()).collect();
+        assert!(file.append(&together(&events)).unwrap());
+        let reader = std::thread::spawn(move || read(&path));
+        file.close().unwrap();
+        assert_eq!(reader.join().unwrap().len(), 20_000);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "the pipe is still one");
     }
 }

@@ -27,7 +27,7 @@ use super::{
 use crate::{
     Profiling, Settings, Warn,
     decide::blame::Sign,
-    files::replace,
+    files,
     runtime::shared::{Shared, now},
 };
 
@@ -279,6 +279,14 @@ impl Shared {
         Ok(())
     }
 
+    /// Rank 0 warns at the start if the profile could not be written at the end.
+    pub(crate) fn check_profile(&self) {
+        let Settings { profile: Some(Profiling::File(path)), warn, .. } = &self.settings else { return };
+        if let (0, Err(error)) = (self.group.rank(), files::check(path)) {
+            warn(&no_profile(path, &error));
+        }
+    }
+
     /// The program has come this far.
     pub(crate) fn progress(&self, progress: &Progress) {
         self.telemetry.stream.recorder.progress(progress);
@@ -315,10 +323,14 @@ impl Shared {
 fn tell(profile: &Profile, wanted: &Profiling, warn: &Warn) {
     warn(&profile.to_string());
     if let Profiling::File(path) = wanted
-        && let Err(error) = replace(path, profile.to_json().as_bytes())
+        && let Err(error) = files::write(path, profile.to_json().as_bytes())
     {
-        warn(&format!("the profile cannot be written to {}: {error}; hint: name another file", path.display()));
+        warn(&no_profile(path, &error));
     }
+}
+
+fn no_profile(path: &Path, error: &io::Error) -> String {
+    format!("the profile cannot be written to {}: {error}; hint: name another file", path.display())
 }
 
 /// The watcher's part.

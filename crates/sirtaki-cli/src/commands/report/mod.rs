@@ -28,7 +28,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use sirtaki_engine::files::replace;
+use sirtaki_engine::files;
 
 pub(crate) use self::findings::Findings;
 use crate::{
@@ -80,7 +80,7 @@ pub(crate) fn print_scalings(findings: &Findings, printer: &mut Printer) -> Resu
 }
 
 fn save(file: &Path, text: &str) -> Result<()> {
-    replace(file, text.as_bytes()).with_context(|| format!("cannot write {}", file.display()))
+    files::write(file, text.as_bytes()).with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// Reads everything, and says what cannot be read.

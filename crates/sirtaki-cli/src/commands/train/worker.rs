@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use sirtaki::train::{self, Observer, Settings};
-use sirtaki_engine::files::replace;
+use sirtaki_engine::files;
 
 use super::{advice, display::Display};
 use crate::{args::train::Worker, printer::Printer};
@@ -23,7 +23,7 @@ pub fn work(arguments: &Worker, printer: &mut Printer) -> Result<()> {
     match &arguments.json {
         Some(file) => {
             let text = serde_json::to_string_pretty(&report)? + "\n";
-            replace(file, text.as_bytes()).with_context(|| format!("cannot write {}", file.display()))
+            files::write(file, text.as_bytes()).with_context(|| format!("cannot write {}", file.display()))
         }
         None => Ok(()),
     }

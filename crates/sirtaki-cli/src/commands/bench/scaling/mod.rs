@@ -14,7 +14,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use sirtaki_engine::files::replace;
+use sirtaki_engine::files;
 
 use self::{
     plan::{Command, Job, Kind},
@@ -97,7 +97,7 @@ fn kinds(arguments: &Scaling, command: &Command) -> Result<Vec<Kind>> {
 
 /// A folder for all runs, which has none yet.
 fn folder(arguments: &Scaling) -> Result<PathBuf> {
-    let folder = arguments.output.clone().unwrap_or_else(|| runs::new("scaling"));
+    let folder = arguments.output.clone().unwrap_or_else(|| runs::name("scaling"));
     if fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_some()) {
         let hint = "name a new one with -o, or leave -o out";
         return Err(Advice::new(format!("{} is not empty", folder.display()), hint).into());
@@ -125,7 +125,7 @@ fn one(
     };
     let write = |plan: &read::Plan| {
         let text = serde_json::to_string_pretty(plan)? + "\n";
-        replace(&place.join(read::PLAN), text.as_bytes())
+        files::write(&place.join(read::PLAN), text.as_bytes())
             .with_context(|| format!("cannot write into {}", place.display()))
     };
     write(&plan)?;

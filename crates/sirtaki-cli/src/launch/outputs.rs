@@ -1,0 +1,32 @@
+//! Whether a job can write what it is asked to leave behind. Asked before anything starts, so that hours of work do not
+//! end with a wrong path.
+
+use std::path::Path;
+
+use sirtaki_engine::{files, job::parse::switch};
+
+use super::{options::Options, runs};
+use crate::{env, printer::Advice};
+
+/// Checks the files and makes the folder of the run. `folder` is where the ranks work; the files are those of rank 0,
+/// which is on this host.
+pub fn prepare(options: &mut Options, folder: &Path) -> Result<(), Advice> {
+    for (name, option) in [(env::TIMELINE, "--timeline"), (env::PROFILE, "--profile")] {
+        let set = options.env.iter().find(|wish| wish.name == name);
+        let value = set.and_then(|wish| wish.value.clone().or_else(|| env::process(name)));
+        if let Some(file) = value.filter(|value| switch(value).is_none()) {
+            check(&folder.join(file), option)?;
+        }
+    }
+    if let Some(wanted) = &options.record {
+        options.record_in(runs::reserve(wanted, options.record_is_new)?);
+    }
+    Ok(())
+}
+
+/// Fails if this file, given by that option, cannot be written.
+pub fn check(file: &Path, option: &str) -> Result<(), Advice> {
+    files::check(file).map_err(|error| {
+        Advice::new(format!("cannot write {}: {error}", file.display()), format!("name another file with {option}"))
+    })
+}
