@@ -4,10 +4,17 @@
 
 use std::{
     fs,
+    os::unix::fs::{FileTypeExt, symlink},
     path::{Path, PathBuf},
     process::Command,
+    thread::sleep,
+    time::{Duration, Instant},
 };
 
+use rustix::{
+    fs::{CWD, FileType, Mode, mknodat},
+    process::{Signal, kill_process},
+};
 use serde_json::Value;
 use sirtaki_tests::launch::{Finished, Launch};
 use tempfile::TempDir;
@@ -27,12 +34,33 @@ impl Place {
     }
 
     fn train(&self, arguments: &str) -> Finished {
+        let data = if arguments.contains("--data") { String::new() } else { format!(" --data {DATA}") };
+        self.start(&format!("{arguments}{data}")).ends()
+    }
+
+    /// A small data set in the form of MNIST, so that runs are about something else than learning.
+    fn with_small_data() -> Place {
+        let place = Place::new();
+        fs::create_dir(place.path("small")).unwrap();
+        for (part, count) in [("train", 96_usize), ("t10k", 16)] {
+            let dimensions = |more: &[u32]| -> Vec<u8> {
+                let kind = [0, 0, 8, 1 + more.len() as u8];
+                let sizes = [&[count as u32], more].concat().into_iter().flat_map(u32::to_be_bytes);
+                kind.into_iter().chain(sizes).collect()
+            };
+            let pixels = (0..count * 784).map(|index| (index * 7 % 251) as u8);
+            let images: Vec<u8> = dimensions(&[28, 28]).into_iter().chain(pixels).collect();
+            let labels: Vec<u8> = dimensions(&[]).into_iter().chain((0..count).map(|label| label as u8 % 10)).collect();
+            fs::write(place.path(&format!("small/{part}-images-idx3-ubyte")), images).unwrap();
+            fs::write(place.path(&format!("small/{part}-labels-idx1-ubyte")), labels).unwrap();
+        }
+        place
+    }
+
+    fn start(&self, arguments: &str) -> Launch {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sirtaki-under-test"));
         command.current_dir(self.0.path()).arg("train").args(arguments.split_whitespace());
-        if !arguments.contains("--data") {
-            command.args(["--data", DATA]);
-        }
-        Launch::start(command).ends()
+        Launch::start(command)
     }
 
     /// The closing report of a run that goes well.
@@ -175,4 +203,164 @@ fn checkpoints_of_others_are_left_alone() {
     let done = place.train(&format!("{common} --resume"));
     assert!(done.code != 0 && done.message().contains("changed or cut"), "{}", done.message());
     assert_eq!((listed(), fs::read(&tensors).unwrap()), (before, bytes));
+}
+
+const SMALL: &str = "--data small --batch-size 16 --max-steps 2";
+
+#[test]
+fn links_and_pipes_stay_what_they_are() {
+    let place = Place::with_small_data();
+    symlink("real.json", place.path("link.json")).unwrap();
+    let pipe = |name: &str| mknodat(CWD, place.path(name), FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    ["profile", "timeline"].iter().for_each(|name| pipe(name));
+    let readers = ["profile", "timeline"].map(|name| {
+        let path = place.path(name);
+        std::thread::spawn(move || serde_json::from_slice::<Value>(&fs::read(path).unwrap()).unwrap())
+    });
+    let done = place.train(&format!("{SMALL} -n 1 --json link.json --profile=profile --timeline=timeline"));
+    assert_eq!(done.code, 0, "{}", done.message());
+    let [profile, timeline] = readers.map(|reader| reader.join().unwrap());
+    assert!(profile["ranks"].is_array() && timeline["traceEvents"].is_array(), "{profile} {timeline}");
+    assert!(fs::symlink_metadata(place.path("link.json")).unwrap().file_type().is_symlink());
+    let report: Value = serde_json::from_slice(&fs::read(place.path("real.json")).unwrap()).unwrap();
+    assert_eq!(number(&report, "steps"), 2.0);
+    assert!(["profile", "timeline"].iter().all(|name| fs::metadata(place.path(name)).unwrap().file_type().is_fifo()));
+    let words = ["report", "-o", "page.html", "runs"];
+    symlink("real.html", place.path("page.html")).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sirtaki-under-test"));
+    let done = Launch::start({
+        command.current_dir(place.0.path()).args(words);
+        command
+    });
+    let done = done.ends();
+    assert_eq!(done.code, 0, "{}", done.message());
+    assert!(fs::read_link(place.path("page.html")).is_ok() && place.path("real.html").exists());
+}
+
+#[test]
+fn what_cannot_be_written_or_read_is_said_before_training() {
+    let place = Place::with_small_data();
+    fs::write(place.path("file"), "").unwrap();
+    let small = format!("-n 1 {SMALL}");
+    for (arguments, says) in [
+        ("--json nowhere/r.json", "there is no folder"),
+        ("--json small", "it is a folder"),
+        ("--timeline=nowhere/t.json", "there is no folder"),
+        ("--profile=nowhere/p.json", "there is no folder"),
+        ("--checkpoint-dir file/x", "checkpoints cannot be written to"),
+        ("--record=file/x", "cannot be recorded"),
+        ("--checkpoint-dir /proc/nothing", "checkpoints cannot be written to"),
+    ] {
+        let refused = place.refused(&format!("{small} {arguments}"));
+        assert!(refused.contains(says), "{arguments}: {refused}");
+    }
+    assert_eq!(fs::read_dir(place.path("runs")).map_or(0, Iterator::count), 0, "nothing was begun");
+    let refused = place.refused("-n 2 --data small --batch-size 49");
+    assert!(refused.contains("steps of 98 images") && refused.contains("only 96"), "{refused}");
+    let refused = place.refused("-n 1 --data small --global-batch 18446744073709551615");
+    assert!(refused.contains("only 96"), "{refused}");
+    let images = place.path("small/train-images-idx3-ubyte");
+    fs::remove_file(&images).unwrap();
+    mknodat(CWD, &images, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    assert!(place.refused(&small).contains("not a regular file"));
+    fs::remove_file(&images).unwrap();
+    symlink("/dev/zero", &images).unwrap();
+    assert!(place.refused(&small).contains("not a regular file"));
+}
+
+#[test]
+fn runs_that_begin_at_once_have_a_folder_each() {
+    let place = Place::with_small_data();
+    let all: Vec<Launch> =
+        (0..10).map(|seed| place.start(&format!("-n 1 {SMALL} --keep 1 --seed {seed} --checkpoint-every 1"))).collect();
+    for launch in all {
+        let done = launch.ends();
+        assert_eq!(done.code, 0, "{}", done.message());
+    }
+    let folders: Vec<PathBuf> = fs::read_dir(place.path("runs")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(folders.len(), 10, "{folders:?}");
+    for folder in folders {
+        let about: Value = serde_json::from_slice(&fs::read(folder.join("run.json")).unwrap()).unwrap();
+        assert_eq!(about["exit"]["code"], 0, "{}", folder.display());
+        let checkpoints = fs::read_dir(&folder).unwrap().flatten();
+        let checkpoints = checkpoints.filter(|entry| entry.file_name().to_string_lossy().starts_with("checkpoint-"));
+        assert_eq!(checkpoints.count(), 1, "{}", folder.display());
+        assert!(!folder.join("lock").exists());
+    }
+}
+
+#[test]
+fn equal_runs_write_equal_files() {
+    let place = Place::with_small_data();
+    let files = |folder: &str, arguments: &str| {
+        place.report(&format!("--data small --max-steps 3 --optimizer adam --checkpoint-dir {folder} {arguments}"));
+        let files = ["tensors.safetensors", "manifest.json", "SHA256SUMS"];
+        files.map(|file| fs::read(place.path(folder).join("checkpoint-000001").join(file)).unwrap())
+    };
+    assert!(files("one", "-n 2 --batch-size 8") == files("two", "-n 2 --batch-size 8"), "the same command");
+    let reproducible = "--reproducible --global-batch 32";
+    let [alone, ..] = files("three", &format!("-n 1 {reproducible}"));
+    let [shared, ..] = files("four", &format!("-n 2 {reproducible}"));
+    assert!(alone == shared, "another number of workers");
+}
+
+#[test]
+fn an_interrupted_run_is_saved_and_says_how_to_go_on() {
+    let place = Place::with_small_data();
+    let launch = place.start("-n 2 --data small --batch-size 8 --epochs 100000 --checkpoint-dir mine");
+    let deadline = Instant::now() + Duration::from_secs(120);
+    let begun = || fs::read_to_string(place.path("mine/steps.jsonl")).is_ok_and(|rows| rows.lines().count() > 2);
+    while !begun() {
+        assert!(Instant::now() < deadline, "it never began");
+        sleep(Duration::from_millis(20));
+    }
+    let refused = place.refused("-n 2 --data small --batch-size 8 --epochs 100000 --checkpoint-dir mine --resume");
+    assert!(refused.contains("another run uses"), "{refused}");
+    kill_process(launch.pid(), Signal::INT).unwrap();
+    let done = launch.ends();
+    assert_eq!(done.code, 130, "{}", done.message());
+    let message = done.message();
+    assert!(message.contains("interrupted after step ") && message.contains("saved in mine/checkpoint-"), "{message}");
+    let again = message.lines().find_map(|line| line.strip_prefix("to go on: sirtaki train ")).unwrap().to_owned();
+    let step = message.split("interrupted after step ").nth(1).unwrap();
+    let step: u64 = step.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap();
+    let done = place.train(&format!("{again} --max-steps {}", step + 1));
+    assert!(done.code == 0 && done.message().contains(&format!("going on after step {step},")), "{}", done.message());
+}
+
+#[test]
+fn a_finished_run_says_so_and_is_tested() {
+    let place = Place::with_small_data();
+    let before = place.report(&format!("-n 1 {SMALL} --checkpoint-dir mine --seed 7"));
+    let done = place.train(&format!("-n 1 {SMALL} --checkpoint-dir mine --seed 7 --resume --json again.json"));
+    assert!(done.code == 0 && done.message().contains("this run is finished"), "{}", done.message());
+    let after: Value = serde_json::from_slice(&fs::read(place.path("again.json")).unwrap()).unwrap();
+    for name in ["test_accuracy", "weights", "checkpoint", "steps"] {
+        assert_eq!(before[name], after[name], "{name}");
+    }
+    assert!(!done.out.iter().any(|line| line.starts_with("throughput")), "{:?}", done.out);
+}
+
+#[test]
+fn a_loss_that_is_not_a_number_stops_the_run() {
+    let place = Place::with_small_data();
+    let wild = "-n 2 --data small --batch-size 8 --epochs 2 --lr 1e30 --warmup-epochs 0 --checkpoint-every 1";
+    let done = place.train(&format!("{wild} --checkpoint-dir mine"));
+    let message = done.message();
+    assert!(done.code != 0 && message.contains("the training loss is NaN after step "), "{message}");
+    assert!(message.contains("the last good checkpoint is ") && message.contains("mine/checkpoint-00000"), "{message}");
+    let done = place.train(&format!("{wild} --checkpoint-dir other --allow-nan"));
+    assert_eq!(done.code, 0, "{}", done.message());
+}
+
+#[test]
+fn a_checkpoint_that_never_ends_is_refused() {
+    let place = Place::with_small_data();
+    let common = format!("-n 1 {SMALL} --checkpoint-dir mine");
+    place.report(&common);
+    let tensors = place.path("mine/checkpoint-000001/tensors.safetensors");
+    fs::remove_file(&tensors).unwrap();
+    mknodat(CWD, &tensors, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    let done = place.train(&format!("{common} --resume"));
+    assert!(done.code != 0 && done.message().contains("not a regular file"), "{}", done.message());
 }

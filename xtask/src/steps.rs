@@ -22,7 +22,8 @@ const STEPS: &[Step] = &[
     Step { name: "lint", about: "clippy, warnings are errors", run: lint },
     Step { name: "python-lint", about: "Ruff and mypy on the Python package", run: python::lint },
     Step { name: "deny", about: "licences, sources and dependency directions (cargo-deny)", run: deny },
-    Step { name: "docs", about: "cargo doc, warnings are errors", run: docs },
+    Step { name: "cuda", about: "feature `cuda` type-checked, without a GPU", run: cuda },
+    Step { name: "docs", about: "cargo doc for all crates and features, warnings are errors", run: docs },
     Step { name: "test", about: "unit and integration tests", run: test },
     Step { name: "python", about: "the wheel, installed, with PyTorch on 1, 2 and 4 ranks", run: python::test },
     Step { name: "doctest", about: "examples in the documentation, README included", run: doctest },
@@ -156,8 +157,19 @@ fn deny(shell: &Shell) -> Result<()> {
     ]))
 }
 
+/// Burn's build scripts look for CUDA's compilers, unless this is for documentation.
+fn cuda(shell: &Shell) -> Result<()> {
+    let check = ["check", "-p", "sirtaki", "--features", "cuda", "--locked"];
+    shell.run(cargo(check).env("DOCS_RS", "1"))
+}
+
 fn docs(shell: &Shell) -> Result<()> {
-    shell.run(cargo(["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-D warnings"))
+    let document = |packages: &[&str]| {
+        let options = ["--no-deps", "--locked"];
+        shell.run(cargo(["doc"]).args(packages.iter().copied()).args(options).env("RUSTDOCFLAGS", "-D warnings"))
+    };
+    document(&["--workspace"])?;
+    document(&TRAIN)
 }
 
 fn test(shell: &Shell) -> Result<()> {

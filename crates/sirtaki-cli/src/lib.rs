@@ -6,12 +6,14 @@
 //! - [`commands`]: one module per command; what was typed becomes what is done.
 //! - [`launch`]: starting the processes of a job and never leaving one behind.
 //! - [`mod@env`]: the process's environment; what its variables mean is in [`sirtaki_engine::job`].
+//! - [`plot`]: plots as SVG, for reports and benchmarks.
 //! - [`printer`]: the only place that writes to the terminal.
 
 pub mod args;
 pub mod commands;
 pub mod env;
 pub mod launch;
+pub mod plot;
 pub mod printer;
 
 use std::{

@@ -15,6 +15,11 @@ pub fn cores() -> usize {
     text.lines().filter(|line| line.starts_with("processor")).count().max(1)
 }
 
+/// How many processes wanted a processor in the last minute, on average.
+pub fn load() -> Option<f64> {
+    fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
+}
+
 /// Bytes of memory by the kernel's name for them, such as `MemTotal`.
 pub fn memory(name: &str) -> u64 {
     bytes_in(&fs::read_to_string("/proc/meminfo").unwrap_or_default(), name)
@@ -34,6 +39,6 @@ mod tests {
         let info = "MemTotal:       16 kB\nMemAvailable:    4 kB\n";
         assert_eq!((bytes_in(info, "MemTotal"), bytes_in(info, "MemAvailable")), (16 << 10, 4 << 10));
         assert_eq!((bytes_in(info, "Mem"), bytes_in("", "MemTotal")), (0, 0));
-        assert!(memory("MemTotal") > 1 << 20 && cores() > 0);
+        assert!(memory("MemTotal") > 1 << 20 && cores() > 0 && load().is_some());
     }
 }

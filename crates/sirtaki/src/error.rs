@@ -86,11 +86,18 @@ impl Error {
     /// What the user can do about it, where we know.
     pub fn hint(&self) -> Option<&str> {
         match self {
-            Error::File { hint, .. } | Error::Setting { hint, .. } => Some(hint),
+            Error::File { hint, .. } | Error::Setting { hint, .. } => {
+                Some(hint.as_str()).filter(|hint| !hint.is_empty())
+            }
             Error::Io { source, .. } => match source.kind() {
                 io::ErrorKind::NotFound => Some("check the path"),
+                io::ErrorKind::NotADirectory => Some("check the path: a part of it is a file"),
+                io::ErrorKind::InvalidInput => Some("name a regular file"),
                 io::ErrorKind::PermissionDenied => Some("check who owns it and who may read and write it"),
-                io::ErrorKind::StorageFull => Some("make room on that disk, or use another one"),
+                io::ErrorKind::ReadOnlyFilesystem => Some("name a place that can be written to"),
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                    Some("make room on that disk, or use another one")
+                }
                 _ => None,
             },
             Error::Job(error) => error.hint(),

@@ -120,10 +120,10 @@ impl World {
 
 /// The elements of a result, which has the type that was asked for.
 pub(crate) fn elements<T: sirtaki_comm::Element + Send>(name: &str, output: Output) -> Result<Vec<T>> {
-    output.into_vec().ok_or_else(|| strange(name))
+    output.into_vec().ok_or_else(|| wrong_type(name))
 }
 
 /// A result is not what was asked for.
-pub(crate) fn strange(name: &str) -> crate::Error {
+pub(crate) fn wrong_type(name: &str) -> crate::Error {
     EngineError::Invalid { tensor: name.into(), problem: "a result of another type".into() }.into()
 }

@@ -91,13 +91,13 @@ pub enum Command {
     /// One worker of a training, started by `train`
     #[cfg(feature = "train")]
     #[command(hide = true)]
-    TrainWorker(train::Worker),
+    TrainWorker(train::TrainWorker),
     /// Stands for a rank below Open MPI's launcher, started by `run`
     #[command(hide = true)]
     MpiRelay(Relay),
     /// One rank of a benchmark, started by `bench`
     #[command(hide = true)]
-    BenchWorker(Worker),
+    BenchWorker(BenchWorker),
 }
 
 const DOCTOR_EXAMPLES: &str = "\
@@ -215,7 +215,7 @@ pub struct Relay {
 
 /// What one rank of a benchmark is told; who it is comes from the environment.
 #[derive(Debug, Args)]
-pub struct Worker {
+pub struct BenchWorker {
     /// As typed by the user
     #[arg(long)]
     pub algorithm: Choice,

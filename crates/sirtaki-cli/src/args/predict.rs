@@ -113,7 +113,12 @@ impl FromStr for Workers {
 fn quantity(text: &str, units: &[(&str, f64)], example: &str) -> Result<f64, String> {
     let bad = || format!("`{text}` is not understood; write {example}");
     let digits = text.trim().trim_end_matches(|letter: char| letter.is_alphabetic() || letter == '/');
-    let unit = text.trim()[digits.len()..].trim_end_matches("/s").to_ascii_lowercase();
+    let unit = text.trim()[digits.len()..].trim_end_matches("/s");
+    // A small `b` at the end is a bit, a large one a byte; nothing else depends on the case.
+    let unit = match unit.strip_suffix('B') {
+        Some(prefix) => format!("{}B", prefix.to_ascii_lowercase()),
+        None => unit.to_ascii_lowercase(),
+    };
     let factor = units.iter().find(|(name, _)| *name == unit).map(|(_, factor)| factor).ok_or_else(bad)?;
     let number: f64 = digits.trim().parse().map_err(|_| bad())?;
     let value = number * factor;
@@ -128,9 +133,14 @@ fn bandwidth(text: &str) -> Result<f64, String> {
         ("mbit", 1e6 * bit),
         ("gbit", 1e9 * bit),
         ("tbit", 1e12 * bit),
-        ("kb", 1e3),
-        ("mb", 1e6),
-        ("gb", 1e9),
+        ("kb", 1e3 * bit),
+        ("mb", 1e6 * bit),
+        ("gb", 1e9 * bit),
+        ("tb", 1e12 * bit),
+        ("kB", 1e3),
+        ("mB", 1e6),
+        ("gB", 1e9),
+        ("tB", 1e12),
     ];
     let example = "bits or bytes per second with a unit, such as 25Gbit, 200Mbit or 3GB";
     match quantity(text, &units, example)? {
@@ -181,6 +191,10 @@ mod tests {
         assert_eq!(
             (bandwidth("25Gbit"), bandwidth("1 GB/s"), bandwidth("200mbit/s")),
             (Ok(3.125e9), Ok(1e9), Ok(25e6))
+        );
+        assert_eq!(
+            (bandwidth("10Gb"), bandwidth("10Gb/s"), bandwidth("10GB"), bandwidth("8kb")),
+            (Ok(1.25e9), Ok(1.25e9), Ok(1e10), Ok(1e3))
         );
         assert_eq!((latency("0.5ms"), latency("2 s"), latency("0us")), (Ok(0.5e-3), Ok(2.0), Ok(0.0)));
         assert!((latency("25us").unwrap() - 25e-6).abs() < 1e-15);

@@ -97,6 +97,10 @@ pub struct Train {
     #[arg(long, value_name = "N", default_value = "3", help_heading = "Checkpoints")]
     pub keep: usize,
 
+    /// Continue when the loss becomes NaN or infinite, instead of stopping with an error
+    #[arg(long)]
+    pub allow_nan: bool,
+
     /// Produce bit-identical results on any number of workers that divides --shards
     #[arg(long, help_heading = "Result")]
     pub reproducible: bool,
@@ -111,14 +115,14 @@ pub struct Train {
 
     /// How the workers are started.
     #[command(flatten)]
-    pub job: Job,
+    pub job: JobArguments,
 }
 
 /// What `sirtaki run` knows of a job, except the program.
 #[derive(Debug)]
-pub struct Job(pub Run);
+pub struct JobArguments(pub Run);
 
-impl Args for Job {
+impl Args for JobArguments {
     fn augment_args(command: Command) -> Command {
         let workers = "Number of workers [default: all slots of the hosts or of the allocation; on this machine, one \
                        per core]";
@@ -136,7 +140,7 @@ impl Args for Job {
     }
 }
 
-impl FromArgMatches for Job {
+impl FromArgMatches for JobArguments {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         Run::from_arg_matches(matches).map(Self)
     }
@@ -148,13 +152,16 @@ impl FromArgMatches for Job {
 
 /// What a worker of `sirtaki train` is told; who it is comes from the environment.
 #[derive(Debug, Args)]
-pub struct Worker {
+pub struct TrainWorker {
     /// Everything that was decided, as JSON
     #[arg(long)]
     pub settings: String,
     /// As typed by the user
     #[arg(long)]
     pub json: Option<PathBuf>,
+    /// The command that goes on with this run
+    #[arg(long)]
+    pub again: String,
     /// Hide progress
     #[arg(long)]
     pub quiet: bool,

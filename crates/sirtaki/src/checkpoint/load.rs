@@ -1,12 +1,12 @@
 //! Finding and reading checkpoints.
 
 use std::{
-    fs::{self, File},
     io::Read,
     path::{Path, PathBuf},
 };
 
 use sha2::{Digest, Sha256};
+use sirtaki_engine::files;
 
 use super::{DAMAGED, MANIFEST, Manifest, SUMS, TENSORS, Tensor, save::numbers, tensors::Content};
 use crate::{Error, Result};
@@ -49,7 +49,7 @@ pub struct Found {
 pub fn load(path: &Path) -> Result<Checkpoint> {
     let (manifest, sums) = read_manifest(path)?;
     let file = path.join(TENSORS);
-    let bytes = fs::read(&file).map_err(Error::io("read", &file))?;
+    let bytes = files::read(&file, u64::MAX).map_err(Error::io("read", &file))?;
     compare(&file, &sums, TENSORS, &hex(&Sha256::digest(&bytes)))?;
     Ok(Checkpoint { manifest, content: Content::new(&file, bytes)? })
 }
@@ -86,7 +86,7 @@ pub(super) fn intact(path: &Path) -> Result<Manifest> {
     let file = path.join(TENSORS);
     let mut sum = Sha256::new();
     let mut piece = vec![0; 1 << 18];
-    let mut tensors = File::open(&file).map_err(Error::io("open", &file))?;
+    let mut tensors = files::open(&file).map_err(Error::io("open", &file))?;
     loop {
         match tensors.read(&mut piece).map_err(Error::io("read", &file))? {
             0 => break,
@@ -110,13 +110,7 @@ pub(super) fn read_manifest(path: &Path) -> Result<(Manifest, String)> {
 }
 
 fn read_text(file: &Path) -> Result<Vec<u8>> {
-    let open = File::open(file).map_err(Error::io("open", file))?;
-    let mut text = Vec::new();
-    open.take(TEXT_LIMIT + 1).read_to_end(&mut text).map_err(Error::io("read", file))?;
-    if text.len() as u64 > TEXT_LIMIT {
-        return Err(Error::file(file, format!("length: more than {TEXT_LIMIT} bytes"), DAMAGED));
-    }
-    Ok(text)
+    files::read(file, TEXT_LIMIT).map_err(Error::io("read", file))
 }
 
 fn compare(file: &Path, sums: &str, name: &str, sum: &str) -> Result<()> {

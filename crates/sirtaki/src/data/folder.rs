@@ -5,10 +5,12 @@
 
 use std::{
     fs,
+    io::BufReader,
     path::{Path, PathBuf},
 };
 
 use image::{DynamicImage, ImageReader, Limits, imageops::FilterType};
+use sirtaki_engine::files;
 
 use super::{Normalise, Samples};
 use crate::{Error, Result};
@@ -131,8 +133,9 @@ impl Samples for Images {
 /// Decodes a file by what it holds, whatever its name, within limits.
 fn decode(path: &Path) -> Result<DynamicImage> {
     let fail = |problem: String| Error::file(path, problem, "replace the image, or remove it from the folder");
-    let mut reader =
-        ImageReader::open(path).and_then(ImageReader::with_guessed_format).map_err(Error::io("read", path))?;
+    let file = files::open(path).map_err(Error::io("open", path))?;
+    let reader = ImageReader::new(BufReader::new(file)).with_guessed_format();
+    let mut reader = reader.map_err(Error::io("read", path))?;
     if reader.format().is_none() {
         return Err(fail("content: this is neither a PNG nor a JPEG image".into()));
     }

@@ -5,12 +5,12 @@
 //! be true: deflate never makes more than 1032 bytes of one.
 
 use std::{
-    fs::File,
     io::{BufRead, BufReader, Cursor, ErrorKind, Read, Seek, SeekFrom},
     path::{Path, PathBuf},
 };
 
 use flate2::bufread::GzDecoder;
+use sirtaki_engine::files;
 
 use crate::{Error, Result};
 
@@ -42,7 +42,7 @@ impl<'a> Source<'a> {
 
     /// A file, unpacked if it is a gzip file, whatever its name.
     pub fn open(path: &Path) -> Result<Source<'static>> {
-        let file = File::open(path).map_err(Error::io("open", path))?;
+        let file = files::open(path).map_err(Error::io("open", path))?;
         let length = file.metadata().map_err(Error::io("read", path))?.len();
         Source::unpack(path, BufReader::new(file), length)
     }

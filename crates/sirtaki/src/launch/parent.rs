@@ -21,12 +21,12 @@ use sirtaki_comm::{
     rendezvous::{TcpStore, TcpStoreServer},
     secure::Secret,
 };
-use sirtaki_engine::job::{exit_key, variables};
-
-use super::{
-    CALL, LaunchError, file,
-    rank::{Left, keep},
+use sirtaki_engine::{
+    files,
+    job::{exit_key, variables},
 };
+
+use super::{CALL, LaunchError, file, rank::Left};
 
 /// How long the others may take to notice that a rank failed.
 const NOTICING: Duration = Duration::from_secs(3);
@@ -56,7 +56,7 @@ fn attempt(ranks: usize, call: &str) -> Returned {
     EARLIER.with_borrow(|earlier| {
         earlier.iter().try_for_each(|(name, returned)| {
             let bytes = postcard::to_stdvec(returned).map_err(|error| start(&error))?;
-            keep(&file(folder.path(), name, usize::MAX), &bytes).map_err(|error| start(&error))
+            files::write(&file(folder.path(), name, usize::MAX), &bytes).map_err(|error| start(&error))
         })
     })?;
     let secret = Secret::random().map_err(|error| start(&error))?;

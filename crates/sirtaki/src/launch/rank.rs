@@ -3,7 +3,7 @@
 use std::{fmt::Display, fs, path::Path};
 
 use serde::{Serialize, de::DeserializeOwned};
-use sirtaki_engine::job::variables;
+use sirtaki_engine::{files, job::variables};
 
 use super::{LaunchError, file, parent::Returned};
 use crate::{World, init};
@@ -28,16 +28,8 @@ pub(super) fn work<T: Serialize, E: Display>(
     let fails = i32::from(left.is_err());
     let written = postcard::to_stdvec(&left)
         .map_err(|error| error.to_string())
-        .and_then(|bytes| keep(&path, &bytes).map_err(|error| error.to_string()));
+        .and_then(|bytes| files::write(&path, &bytes).map_err(|error| error.to_string()));
     std::process::exit(if written.is_ok() { fails } else { 2 })
-}
-
-/// Writes a file completely or not at all.
-pub(super) fn keep(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    // The rank is the extension, so another one would make all ranks write the same file.
-    let beside = path.with_added_extension("new");
-    fs::write(&beside, bytes)?;
-    fs::rename(beside, path)
 }
 
 /// What an earlier call had returned to the program that started us.

@@ -11,7 +11,7 @@ use burn::{
     tensor::Tensor,
 };
 
-use super::sum::Sum;
+use super::differentiable_sum::Sum;
 use crate::World;
 
 /// Batch norm whose statistics are those of all ranks' samples, however many each has.

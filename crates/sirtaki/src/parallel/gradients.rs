@@ -4,7 +4,10 @@
 //! as it would in a single process, where the optimizer does not touch it either. Who has what is summed up beside the
 //! gradients, in the same buffer; so is the number of ranks that still have data.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use burn::{
     module::{Module, ModuleVisitor, Param, ParamId},
@@ -15,8 +18,8 @@ use sirtaki_comm::{ReduceOp, Reduction};
 use sirtaki_engine::{Compression, Operation, Request};
 
 use super::{
-    carry::{inbound, outbound, zeros},
-    path::{Path, group},
+    convert::{inbound, outbound, zeros},
+    tensor_names::{Path, group},
 };
 use crate::{Result, World, world::elements};
 
@@ -35,60 +38,62 @@ pub(super) struct Reducer {
     pub(super) clip: Option<f64>,
     /// What losses were multiplied by.
     pub(super) loss_scale: Option<f64>,
-    /// About how many bytes go together.
-    pub(super) bucket: Option<usize>,
+    /// What its parameters are called, once that is known.
+    names: Option<Arc<Names>>,
 }
 
 impl Reducer {
     /// Plain means, or sums, under this name.
     pub(super) fn new(purpose: &str, mean: bool) -> Self {
-        Self { purpose: purpose.into(), mean, compression: None, passes: 1, clip: None, loss_scale: None, bucket: None }
+        Self { purpose: purpose.into(), mean, compression: None, passes: 1, clip: None, loss_scale: None, names: None }
+    }
+
+    /// Gradients are called otherwise from now on.
+    pub(super) fn rename(&mut self, purpose: String) {
+        (self.purpose, self.names) = (purpose, None);
     }
 
     /// The gradients of all ranks as one, unless they are too large to be numbers. All ranks call it with the same
     /// structure, whichever gradients they have.
     pub(super) fn reduce<M: Module>(
-        &self,
+        &mut self,
         world: &World,
         module: &M,
         mut gradients: GradientsParams,
     ) -> Result<Option<GradientsParams>> {
-        let purpose = &self.purpose;
-        let mut found = take(module, purpose, &mut gradients);
+        let mut found = take(module, &mut gradients);
         if world.size() == 1 && self.compression.is_none() {
             let own = found.into_iter().filter_map(|entry| Some((entry.id, entry.data?, entry.device)));
             return Ok(self.put(module, self.scale(1.0), own.collect()));
         }
-        let names = found.iter().map(|entry| entry.name.as_str());
-        let group = group(purpose, names);
+        let names = self.names(module, &found);
         let mut requests = vec![self.presence(&found)];
-        for entry in &mut found {
+        for (entry, name) in found.iter_mut().zip(&names.names) {
             let data = entry.data.take().unwrap_or_else(|| zeros(&entry.shape, entry.dtype));
-            let (request, tensor) = outbound(&entry.name, self.operation(), data);
+            let (request, tensor) = outbound(name, self.operation(), data);
             let compression = self.compression.filter(|_| entry.dtype == DType::F32);
             requests.push((Request { compression, ..request }, tensor));
         }
-        let mut tickets = Vec::new();
-        for (number, bucket) in buckets(requests, self.bucket.unwrap_or(usize::MAX)).into_iter().enumerate() {
-            let name = if number == 0 { group.clone() } else { format!("{group}, bucket {number}") };
-            tickets.push(world.engine().submit_group(&name, bucket));
-        }
-        let mut outputs = Vec::new();
-        for ticket in tickets {
-            outputs.extend(ticket.wait()?);
-        }
-        let mut outputs = outputs.into_iter();
-        let presence = outputs.next().map_or(Ok(Vec::new()), |output| elements::<f32>(purpose, output))?;
+        let mut outputs = world.engine().submit_group(&names.group, requests).wait()?.into_iter();
+        let presence = outputs.next().map_or(Ok(Vec::new()), |output| elements::<f32>(&self.purpose, output))?;
         // The first number is about this rank as a whole.
         let (share, presence) = presence.split_first().map_or((1.0, [].as_slice()), |(share, rest)| (*share, rest));
         let mut reduced = Vec::new();
-        for ((entry, output), present) in found.into_iter().zip(outputs).zip(presence) {
+        for (((entry, name), output), present) in found.into_iter().zip(&names.names).zip(outputs).zip(presence) {
             if *present > 0.0 {
-                let data = inbound(&entry.name, output, entry.shape, entry.dtype)?;
+                let data = inbound(name, output, entry.shape, entry.dtype)?;
                 reduced.push((entry.id, data, entry.device));
             }
         }
         Ok(self.put(module, self.scale(share.into()), reduced))
+    }
+
+    /// What these parameters of the module are called. They are named once, and again only if others learn.
+    pub(super) fn names<M: Module>(&mut self, module: &M, found: &[Entry]) -> Arc<Names> {
+        match &self.names {
+            Some(names) if names.ids.iter().eq(found.iter().map(|entry| &entry.id)) => names.clone(),
+            _ => self.names.insert(Arc::new(Names::new(module, &self.purpose))).clone(),
+        }
     }
 
     /// These gradients times `scale`, clipped; nothing if losses were multiplied by too much. The order of the gradients
@@ -138,21 +143,6 @@ impl Reducer {
     }
 }
 
-/// Neighbours together, each time until they have at least that many bytes.
-fn buckets<T>(requests: Vec<(Request, T)>, bytes: usize) -> Vec<Vec<(Request, T)>> {
-    let mut buckets = vec![Vec::new()];
-    let mut held = 0;
-    for (request, tensor) in requests {
-        if held >= bytes {
-            buckets.push(Vec::new());
-            held = 0;
-        }
-        held += request.elements() * request.dtype.size();
-        buckets.last_mut().expect("there is a first one").push((request, tensor));
-    }
-    buckets
-}
-
 /// The sum of the squares.
 fn squares(data: &TensorData) -> f64 {
     match data.as_slice::<f32>() {
@@ -164,7 +154,6 @@ fn squares(data: &TensorData) -> f64 {
 /// A parameter that learns, and its gradient here.
 pub(super) struct Entry {
     pub(super) id: ParamId,
-    pub(super) name: String,
     pub(super) shape: Shape,
     pub(super) dtype: DType,
     pub(super) device: Device,
@@ -172,29 +161,19 @@ pub(super) struct Entry {
 }
 
 /// The parameters that learn, in an order that follows from the module's type, with those gradients that are there.
-pub(super) fn take<M: Module>(module: &M, purpose: &str, gradients: &mut GradientsParams) -> Vec<Entry> {
-    let mut take = Take { path: Path::default(), purpose, gradients, known: HashSet::new(), found: Vec::new() };
+pub(super) fn take<M: Module>(module: &M, gradients: &mut GradientsParams) -> Vec<Entry> {
+    let mut take = Take { gradients, known: HashSet::new(), found: Vec::new() };
     module.visit(&mut take);
     take.found
 }
 
 struct Take<'a> {
-    path: Path,
-    purpose: &'a str,
     gradients: &'a mut GradientsParams,
     known: HashSet<ParamId>,
     found: Vec<Entry>,
 }
 
 impl ModuleVisitor for Take<'_> {
-    fn enter_module(&mut self, name: &str, _: &str) {
-        self.path.enter(name);
-    }
-
-    fn exit_module(&mut self, _: &str, _: &str) {
-        self.path.leave();
-    }
-
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let tensor = param.base();
         // A parameter with two places in a module has one gradient.
@@ -206,8 +185,51 @@ impl ModuleVisitor for Take<'_> {
             Some(gradient) => (gradient.shape(), gradient.dtype(), gradient.device()),
             None => (tensor.shape(), tensor.dtype(), tensor.device().inner()),
         };
-        let (name, data) = (self.path.name(self.purpose), gradient.map(Tensor::into_data));
-        self.found.push(Entry { id: param.id, name, shape, dtype, device, data });
+        self.found.push(Entry { id: param.id, shape, dtype, device, data: gradient.map(Tensor::into_data) });
+    }
+}
+
+/// What the gradients of a module are called, and all of them together. The names of a large network cost more than
+/// handing its gradients in.
+#[derive(Debug)]
+pub(super) struct Names {
+    ids: Vec<ParamId>,
+    /// In the order of [`take`].
+    pub(super) names: Vec<String>,
+    group: String,
+}
+
+impl Names {
+    fn new<M: Module>(module: &M, purpose: &str) -> Self {
+        let mut naming = Naming { path: Path::default(), purpose, ids: Vec::new(), names: Vec::new() };
+        module.visit(&mut naming);
+        let Naming { ids, names, .. } = naming;
+        let group = group(purpose, names.iter().map(String::as_str));
+        Self { ids, names, group }
+    }
+}
+
+struct Naming<'a> {
+    path: Path,
+    purpose: &'a str,
+    ids: Vec<ParamId>,
+    names: Vec<String>,
+}
+
+impl ModuleVisitor for Naming<'_> {
+    fn enter_module(&mut self, name: &str, _: &str) {
+        self.path.enter(name);
+    }
+
+    fn exit_module(&mut self, _: &str, _: &str) {
+        self.path.leave();
+    }
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if param.base().is_require_grad() && !self.ids.contains(&param.id) {
+            self.ids.push(param.id);
+            self.names.push(self.path.name(self.purpose));
+        }
     }
 }
 
@@ -225,5 +247,28 @@ impl ModuleVisitor for Put {
         let gradient = Tensor::<D>::from_data(data, (&device, dtype));
         let gradient = if self.factor == 1.0 { gradient } else { gradient.mul_scalar(self.factor) };
         self.gradients.register(param.id, gradient);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::nn::{Linear, LinearConfig};
+
+    use super::*;
+
+    #[test]
+    fn a_module_is_named_once() {
+        let device = Device::flex().autodiff();
+        let layer = || -> Linear { LinearConfig::new(2, 3).init(&device) };
+        let mut reducer = Reducer::new("gradient", true);
+        let mut names = |module: &[Linear; 2]| reducer.names(module, &take(module, &mut GradientsParams::new()));
+        let mut module = [layer(), layer()];
+        let first = names(&module);
+        assert_eq!(first.names, ["gradient/0.weight", "gradient/0.bias", "gradient/1.weight", "gradient/1.bias"]);
+        assert!(Arc::ptr_eq(&first, &names(&module)));
+        // A part that does not learn any more has no gradients.
+        module[0] = module[0].clone().no_grad();
+        assert_eq!(names(&module).names, ["gradient/1.weight", "gradient/1.bias"]);
+        assert_ne!(names(&module).group, first.group);
     }
 }

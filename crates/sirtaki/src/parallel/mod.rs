@@ -5,35 +5,35 @@
 //! one group, so that what shares a buffer does not depend on timing, and neither do the bits of the sums.
 //!
 //! - [`batch`]: a batch of samples as tensors.
-//! - [`carry`]: Burn's data as the engine's tensors and back.
-//! - [`path`]: where a visitor is in a module, and what a set of names is called.
-//! - [`parts`]: the tensors of a module, read and replaced.
-//! - [`share`]: modules made equal, and running statistics averaged.
+//! - [`convert`]: Burn's data as the engine's tensors and back.
+//! - [`tensor_names`]: where a visitor is in a module, and what a set of names is called.
+//! - [`module_tensors`]: the tensors of a module, read and replaced.
+//! - [`synchronize`]: modules made equal, and running statistics averaged.
 //! - [`gradients`]: gradients reduced over all ranks.
 //! - [`optimizer`]: any optimizer of Burn's, with reduced gradients.
-//! - [`tree`], [`sums`], [`shards`]: steps whose bits do not depend on the number of ranks.
-//! - [`stored`], [`resume`]: checkpoints of a module and its optimizer.
+//! - [`sum_tree`], [`tree_sums`], [`shards`]: steps whose bits do not depend on the number of ranks.
+//! - [`checkpoint_tensors`], [`resume`]: checkpoints of a module and its optimizer.
 //! - [`lars`]: an optimizer for very large batches.
-//! - [`sum`], [`batch_norm`]: a sum that gradients flow through, and the layer that needs it.
+//! - [`differentiable_sum`], [`batch_norm`]: a sum that gradients flow through, and the layer that needs it.
 //! - `learner`: Burn's own training loop, with feature `train`.
 
 mod batch;
 mod batch_norm;
-mod carry;
+mod checkpoint_tensors;
+mod convert;
+mod differentiable_sum;
 mod gradients;
 mod lars;
 #[cfg(feature = "train")]
 mod learner;
+mod module_tensors;
 mod optimizer;
-mod parts;
-mod path;
 mod resume;
 mod shards;
-mod share;
-mod stored;
-mod sum;
-mod sums;
-mod tree;
+mod sum_tree;
+mod synchronize;
+mod tensor_names;
+mod tree_sums;
 
 use burn::tensor::Device;
 
@@ -41,6 +41,7 @@ pub use batch_norm::SyncBatchNorm;
 pub use lars::LarsSgd;
 #[cfg(feature = "train")]
 pub use learner::Strategy;
+pub(crate) use module_tensors::renumber;
 pub use optimizer::DistributedOptimizer;
 pub use resume::Resumed;
 pub use shards::seed;

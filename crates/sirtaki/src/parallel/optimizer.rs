@@ -13,7 +13,7 @@ use sirtaki_comm::Rank;
 use sirtaki_engine::{Compression, Operation, Phase};
 
 use super::{
-    carry::{inbound, outbound, zeros},
+    convert::{inbound, outbound, zeros},
     gradients::Reducer,
 };
 use crate::{Error, Result, World};
@@ -101,24 +101,10 @@ impl DistributedOptimizer {
         self
     }
 
-    /// Gradients are handed to the engine in groups of about so many bytes instead of all at once.
-    ///
-    /// Burn gives all gradients at once, after the backward pass, so there is nothing to overlap with. On two ranks of a
-    /// busy machine with 17 million parameters, sizes from 1 to 32 MiB made no difference that stood out from the noise.
-    ///
-    /// # Panics
-    /// If it is zero.
-    #[must_use]
-    pub fn buckets(mut self, bytes: usize) -> Self {
-        assert!(bytes > 0, "a bucket needs room for something");
-        self.reducer.bucket = Some(bytes);
-        self
-    }
-
     /// What the gradients are called, for programs that train several modules at once and in any order.
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
-        self.reducer.purpose = format!("{name} gradient");
+        self.reducer.rename(format!("{name} gradient"));
         self
     }
 

@@ -12,8 +12,8 @@ use sirtaki_engine::{Operation, Request, Tensor};
 
 use super::{
     DistributedOptimizer,
-    parts::{Which, read, replace},
-    stored::{Stored, restore},
+    checkpoint_tensors::{Stored, restore},
+    module_tensors::{Which, read, replace},
 };
 use crate::{
     Error, Result, World,
@@ -48,10 +48,11 @@ impl Resumed {
     }
 }
 
-/// What other ranks hear of an error of rank 0.
+/// An error of rank 0, as the other ranks get it.
 #[derive(Serialize, Deserialize)]
 struct Refusal {
     problem: String,
+    /// May be empty.
     hint: String,
 }
 
@@ -70,7 +71,7 @@ impl World {
         module: &M,
         optimizer: &DistributedOptimizer,
     ) -> Result<PathBuf> {
-        self.of_first("checkpoint saved", || {
+        self.on_rank_0("checkpoint saved", || {
             let mut manifest = Manifest { world: self.size(), ..manifest };
             let versions = [("sirtaki", env!("CARGO_PKG_VERSION")), ("burn", super::BURN)];
             manifest.versions.extend(versions.map(|(name, version)| (name.into(), version.into())));
@@ -94,7 +95,7 @@ impl World {
         optimizer: &mut DistributedOptimizer,
     ) -> Result<(M, Option<Resumed>)> {
         let mut restored = None;
-        let resumed = self.of_first("checkpoint read", || {
+        let resumed = self.on_rank_0("checkpoint read", || {
             let Some(found) = checkpoint::newest(folder, model)? else { return Ok(None) };
             let parts = read(&module, MODULE, Which::All, false)?;
             restored = Some(restore(&found, parts, optimizer)?);
@@ -114,31 +115,31 @@ impl World {
     }
 
     /// What rank 0 makes of `work`, on all ranks.
-    fn of_first<T: Serialize + DeserializeOwned>(&self, name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    fn on_rank_0<T: Serialize + DeserializeOwned>(&self, name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let outcome = (self.rank() == 0).then(work);
-        let told = outcome.as_ref().map(|outcome| match outcome {
+        let message = outcome.as_ref().map(|outcome| match outcome {
             Ok(value) => Ok(value),
             Err(error) => {
                 let hint = error.hint().unwrap_or_default().to_owned();
                 Err(Refusal { problem: format!("rank 0: {error}"), hint })
             }
         });
-        let strange = |error: postcard::Error| Error::setting(format!("{name}: {error}"), "report this");
-        let told = told.map_or(Ok(Vec::new()), |told| postcard::to_stdvec(&told)).map_err(strange)?;
-        let length = self.first(&format!("{name}: length"), vec![told.len() as i64], 1)?;
+        let broken = |error: postcard::Error| Error::setting(format!("{name}: {error}"), "report this");
+        let message = message.map_or(Ok(Vec::new()), |message| postcard::to_stdvec(&message)).map_err(broken)?;
+        let length = self.broadcast_elements(&format!("{name}: length"), vec![message.len() as i64], 1)?;
         let length = length.first().and_then(|&length| usize::try_from(length).ok()).unwrap_or(0);
-        let heard = self.first(name, told, length)?;
+        let received = self.broadcast_elements(name, message, length)?;
         match outcome {
             Some(outcome) => outcome,
-            None => match postcard::from_bytes::<std::result::Result<T, Refusal>>(&heard).map_err(strange)? {
+            None => match postcard::from_bytes::<std::result::Result<T, Refusal>>(&received).map_err(broken)? {
                 Ok(value) => Ok(value),
                 Err(Refusal { problem, hint }) => Err(Error::setting(problem, hint)),
             },
         }
     }
 
-    /// The elements of rank 0, of which there are `length`.
-    fn first<T: sirtaki_comm::Element + Send + Default>(
+    /// The `length` elements that rank 0 has.
+    fn broadcast_elements<T: sirtaki_comm::Element + Send + Default>(
         &self,
         name: &str,
         mut mine: Vec<T>,

@@ -17,11 +17,11 @@ use sirtaki_engine::Operation;
 
 use super::{
     DistributedOptimizer,
-    carry::{copied, outbound},
-    gradients::{Entry, Reducer, take},
-    parts::{Part, Which, read, replace},
-    sums::{Column, Sums, join, over_all},
-    tree::Branches,
+    convert::{copied, outbound},
+    gradients::{Entry, Names, Reducer, take},
+    module_tensors::{Part, Which, read, replace},
+    sum_tree::Branches,
+    tree_sums::{Column, Sums, join, over_all},
 };
 use crate::{
     Error, Result, World,
@@ -83,7 +83,9 @@ impl DistributedOptimizer {
             let problem = format!("there is no step {step} in a plan of {}", plan.steps());
             return Err(Error::setting(problem, "make a plan for the next epoch").into());
         }
-        let mut sharded = Sharded::new(&module, &self.reducer, plan)?;
+        let parameters = take(&module, &mut GradientsParams::new());
+        let names = self.reducer.names(&module, &parameters);
+        let mut sharded = Sharded::new(&module, &self.reducer, parameters, &names, plan)?;
         let (mut module, devices) = (module, module_devices(&sharded.parameters));
         for batch in step * plan.per_step()..(step + 1) * plan.per_step() {
             let shard = plan.shard(batch);
@@ -145,14 +147,23 @@ struct Sharded<'a> {
 }
 
 impl<'a> Sharded<'a> {
-    fn new<M: Module>(module: &M, reducer: &'a Reducer, plan: &FixedShards) -> Result<Self> {
-        let parameters = take(module, &reducer.purpose, &mut GradientsParams::new());
-        let still = read(module, STATISTICS, Which::Still, true)?;
-        let column =
-            |entry: &Entry| Column { name: entry.name.clone(), shape: entry.shape.clone(), dtype: entry.dtype };
+    fn new<M: Module>(
+        module: &M,
+        reducer: &'a Reducer,
+        parameters: Vec<Entry>,
+        names: &Names,
+        plan: &FixedShards,
+    ) -> Result<Self> {
+        let still = read(module, STATISTICS, Which::NotTrained, true)?;
+        let column = |(entry, name): (&Entry, &String)| Column {
+            name: name.clone(),
+            shape: entry.shape.clone(),
+            dtype: entry.dtype,
+        };
         // In f64 the mean of equal numbers of a narrower type is that number.
         let statistic = |part: &Part| Column { name: part.name.clone(), shape: part.shape.clone(), dtype: DType::F64 };
-        let columns: Vec<Column> = parameters.iter().map(column).chain(still.iter().map(statistic)).collect();
+        let columns: Vec<Column> =
+            parameters.iter().zip(&names.names).map(column).chain(still.iter().map(statistic)).collect();
         let (shards, full) = (plan.shards(), plan.shard_size() as f64);
         let (sums, counts) = (Branches::new(shards), vec![0.0; columns.len()]);
         Ok(Self { reducer, parameters, still, columns, sums, counts, shards, full })
@@ -166,10 +177,10 @@ impl<'a> Sharded<'a> {
     fn add<M: Module>(&mut self, module: M, shard: Shard, mut gradients: GradientsParams) -> Result<M> {
         let weight = shard.samples as f64 / self.full;
         let scale = if self.reducer.mean { weight } else { 1.0 };
-        let taken = take(&module, &self.reducer.purpose, &mut gradients);
+        let taken = take(&module, &mut gradients);
         let mut values: Vec<(Option<TensorData>, f64)> = taken.into_iter().map(|entry| (entry.data, scale)).collect();
         let mut old = Vec::new();
-        for (before, after) in self.still.iter().zip(read(&module, STATISTICS, Which::Still, true)?) {
+        for (before, after) in self.still.iter().zip(read(&module, STATISTICS, Which::NotTrained, true)?) {
             let changed = match (&before.data, &after.data) {
                 (Some(before), Some(after)) => before.as_bytes() != after.as_bytes(),
                 _ => false,

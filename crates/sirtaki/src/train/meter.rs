@@ -31,10 +31,6 @@ impl Score {
     pub(super) fn to_array(self) -> [f64; 3] {
         [self.loss, self.right, self.count]
     }
-
-    pub(super) fn from_array([loss, right, count]: [f64; 3]) -> Self {
-        Self { loss, right, count }
-    }
 }
 
 /// A watch that is stopped while something else is done.
@@ -84,7 +80,7 @@ mod tests {
         let mut score = Score::default();
         assert_eq!((score.mean_loss(), score.accuracy()), (0.0, 0.0));
         score.add(Score { loss: 3.0, right: 1.0, count: 2.0 });
-        score.add(Score::from_array([1.0, 2.0, 2.0]));
+        score.add(Score { loss: 1.0, right: 2.0, count: 2.0 });
         assert_eq!((score.mean_loss(), score.accuracy()), (1.0, 0.75));
     }
 }

@@ -6,23 +6,25 @@
 //! - `settings`: what is wanted.
 //! - `networks`: the networks to choose from.
 //! - `images`: data sets by their folder.
-//! - `course`: the epochs, from first step to last.
+//! - `checks`: whether a run is possible.
+//! - `epochs`: the training loop, from the first step to the last.
 //! - `model`: the model with its optimizer: a step, a checkpoint, a test.
-//! - `alone`: what one worker does by itself, to compare with.
-//! - `shares`: who computes what in an epoch.
+//! - `single_worker`: the speed of one worker by itself, to compare with.
+//! - `work_split`: which worker computes what in an epoch.
 //! - `meter`, `report`: what is counted on the way, and what is told at the end.
 
-mod alone;
-mod course;
+mod checks;
+mod epochs;
 mod images;
 mod meter;
 mod model;
 mod networks;
 mod report;
 mod settings;
-mod shares;
+mod single_worker;
+mod work_split;
 
-pub use course::{check, run};
-pub use images::look;
+pub use checks::{check, check_data};
+pub use epochs::run;
 pub use report::{Epoch, Observer, Report, Start};
-pub use settings::{Batch, Method, Model, Precision, Settings};
+pub use settings::{BatchSize, Method, Model, Precision, Settings};

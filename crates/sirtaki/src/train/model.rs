@@ -146,6 +146,21 @@ impl ModuleVisitor for Digest {
     }
 }
 
+/// The sum of all weights: not a finite number if one of them is not.
+pub(super) fn sum_of_weights<N: Network>(network: &N) -> f64 {
+    let mut sum = Sum(0.0);
+    network.visit(&mut sum);
+    sum.0
+}
+
+struct Sum(f64);
+
+impl ModuleVisitor for Sum {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        self.0 += param.val().into_data().iter::<f64>().sum::<f64>();
+    }
+}
+
 /// Parameters as another type.
 struct Cast(DType);
 

@@ -4,12 +4,16 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Sees a run happen. Called on every rank, at the same places.
+/// Sees a run happen, and may end it. Called on every rank, at the same places.
 pub trait Observer {
     /// Everything is ready.
     fn begins(&mut self, _: &Start) {}
     /// An epoch is done, and the model was tested.
     fn epoch_ends(&mut self, _: &Epoch) {}
+    /// Asked in every step: whether the run should end after it, with a checkpoint. One rank that wants it is enough.
+    fn wants_to_stop(&mut self) -> bool {
+        false
+    }
 }
 
 impl Observer for () {}
@@ -35,6 +39,8 @@ pub struct Start {
     pub resumed: Option<(PathBuf, u64)>,
     /// Why newer checkpoints could not be used.
     pub refused: Vec<String>,
+    /// Whether there is nothing left to train, so that the model is only tested.
+    pub is_finished: bool,
 }
 
 /// What an epoch brought.
@@ -81,6 +87,8 @@ pub struct Report {
     pub shards: Option<usize>,
     /// Steps since the very beginning.
     pub steps: u64,
+    /// Whether somebody ended the run early; the checkpoint has all of it.
+    pub interrupted: bool,
     /// All epochs of this run.
     pub epochs: Vec<Epoch>,
     /// Share of the test samples that were recognised at the end.

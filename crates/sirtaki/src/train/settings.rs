@@ -18,8 +18,8 @@ pub struct Settings {
     /// Ends the run early, after this many steps since its very beginning.
     pub most_steps: Option<u64>,
     /// How many samples a step has.
-    pub batch: Batch,
-    /// The learning rate of one worker, or of all together if the batch is [`Batch::Global`]; a good one if not given.
+    pub batch: BatchSize,
+    /// The learning rate of one worker, or of all together if the batch is [`BatchSize::Global`]; a good one if not given.
     pub rate: Option<f64>,
     /// Over how many epochs the rate grows to its height.
     pub warmup: f64,
@@ -41,6 +41,8 @@ pub struct Settings {
     pub checkpoint_every: Option<u64>,
     /// How many are kept.
     pub keep: usize,
+    /// Whether to go on when the loss is not a finite number any more.
+    pub allow_nan: bool,
 }
 
 /// The networks to choose from.
@@ -64,19 +66,19 @@ impl Model {
 
 /// How many samples a step has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Batch {
+pub enum BatchSize {
     /// On each worker: more workers, larger steps.
     Worker(usize),
     /// On all workers together: more workers, less for each.
     Global(usize),
 }
 
-impl Batch {
-    /// Samples per step of a worker and of all. With [`Batch::Global`] the number of workers has to divide it.
+impl BatchSize {
+    /// Samples per step of a worker and of all. With [`BatchSize::Global`] the number of workers has to divide it.
     pub fn sizes(self, workers: usize) -> Result<(usize, usize)> {
         let (each, all) = match self {
-            Batch::Worker(each) => (each, each.checked_mul(workers)),
-            Batch::Global(all) => (all / workers, Some(all)),
+            BatchSize::Worker(each) => (each, each.checked_mul(workers)),
+            BatchSize::Global(all) => (all / workers, Some(all)),
         };
         match all {
             Some(all) if each > 0 && each * workers == all => Ok((each, all)),
@@ -88,11 +90,11 @@ impl Batch {
     }
 }
 
-impl std::fmt::Display for Batch {
+impl std::fmt::Display for BatchSize {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Batch::Worker(size) => write!(f, "a batch of {size} on each worker"),
-            Batch::Global(size) => write!(f, "a global batch of {size}"),
+            BatchSize::Worker(size) => write!(f, "a batch of {size} on each worker"),
+            BatchSize::Global(size) => write!(f, "a global batch of {size}"),
         }
     }
 }
@@ -158,17 +160,22 @@ impl Settings {
     /// The rate before it is multiplied by the second number, how many times larger the steps are.
     pub(super) fn base_rate(&self, workers: usize) -> (f64, usize) {
         let (size, times) = match self.batch {
-            Batch::Worker(each) => (each, workers),
-            Batch::Global(all) => (all, 1),
+            BatchSize::Worker(each) => (each, workers),
+            BatchSize::Global(all) => (all, 1),
         };
         (self.rate.unwrap_or_else(|| self.method.rate(size)), times)
     }
 
     /// What a report has to name, by plain names.
-    pub(super) fn told(&self, workers: usize, samples: usize, (each, all): (usize, usize)) -> BTreeMap<String, String> {
-        let mut told = self.lasting(workers, samples);
+    pub(super) fn report_settings(
+        &self,
+        workers: usize,
+        samples: usize,
+        (each, all): (usize, usize),
+    ) -> BTreeMap<String, String> {
+        let mut told = self.resume_settings(workers, samples);
         told.retain(|name, _| !name.contains("batch"));
-        let scaling = if matches!(self.batch, Batch::Worker(_)) { "weak" } else { "strong" };
+        let scaling = if matches!(self.batch, BatchSize::Worker(_)) { "weak" } else { "strong" };
         let more = [
             ("model", self.model.name().to_owned()),
             ("batch_per_worker", each.to_string()),
@@ -182,11 +189,11 @@ impl Settings {
     }
 
     /// What must be the same to go on from a checkpoint, by the names that people type.
-    pub(super) fn lasting(&self, workers: usize, samples: usize) -> BTreeMap<String, String> {
+    pub(super) fn resume_settings(&self, workers: usize, samples: usize) -> BTreeMap<String, String> {
         let (rate, _) = self.base_rate(workers);
         let batch = match self.batch {
-            Batch::Worker(size) => ("batch-size", size),
-            Batch::Global(size) => ("global-batch", size),
+            BatchSize::Worker(size) => ("batch-size", size),
+            BatchSize::Global(size) => ("global-batch", size),
         };
         let entries = [
             (batch.0, batch.1.to_string()),
@@ -209,9 +216,9 @@ mod tests {
 
     #[test]
     fn batches_are_shared_equally_or_refused() {
-        assert_eq!(Batch::Worker(64).sizes(3).unwrap(), (64, 192));
-        assert_eq!(Batch::Global(96).sizes(3).unwrap(), (32, 96));
-        for bad in [Batch::Global(100), Batch::Worker(0), Batch::Global(2), Batch::Worker(usize::MAX)] {
+        assert_eq!(BatchSize::Worker(64).sizes(3).unwrap(), (64, 192));
+        assert_eq!(BatchSize::Global(96).sizes(3).unwrap(), (32, 96));
+        for bad in [BatchSize::Global(100), BatchSize::Worker(0), BatchSize::Global(2), BatchSize::Worker(usize::MAX)] {
             let error = bad.sizes(3).unwrap_err();
             assert!(error.to_string().contains("3 workers") && error.hint().is_some(), "{error}");
         }

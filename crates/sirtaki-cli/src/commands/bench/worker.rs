@@ -18,7 +18,7 @@ use super::{
     row::{Report, Row},
 };
 use crate::{
-    args::{Choice, Worker},
+    args::{BenchWorker, Choice},
     env,
     printer::hint,
 };
@@ -29,7 +29,7 @@ const BUNDLE: usize = 16;
 
 /// Takes part in the benchmark described by `arguments` and the environment. Reports go to standard output, one
 /// object per line.
-pub fn work(arguments: &Worker) -> Result<()> {
+pub fn work(arguments: &BenchWorker) -> Result<()> {
     let mut out = std::io::stdout();
     let result = measure_all(arguments, &mut out);
     if let Err(error) = &result {
@@ -44,7 +44,7 @@ fn report(out: &mut Stdout, report: &Report) -> Result<()> {
     Ok(())
 }
 
-fn measure_all(arguments: &Worker, out: &mut Stdout) -> Result<()> {
+fn measure_all(arguments: &BenchWorker, out: &mut Stdout) -> Result<()> {
     let mut group = Job::discover(&env::process)?.connect()?.communicator;
     let lead = group.group().rank() == 0;
     if lead {

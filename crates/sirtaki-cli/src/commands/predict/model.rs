@@ -1,10 +1,11 @@
 //! A network that nobody recorded, described in a small file: how long it computes, and its gradients in the order in
 //! which the backward pass produces them.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use anyhow::Result;
 use serde::Deserialize;
+use sirtaki_engine::files;
 
 use super::{
     scale::Random,
@@ -12,6 +13,8 @@ use super::{
 };
 use crate::printer::Advice;
 
+/// Bytes of a description at most.
+const LARGEST: u64 = 64 << 20;
 /// Steps made up from the mean and its variation.
 const STEPS: usize = 1000;
 
@@ -46,7 +49,7 @@ struct Gradient {
 
 /// The network in this file.
 pub(super) fn read(path: &Path) -> Result<Work> {
-    let text = fs::read(path).map_err(|error| {
+    let text = files::read(path, LARGEST).map_err(|error| {
         Advice::new(
             format!("cannot read {}: {error}", path.display()),
             "docs/predict.md says what belongs in such a file",

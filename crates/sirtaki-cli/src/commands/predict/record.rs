@@ -6,12 +6,12 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    fs,
     path::{Path, PathBuf},
 };
 
 use anyhow::Result;
 use serde_json::Value;
+use sirtaki_engine::files;
 
 use super::{
     cost::Line,
@@ -44,11 +44,7 @@ pub(super) fn read(path: &Path) -> Result<Work> {
         }
         _ => Advice::new(format!("{} cannot be used: {problem}", file.display()), HOW),
     };
-    let length = fs::metadata(&file).map_err(|error| refuse(error.to_string()))?.len();
-    if length > LARGEST {
-        return Err(refuse("it is larger than 4 GiB".into()).into());
-    }
-    let bytes = fs::read(&file).map_err(|error| refuse(error.to_string()))?;
+    let bytes = files::read(&file, LARGEST).map_err(|error| refuse(error.to_string()))?;
     let trace = Trace::parse(&bytes).map_err(&refuse)?;
     let mut work = work(&trace).map_err(&refuse)?;
     work.title = path.display().to_string();
@@ -58,7 +54,7 @@ pub(super) fn read(path: &Path) -> Result<Work> {
 
 /// Samples per worker and step, where the run folder says it.
 fn batch(folder: &Path) -> Option<usize> {
-    let run: Value = serde_json::from_slice(&fs::read(folder.join(RUN)).ok()?).ok()?;
+    let run: Value = serde_json::from_slice(&files::read(&folder.join(RUN), LARGEST).ok()?).ok()?;
     let value = &run["settings"]["batch_per_worker"];
     value.as_str().and_then(|text| text.parse().ok()).or_else(|| value.as_u64()?.try_into().ok())
 }

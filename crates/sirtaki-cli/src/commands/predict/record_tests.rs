@@ -1,5 +1,7 @@
 //! Timelines written by hand, with what has to be found in them.
 
+use std::fs;
+
 use std::fmt::Write;
 
 use super::*;

@@ -3,7 +3,7 @@
 //! Honest by design, after Hoefler's "Twelve ways to fool the masses": every run that was given is counted, failed ones
 //! too; speed never stands without test accuracy; baseline and units are on every plot; whatever weakens a comparison is
 //! said. From the folders up: `read` (hostile until checked), `measure`, `spread` and `compare` (pure), `findings` (all
-//! of it), then `document` (words and tables) and `figures` with `plot` (SVG), which `page`, `markdown` and `json` put
+//! of it), then `document` (words and tables) and `figures` with [`plot`](crate::plot) (SVG), which `page`, `markdown` and `json` put
 //! together. Rejected: a template engine and a plotting library in JavaScript; a page has to open in ten years.
 
 mod compare;
@@ -14,7 +14,6 @@ mod json;
 mod markdown;
 mod measure;
 mod page;
-mod plot;
 pub(crate) mod read;
 mod spread;
 mod terminal;

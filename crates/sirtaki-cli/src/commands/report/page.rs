@@ -7,9 +7,9 @@ use super::{
     document::{Document, Table},
     figures::{Figure, Section},
     findings::Findings,
-    plot,
     words::escape,
 };
+use crate::plot;
 
 const STYLE: &str = include_str!("page.css");
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
@@ -23,7 +23,8 @@ pub(crate) fn write(findings: &Findings, document: &Document, sections: &[Sectio
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n{}\n",
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n<style>\n{}{STYLE}</style>\n</head>\n<body>\n{}\n",
+        plot::STYLE,
         plot::patterns()
     );
     head(&mut page, findings, document);

@@ -4,6 +4,7 @@ use std::io;
 
 use sirtaki::train::{Epoch, Observer, Report, Start};
 
+use super::relative;
 use crate::{
     launch::report::{grouped, percent, seconds_in_words},
     printer::{Printer, Style},
@@ -14,50 +15,29 @@ pub(super) struct Display<'a> {
     printer: &'a mut Printer,
     quiet: bool,
     epochs: u64,
+    /// The command that goes on with this run.
+    again: &'a str,
 }
 
 impl<'a> Display<'a> {
-    pub(super) fn new(printer: &'a mut Printer, quiet: bool) -> Self {
-        Self { printer, quiet, epochs: 0 }
+    pub(super) fn new(printer: &'a mut Printer, quiet: bool, again: &'a str) -> Self {
+        Self { printer, quiet, epochs: 0, again }
     }
 
     /// The result, as data.
     pub(super) fn report(&mut self, report: &Report) -> io::Result<()> {
-        let here = std::env::current_dir().unwrap_or_default();
-        let place = |path: &std::path::PathBuf| path.strip_prefix(&here).unwrap_or(path).display().to_string();
+        if report.interrupted {
+            self.interrupted(report);
+            return Ok(());
+        }
         let last = report.epochs.last();
         let mut rows = vec![(
             "test accuracy",
             percent(report.test_accuracy, 2),
             last.map_or(String::new(), |last| format!("loss {:.4}", last.test_loss)),
         )];
-        let reached = report.epochs.iter().find(|epoch| Some(epoch.seconds) == report.seconds_to_target);
-        let target = format!("{} reached", percent(report.target_accuracy, 2));
-        rows.push(match (reached, report.seconds_to_target) {
-            (Some(epoch), Some(seconds)) => {
-                ("time to target", seconds_in_words(seconds), format!("{target} after epoch {}", epoch.epoch))
-            }
-            _ => (
-                "time to target",
-                "–".into(),
-                format!("{} not reached; more --epochs may help", percent(report.target_accuracy, 2)),
-            ),
-        });
-        let workers = if report.workers == 1 { "1 worker".into() } else { format!("{} workers", report.workers) };
-        rows.push((
-            "throughput",
-            format!("{} images/s", grouped(report.images_per_second)),
-            format!("{workers}, {} images per step", grouped(report.global_batch as f64)),
-        ));
-        if let (Some(speedup), Some(one)) = (report.speedup, report.images_per_second_one_worker) {
-            let efficiency = percent(speedup / report.workers as f64, 0);
-            let note = format!("over one worker alone ({} images/s): efficiency {efficiency}", grouped(one));
-            rows.push(("speed-up", format!("{speedup:.2}"), note));
-            rows.push((
-                "communication",
-                percent(report.communication_share, 1),
-                "of the time, waiting for other workers included".into(),
-            ));
+        if last.is_some() {
+            rows.extend(training(report, sirtaki_engine::machine::load()));
         }
         let memory = report.peak_memory.iter().max().copied().unwrap_or(0);
         rows.push(("memory", format!("{} MB", memory / 1_000_000), "of the largest worker".into()));
@@ -66,7 +46,7 @@ impl<'a> Display<'a> {
             rows.push(("weights", report.weights[..16].into(), "the same on any number of workers (SHA-256)".into()));
         }
         if let Some(checkpoint) = &report.checkpoint {
-            rows.push(("checkpoint", place(checkpoint), String::new()));
+            rows.push(("checkpoint", relative(checkpoint), String::new()));
         }
         self.printer.data("")?;
         for (name, value, note) in rows {
@@ -81,11 +61,65 @@ impl<'a> Display<'a> {
         Ok(())
     }
 
+    /// What is there and how to go on, whether progress is shown or not.
+    fn interrupted(&mut self, report: &Report) {
+        let kept = report.checkpoint.as_ref().map_or("not saved".into(), |path| format!("saved in {}", relative(path)));
+        self.printer.message(&format!("interrupted after step {}, {kept}", report.steps));
+        self.printer.message(&format!("to go on: {}", self.again));
+    }
+
     fn say(&mut self, line: &str) {
         if !self.quiet {
             self.printer.message(line);
         }
     }
+}
+
+type Row = (&'static str, String, String);
+
+/// Efficiencies below this one ask for an explanation.
+const LOW: f64 = 0.8;
+
+/// That other programs compete for the cores, where that may be why the efficiency is low.
+fn busy(speedup: f64, load: f64, workers: usize) -> Option<Row> {
+    let is_low = speedup / (workers as f64) < LOW && load > workers as f64 + 0.5;
+    let note = "other programs keep this machine busy, which lowers the efficiency";
+    is_low.then(|| ("machine", format!("load {load:.1}"), note.into()))
+}
+
+/// What training came to, while the machine had this load.
+fn training(report: &Report, load: Option<f64>) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let reached = report.epochs.iter().find(|epoch| Some(epoch.seconds) == report.seconds_to_target);
+    let target = format!("{} reached", percent(report.target_accuracy, 2));
+    rows.push(match (reached, report.seconds_to_target) {
+        (Some(epoch), Some(seconds)) => {
+            ("time to target", seconds_in_words(seconds), format!("{target} after epoch {}", epoch.epoch))
+        }
+        _ => (
+            "time to target",
+            "–".into(),
+            format!("{} not reached; more --epochs may help", percent(report.target_accuracy, 2)),
+        ),
+    });
+    let workers = if report.workers == 1 { "1 worker".into() } else { format!("{} workers", report.workers) };
+    rows.push((
+        "throughput",
+        format!("{} images/s", grouped(report.images_per_second)),
+        format!("{workers}, {} images per step", grouped(report.global_batch as f64)),
+    ));
+    if let (Some(speedup), Some(one)) = (report.speedup, report.images_per_second_one_worker) {
+        let efficiency = percent(speedup / report.workers as f64, 0);
+        let note = format!("over one worker alone ({} images/s): efficiency {efficiency}", grouped(one));
+        rows.push(("speed-up", format!("{speedup:.2}"), note));
+        rows.extend(load.and_then(|load| busy(speedup, load, report.workers)));
+        rows.push((
+            "communication",
+            percent(report.communication_share, 1),
+            "of the time, waiting for other workers included".into(),
+        ));
+    }
+    rows
 }
 
 impl Observer for Display<'_> {
@@ -105,7 +139,11 @@ impl Observer for Display<'_> {
             self.say(&format!("not used: {refused}"));
         }
         if let Some((path, step)) = &start.resumed {
-            self.say(&format!("going on after step {step}, from {}", path.display()));
+            self.say(&format!("going on after step {step}, from {}", relative(path)));
+        }
+        if start.is_finished {
+            let more = "a larger --max-steps goes on with it, more --epochs need a new run";
+            self.say(&format!("this run is finished, so the model is only tested; {more}"));
         }
     }
 
@@ -125,4 +163,16 @@ impl Observer for Display<'_> {
 
 fn epoch(number: u64, of: u64) -> String {
     format!("epoch {number}/{of}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::busy;
+
+    #[test]
+    fn a_busy_machine_is_named_beside_a_low_efficiency() {
+        assert_eq!(busy(1.2, 5.04, 2).unwrap().1, "load 5.0");
+        assert!(busy(1.9, 5.0, 2).is_none(), "nothing to explain");
+        assert!(busy(1.2, 2.1, 2).is_none(), "it is our own work");
+    }
 }

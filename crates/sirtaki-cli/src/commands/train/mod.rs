@@ -5,7 +5,7 @@
 //!
 //! - `worker`: what a worker does.
 //! - `display`: what rank 0 shows on the way and at the end.
-//! - `folder`: where checkpoints go if nothing was said.
+//! - `folder`: where checkpoints go.
 
 mod display;
 mod folder;
@@ -14,13 +14,20 @@ mod worker;
 use std::{num::NonZeroUsize, path::Path};
 
 use anyhow::{Context, Result};
-use sirtaki::train::{Batch, Method, Model, Precision, Settings, check};
+use sirtaki::train::{BatchSize, Method, Model, Precision, Settings, check, check_data};
 
+use self::folder::Claim;
 pub use self::worker::work;
 use crate::{
     args::{self, run::Run, train::Train},
     launch::{
-        allocation::Allocation, cores, options::Options, output::Tag, outside::Outside, placement::Placement,
+        allocation::Allocation,
+        cores,
+        options::Options,
+        output::Tag,
+        outputs,
+        outside::Outside,
+        placement::{Placement, Start},
         protocol::ITSELF,
     },
     printer::{Advice, Printer},
@@ -42,11 +49,16 @@ pub fn run(arguments: Train, program: &Path, printer: &mut Printer) -> Result<u8
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let options = Options::resolve(job.clone(), &outside)?;
     let placement = Placement::find(&options, &outside, &name)?;
-    let settings = settings(&arguments, placement.plan.size())?;
+    let mut settings = settings(&arguments, placement.plan.size())?;
     check(&settings, placement.plan.size()).map_err(advice)?;
-    if placement.plan.hosts.len() == 1 && placement.starts[0] == crate::launch::placement::Start::Here {
-        sirtaki::train::look(&settings.data).map_err(advice)?;
+    let first_is_here = placement.starts[0] == Start::Here;
+    if first_is_here && placement.plan.hosts.len() == 1 {
+        check_data(&settings, placement.plan.size()).map_err(advice)?;
     }
+    if let (true, Some(file)) = (first_is_here, &arguments.json) {
+        outputs::check(file, "--json")?;
+    }
+    let claim = claim(&mut settings, &arguments, first_is_here, options.dry_run)?;
     job.program.extend(["train-worker".into(), "--settings".into(), serde_json::to_string(&settings)?]);
     if let Some(file) = &arguments.json {
         job.program.extend(["--json".into(), text(&std::path::absolute(file)?)?]);
@@ -57,8 +69,52 @@ pub fn run(arguments: Train, program: &Path, printer: &mut Printer) -> Result<u8
     if let (None, Some(folder)) = (&job.record, &settings.checkpoints) {
         job.record = Some(text(folder)?);
     }
+    job.program.extend(["--again".into(), again(&arguments, settings.checkpoints.as_deref())]);
     job.tag_output.get_or_insert(Tag::None);
-    super::run::run(job, program, printer)
+    let ended = super::run::run(job, program, printer);
+    drop(claim);
+    ended
+}
+
+/// Makes the folder of the checkpoints and keeps other runs out of it, if it is on this host.
+fn claim(settings: &mut Settings, arguments: &Train, here: bool, dry_run: bool) -> Result<Option<Claim>> {
+    let Some(folder) = settings.checkpoints.clone().filter(|_| !dry_run) else { return Ok(None) };
+    let new = arguments.checkpoint_dir.is_none() && !arguments.resume;
+    if !here {
+        settings.checkpoints = Some(if new { folder::unique(&folder)? } else { folder });
+        return Ok(None);
+    }
+    let claim = Claim::new(&folder, new)?;
+    settings.checkpoints = Some(claim.folder.clone());
+    Ok(Some(claim))
+}
+
+/// The command that goes on with this run.
+fn again(arguments: &Train, folder: Option<&Path>) -> String {
+    let mut words: Vec<String> = std::env::args_os().skip(1).map(|word| quoted(&word.to_string_lossy())).collect();
+    if !arguments.resume {
+        words.push("--resume".into());
+    }
+    if let (None, Some(folder)) = (&arguments.checkpoint_dir, folder) {
+        words.extend(["--checkpoint-dir".into(), quoted(&relative(folder))]);
+    }
+    format!("sirtaki {}", words.join(" "))
+}
+
+/// A word as a shell understands it.
+fn quoted(word: &str) -> String {
+    let plain = |letter: char| letter.is_alphanumeric() || "-_./=,:@%+".contains(letter);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// A path as people see it from where they are.
+fn relative(path: &Path) -> String {
+    let here = std::env::current_dir().unwrap_or_default();
+    path.strip_prefix(&here).unwrap_or(path).display().to_string()
 }
 
 /// On this machine, unless something else was said; fewer if shards could not be shared equally.
@@ -83,10 +139,10 @@ fn settings(arguments: &Train, workers: usize) -> Result<Settings> {
         epochs: arguments.epochs.get() as u64,
         most_steps: arguments.max_steps.map(|steps| steps.get() as u64),
         batch: match (arguments.batch_size, arguments.global_batch) {
-            (Some(each), _) => Batch::Worker(each.get()),
-            (None, Some(all)) => Batch::Global(all.get()),
-            (None, None) if arguments.reproducible => Batch::Global(LARGEST_STEP),
-            (None, None) => Batch::Worker((LARGEST_STEP / workers).clamp(1, 64)),
+            (Some(each), _) => BatchSize::Worker(each.get()),
+            (None, Some(all)) => BatchSize::Global(all.get()),
+            (None, None) if arguments.reproducible => BatchSize::Global(LARGEST_STEP),
+            (None, None) => BatchSize::Worker((LARGEST_STEP / workers).clamp(1, 64)),
         },
         rate: arguments.lr,
         warmup: arguments.warmup_epochs,
@@ -108,6 +164,7 @@ fn settings(arguments: &Train, workers: usize) -> Result<Settings> {
         resume: arguments.resume,
         checkpoint_every: arguments.checkpoint_every.map(|steps| steps.get() as u64),
         keep: arguments.keep,
+        allow_nan: arguments.allow_nan,
     })
 }
 
@@ -121,4 +178,17 @@ fn advice(error: sirtaki::Error) -> anyhow::Error {
 
 fn text(path: &Path) -> Result<String> {
     path.to_str().map(Into::into).with_context(|| format!("{}: the name is not text", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn words_survive_a_shell() {
+        assert_eq!(
+            [quoted("--lr=0.1"), quoted("a b"), quoted("it's"), quoted("")],
+            ["--lr=0.1", "'a b'", r"'it'\''s'", "''"]
+        );
+    }
 }

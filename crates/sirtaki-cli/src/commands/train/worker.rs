@@ -1,24 +1,33 @@
 //! One worker of `sirtaki train`. Rank 0 is also the one that talks.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
 use anyhow::{Context, Result};
-use sirtaki::train::{self, Observer, Settings};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use sirtaki::train::{self, Epoch, Observer, Settings, Start};
 use sirtaki_engine::files;
 
 use super::{advice, display::Display};
-use crate::{args::train::Worker, printer::Printer};
+use crate::{args::train::TrainWorker, launch::outputs, printer::Printer};
 
 /// Trains, and tells of it if this is rank 0.
-pub fn work(arguments: &Worker, printer: &mut Printer) -> Result<()> {
+pub fn work(arguments: &TrainWorker, printer: &mut Printer) -> Result<()> {
     let settings: Settings = serde_json::from_str(&arguments.settings).context("cannot read the settings")?;
     let world = sirtaki::init().map_err(advice)?;
     let talks = world.rank() == 0;
-    let mut display = Display::new(printer, arguments.quiet);
-    let mut nobody = ();
-    let observer: &mut dyn Observer = if talks { &mut display } else { &mut nobody };
-    let report = train::run(&world, &settings, observer).map_err(advice)?;
-    if !talks {
-        return Ok(());
+    if let (true, Some(file)) = (talks, &arguments.json) {
+        outputs::check(file, "--json")?;
     }
+    let display = talks.then(|| Display::new(printer, arguments.quiet, &arguments.again));
+    let mut watching = Watching { display, stop: Arc::default() };
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, watching.stop.clone()).context("cannot listen to signals")?;
+    }
+    let report = train::run(&world, &settings, &mut watching).map_err(advice)?;
+    let Some(mut display) = watching.display else { return Ok(()) };
     display.report(&report)?;
     match &arguments.json {
         Some(file) => {
@@ -26,5 +35,29 @@ pub fn work(arguments: &Worker, printer: &mut Printer) -> Result<()> {
             files::write(file, text.as_bytes()).with_context(|| format!("cannot write {}", file.display()))
         }
         None => Ok(()),
+    }
+}
+
+/// Shows the run on rank 0, and ends it when the launcher asks for that.
+struct Watching<'a> {
+    display: Option<Display<'a>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Observer for Watching<'_> {
+    fn begins(&mut self, start: &Start) {
+        if let Some(display) = &mut self.display {
+            display.begins(start);
+        }
+    }
+
+    fn epoch_ends(&mut self, epoch: &Epoch) {
+        if let Some(display) = &mut self.display {
+            display.epoch_ends(epoch);
+        }
+    }
+
+    fn wants_to_stop(&mut self) -> bool {
+        self.stop.load(Ordering::Relaxed)
     }
 }

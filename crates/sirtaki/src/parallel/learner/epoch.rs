@@ -20,7 +20,7 @@ pub(super) type Events<'a, M> = Option<&'a mut SupervisedTrainingEventProcessor<
 /// What an epoch needs, besides the learner.
 pub(super) struct Epoch<'a> {
     pub(super) world: &'a World,
-    pub(super) reducer: &'a Reducer,
+    pub(super) reducer: Reducer,
     pub(super) interrupter: &'a Interrupter,
     /// Batches whose gradients are added up for a step.
     pub(super) passes: usize,
@@ -29,7 +29,7 @@ pub(super) struct Epoch<'a> {
 impl Epoch<'_> {
     /// Trains with this rank's part of the data; `items` is how many all ranks have.
     pub(super) fn train<M: LearnerModel>(
-        &self,
+        &mut self,
         learner: &mut Learner<M>,
         part: &dyn DataLoader<<M as TrainStep>::Input>,
         items: usize,
@@ -69,7 +69,7 @@ impl Epoch<'_> {
     }
 
     /// One step of all ranks. A rank without gradients takes the same step as the others.
-    fn step<M: LearnerModel>(&self, learner: &mut Learner<M>, gradients: GradientsParams) -> Result<()> {
+    fn step<M: LearnerModel>(&mut self, learner: &mut Learner<M>, gradients: GradientsParams) -> Result<()> {
         let gradients = self.reducer.reduce(self.world, &learner.model(), gradients)?;
         learner.lr_step();
         // Losses are not scaled here, so there always are gradients.

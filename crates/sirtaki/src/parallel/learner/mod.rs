@@ -173,7 +173,7 @@ impl Strategy {
         let valid = (self.leads() || self.split_validation).then(|| valid.to_device(&device.inner()));
         let interrupter = components.interrupter.clone();
         let passes = components.grad_accumulation.unwrap_or(1);
-        let epoch = Epoch { world: &self.world, reducer: &self.reducer, interrupter: &interrupter, passes };
+        let mut epoch = Epoch { world: &self.world, reducer: self.reducer.clone(), interrupter: &interrupter, passes };
         for number in starting_epoch..=components.num_epochs {
             let items = data.train.num_items();
             let mut events: Events<'_, M> = self.leads().then_some(&mut components.event_processor);

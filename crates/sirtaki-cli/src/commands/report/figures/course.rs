@@ -1,12 +1,14 @@
 //! How runs went: loss, accuracy and throughput over time and over samples.
 
 use super::Figure;
-use crate::commands::report::{
-    compare::Group,
-    findings::Findings,
+use crate::{
+    commands::report::{
+        compare::Group,
+        findings::Findings,
+        read::{Run, Step},
+        words::{duration, grouped, percent, tidy_percent},
+    },
     plot::{Chart, Dots, Guide, Line, Scale, Series},
-    read::{Run, Step},
-    words::{duration, grouped, percent, tidy_percent},
 };
 
 /// Points of all lines of a plot together, and of one line at least and at most.

@@ -1,12 +1,14 @@
 //! What happened inside: time split, messages, lateness, memory. From each run's profile.
 
 use super::Figure;
-use crate::commands::report::{
-    compare::Group,
-    findings::Findings,
+use crate::{
+    commands::report::{
+        compare::Group,
+        findings::Findings,
+        read::{Profile, RankProfile},
+        words::{bytes, count, duration, grouped},
+    },
     plot::{Bars, Chart, Row, Scale, Series},
-    read::{Profile, RankProfile},
-    words::{bytes, count, duration, grouped},
 };
 
 /// Ranks that have a row each.
@@ -26,10 +28,10 @@ pub(super) fn figures(findings: &Findings) -> Vec<Figure> {
 }
 
 /// A name and the ranks that it stands for.
-type Together<'a> = (String, Vec<&'a RankProfile>);
+type RankGroup<'a> = (String, Vec<&'a RankProfile>);
 
 /// Ranks, if there are few, or else groups, or else the runs of the only group.
-fn rows(findings: &Findings) -> (Vec<Together<'_>>, &'static str) {
+fn rows(findings: &Findings) -> (Vec<RankGroup<'_>>, &'static str) {
     let of = |run: usize| findings.runs[run].profile.iter().flat_map(|profile| &profile.ranks);
     let ordered = || findings.groups.iter().flat_map(|group| group.members.iter().copied());
     let name = |run: usize| match (findings.groups.len(), findings.runs.len()) {
@@ -46,7 +48,7 @@ fn rows(findings: &Findings) -> (Vec<Together<'_>>, &'static str) {
             |run| of(run).map(move |rank| (format!("{} rank {}", name(run), rank.rank).trim().to_owned(), vec![rank]));
         return (ordered().flat_map(each).collect(), "One row per rank.");
     }
-    let (rows, which): (Vec<Together<'_>>, _) = if findings.groups.len() > 1 {
+    let (rows, which): (Vec<RankGroup<'_>>, _) = if findings.groups.len() > 1 {
         let together = |(index, group): (usize, &Group)| {
             (findings.name_of(index), group.members.iter().flat_map(|&run| of(run)).collect())
         };
@@ -68,7 +70,7 @@ fn phase(rank: &RankProfile, name: &str) -> f64 {
 
 fn split(findings: &Findings) -> Option<Figure> {
     let (rows, which) = rows(findings);
-    let row = |(name, ranks): Together<'_>| {
+    let row = |(name, ranks): RankGroup<'_>| {
         let mut bar: Vec<(usize, f64)> =
             (0..4).map(|part| (part, mean(&ranks, |rank| phase(rank, PARTS[part])))).collect();
         let known: f64 = bar.iter().map(|part| part.1).sum();
@@ -94,7 +96,7 @@ fn memory(findings: &Findings) -> Option<Figure> {
     let largest = rows.iter().flat_map(|row| &row.1).map(|rank| rank.largest_memory_bytes).fold(0.0, f64::max);
     let (unit, label) =
         if largest < 2.0 * 1024_f64.powi(3) { (1024_f64.powi(2), "MiB") } else { (1024_f64.powi(3), "GiB") };
-    let row = |(name, ranks): Together<'_>| {
+    let row = |(name, ranks): RankGroup<'_>| {
         let value = ranks.iter().map(|rank| rank.largest_memory_bytes).fold(0.0, f64::max);
         Row { name, bars: vec![vec![(0, value / unit)]], note: bytes(value) }
     };
@@ -171,7 +173,7 @@ fn late_by_phase(findings: &Findings) -> Option<Figure> {
             part => phases.get(part).copied().unwrap_or(0.0),
         })
     };
-    let row = |(name, ranks): Together<'_>| {
+    let row = |(name, ranks): RankGroup<'_>| {
         let bar: Vec<(usize, f64)> =
             (0..LATE.len()).map(|part| (part, mean(&ranks, |rank| seconds(rank, LATE[part])))).collect();
         let events = mean(&ranks, |rank| {

@@ -1,12 +1,14 @@
 //! More workers: speed-up and efficiency beside the ideal, and time to accuracy.
 
 use super::Figure;
-use crate::commands::report::{
-    compare::{Group, Point, Scaling},
-    findings::Findings,
+use crate::{
+    commands::report::{
+        compare::{Group, Point, Scaling},
+        findings::Findings,
+        spread::{ENOUGH, Spread},
+        words::{count, duration, percent, rounded_percent, tidy_percent},
+    },
     plot::{Chart, Dots, Guide, Line, Scale, Series},
-    spread::{ENOUGH, Spread},
-    words::{count, duration, percent, rounded_percent, tidy_percent},
 };
 
 /// All of them that there is something to say about.

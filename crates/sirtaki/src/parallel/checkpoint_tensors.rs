@@ -13,8 +13,9 @@ use burn::{
     optim::ModuleOptimizer,
     tensor::{BoolStore, Bytes, DType, TensorData},
 };
+use burn_pack::{Reader, Writer};
 
-use super::{DistributedOptimizer, carry::copied, parts::Part};
+use super::{DistributedOptimizer, convert::copied, module_tensors::Part};
 use crate::{
     Error, Result,
     checkpoint::{Dtype, Found, Tensor},
@@ -38,10 +39,11 @@ impl Stored {
             return Err(Error::setting(problem, "save after the last pass of a step"));
         }
         let identities: Vec<u8> = parts.iter().flat_map(|part| part.id.val().to_le_bytes()).collect();
-        let optimizer = optimizer.inner().into_bytes();
-        let optimizer = optimizer.map_err(|error| {
+        let unsaved = |error: String| {
             Error::setting(format!("the optimizer's state cannot be saved: {error}"), "use an optimizer of Burn's")
-        })?;
+        };
+        let optimizer = optimizer.inner().into_bytes().map_err(|error| unsaved(error.to_string()))?;
+        let optimizer = sorted(optimizer).map_err(|error| unsaved(error.to_string()))?;
         let lengths = [parts.len(), optimizer.len()];
         let typed = |part: Part| stored_type(&part).map(|dtype| (part, dtype));
         Ok(Self { parts: parts.into_iter().map(typed).collect::<Result<_>>()?, identities, optimizer, lengths })
@@ -59,6 +61,17 @@ impl Stored {
         tensors.push(Tensor { name: OPTIMIZER, dtype: Dtype::U8, shape: length, bytes: &self.optimizer });
         tensors
     }
+}
+
+/// The state with its tensors in the order of their names. Burn writes them in the order of a hash table, which is
+/// another one in every process, and equal states would be unequal files.
+fn sorted(state: Bytes) -> std::result::Result<Bytes, burn_pack::Error> {
+    let reader = Reader::from_bytes(state)?;
+    let (scalars, metadata) = (reader.scalars().clone(), reader.metadata().clone());
+    let mut tensors = reader.into_tensors()?;
+    tensors.sort_by(|one, other| one.name.cmp(&other.name));
+    let writer = metadata.iter().fold(Writer::new(tensors), |writer, (key, value)| writer.with_metadata(key, value));
+    scalars.iter().fold(writer, |writer, (key, value)| writer.with_scalar(key, *value)).into_bytes()
 }
 
 /// What tensors of this type are stored as.
@@ -131,5 +144,5 @@ fn with_state(optimizer: &ModuleOptimizer, state: Vec<u8>) -> std::result::Resul
         let here = format!("{:?}", loaded.to_record());
         if here == there { Ok(loaded) } else { Err("it is the state of another optimizer".to_owned()) }
     };
-    catch_unwind(AssertUnwindSafe(load)).unwrap_or_else(|_| Err("it is no state of an optimizer".into()))
+    catch_unwind(AssertUnwindSafe(load)).unwrap_or_else(|_| Err("it is not the state of an optimizer".into()))
 }

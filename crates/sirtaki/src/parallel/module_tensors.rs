@@ -7,7 +7,7 @@ use burn::{
     tensor::{Bool, DType, Int, Shape, Tensor, TensorData},
 };
 
-use super::path::Path;
+use super::tensor_names::Path;
 use crate::{Error, Result};
 
 /// Which tensors are meant.
@@ -16,7 +16,7 @@ pub(super) enum Which {
     /// Everything.
     All,
     /// Fractions that do not learn, such as the running mean of a batch norm.
-    Still,
+    NotTrained,
 }
 
 /// One tensor of a module.
@@ -48,6 +48,40 @@ pub(super) fn read<M: Module>(module: &M, purpose: &'static str, which: Which, w
 pub(super) fn replace<M: Module>(module: M, purpose: &'static str, values: Vec<(String, ParamId, TensorData)>) -> M {
     let values = values.into_iter().map(|(name, id, data)| (name, (id, data))).collect();
     module.map(&mut Writer { path: Path::default(), purpose, values })
+}
+
+/// The module with identities that follow from the order of its parameters, where Burn's are random: so that the files
+/// of equal runs are equal too. For a module that is the only one of its program, before an optimizer knows it.
+pub(crate) fn renumber<M: Module>(module: M) -> M {
+    module.map(&mut Renumber::default())
+}
+
+#[derive(Default)]
+struct Renumber(HashMap<ParamId, ParamId>);
+
+impl Renumber {
+    /// A parameter with two places in a module has one identity.
+    fn of(&mut self, id: ParamId) -> ParamId {
+        let next = ParamId::from(self.0.len() as u64 + 1);
+        *self.0.entry(id).or_insert(next)
+    }
+}
+
+impl ModuleMapper for Renumber {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let (id, tensor, mapper) = param.consume();
+        Param::from_mapped_value(self.of(id), tensor, mapper)
+    }
+
+    fn map_int<const D: usize>(&mut self, param: Param<Tensor<D, Int>>) -> Param<Tensor<D, Int>> {
+        let (id, tensor, mapper) = param.consume();
+        Param::from_mapped_value(self.of(id), tensor, mapper)
+    }
+
+    fn map_bool<const D: usize>(&mut self, param: Param<Tensor<D, Bool>>) -> Param<Tensor<D, Bool>> {
+        let (id, tensor, mapper) = param.consume();
+        Param::from_mapped_value(self.of(id), tensor, mapper)
+    }
 }
 
 struct Reader {

@@ -8,9 +8,9 @@ use sirtaki_comm::{Rank, Reduction};
 use sirtaki_engine::{Operation, Request, Tensor};
 
 use super::{
-    carry::{inbound, outbound, zeros},
-    parts::{Part, Which, read, replace},
-    path::group,
+    convert::{inbound, outbound, zeros},
+    module_tensors::{Part, Which, read, replace},
+    tensor_names::group,
 };
 use crate::{Error, Result, World, world::elements};
 
@@ -55,7 +55,7 @@ impl World {
     ///
     /// It averages everything that does not learn. Frozen parameters, which are the same on all ranks, stay as they are.
     pub fn average_statistics<M: Module>(&self, module: M) -> Result<M> {
-        let parts = read(&module, STATISTICS, Which::Still, true)?;
+        let parts = read(&module, STATISTICS, Which::NotTrained, true)?;
         if parts.is_empty() {
             return Ok(module);
         }

@@ -13,25 +13,27 @@ use sirtaki_engine::{
 };
 
 use super::{
-    alone,
+    checks::{rates, same_settings},
     images::{self, Images},
     meter::{Score, Watch},
     model::{self, Passes},
     networks::{Cnn, LeNet, Network},
     report::{Epoch, Observer, Report, Start},
     settings::{Model, Settings},
-    shares::Shares,
+    single_worker,
+    work_split::Shares,
 };
 use crate::{
     DistributedOptimizer, Error, Result, Resumed, World,
     checkpoint::Manifest,
-    data::{Ahead, Loader, Memory, Position, Samples, Worker},
-    schedule::{Decay, Schedule},
+    data::{Ahead, Loader, Memory, Position, Samples},
+    parallel::renumber,
+    schedule::Schedule,
     seed,
 };
 
-/// After so many steps all ranks put together what they have seen.
-const TOGETHER: usize = 10;
+/// Progress is told every so many steps.
+const TOLD: usize = 10;
 
 /// Trains as the settings say. All ranks call it with the same.
 pub fn run(world: &World, settings: &Settings, observer: &mut dyn Observer) -> Result<Report> {
@@ -39,21 +41,6 @@ pub fn run(world: &World, settings: &Settings, observer: &mut dyn Observer) -> R
         Model::LeNet => Course::<LeNet>::prepare(world, settings)?.run(observer),
         Model::Cnn => Course::<Cnn>::prepare(world, settings)?.run(observer),
     }
-}
-
-/// Whether so many workers can train as the settings say, as far as that can be told without the data.
-pub fn check(settings: &Settings, workers: usize) -> Result<()> {
-    let sizes = settings.batch.sizes(workers)?;
-    rates(settings, workers, 1)?;
-    let worker = Worker { rank: 0, world: workers };
-    Shares::new(0, Position::start(0), worker, settings.shards, sizes).map(drop)
-}
-
-/// The learning rates of all steps.
-fn rates(settings: &Settings, workers: usize, steps_per_epoch: usize) -> Result<Schedule> {
-    let (rate, times) = settings.base_rate(workers);
-    let decay = Decay::Cosine { epochs: settings.epochs as f64, end: 0.0 };
-    Schedule::new(rate, times, steps_per_epoch, settings.warmup, decay)
 }
 
 /// A run on its way.
@@ -76,17 +63,21 @@ struct Course<'a, N> {
     /// Images seen in this run, by all.
     seen: usize,
     epochs: Vec<Epoch>,
+    /// The newest test.
+    tested: Option<Score>,
     checkpoint: Option<PathBuf>,
+    interrupted: bool,
 }
 
 impl<'a, N: Network> Course<'a, N> {
     fn prepare(world: &'a World, settings: &'a Settings) -> Result<Self> {
         let sizes = settings.batch.sizes(world.size())?;
         let images = images::open(&settings.data)?;
+        images.check_batch(settings.batch, sizes.1)?;
         let samples = images.train.count();
         let device = world.device().autodiff();
         device.seed(settings.seed);
-        let network = N::new(images.kind, &device)?;
+        let network = renumber(N::new(images.kind, &device)?);
         let mut optimizer = model::distributed(world, settings);
         let (network, resumed) = match &settings.checkpoints {
             Some(folder) if settings.resume => world.resume(folder, settings.model.name(), network, &mut optimizer)?,
@@ -112,27 +103,35 @@ impl<'a, N: Network> Course<'a, N> {
             sizes,
             position,
             step,
+            checkpoint: resumed.as_ref().map(|resumed| resumed.path.clone()),
             resumed,
             begun,
             training,
             seen: 0,
             epochs: Vec::new(),
-            checkpoint: None,
+            tested: None,
+            interrupted: false,
         })
     }
 
     fn run(mut self, observer: &mut dyn Observer) -> Result<Report> {
         let network = self.network();
         let method = self.settings.method;
-        let one_worker = alone::speed(self.world, &self.passes, network, method, &self.images, self.sizes.0)?;
         let parameters = network.num_params();
+        let one_worker = match self.is_done() {
+            true => None,
+            false => single_worker::speed(self.world, &self.passes, network, method, &self.images, self.sizes.0)?,
+        };
         observer.begins(&self.start(parameters, one_worker));
-        let settings = self.settings.told(self.world.size(), self.images.train.count(), self.sizes);
+        let settings = self.settings.report_settings(self.world.size(), self.images.train.count(), self.sizes);
         self.world.engine().describe(settings);
         self.say(telemetry::Progress::default());
         self.begun = Instant::now();
         self.training = Watch::running();
-        while !self.is_done() {
+        if self.is_done() {
+            self.test()?;
+        }
+        while !self.is_done() && !self.interrupted {
             self.epoch(observer)?;
         }
         self.training.pause();
@@ -151,6 +150,7 @@ impl<'a, N: Network> Course<'a, N> {
             one_worker,
             resumed: resumed.map(|resumed| (resumed.path.clone(), resumed.manifest.step)),
             refused: resumed.map_or(Vec::new(), |resumed| resumed.refused.clone()),
+            is_finished: self.is_done(),
         }
     }
 
@@ -171,17 +171,21 @@ impl<'a, N: Network> Course<'a, N> {
         let (before, seen_before, epoch) = (self.training.time(), self.seen, self.position.epoch);
         let steps = shares.steps();
         for step in 0..steps {
-            recent.add(self.one_step(&shares, step, &mut batches)?);
-            let ends = step + 1 == steps || self.is_done();
-            if (step + 1) % TOGETHER == 0 || ends {
-                let score = Score::from_array(self.world.sums("progress", recent.to_array())?);
-                whole.add(score);
-                recent = Score::default();
+            let mine = self.one_step(&shares, step, &mut batches)?;
+            let score = self.share(mine, observer.wants_to_stop())?;
+            whole.add(score);
+            recent.add(score);
+            let ends = step + 1 == steps || self.is_done() || self.interrupted;
+            if (step + 1) % TOLD == 0 || ends {
+                let score = std::mem::take(&mut recent);
                 self.say(telemetry::Progress {
                     loss: Some(score.mean_loss()),
                     accuracy: Some(score.accuracy()),
                     ..Default::default()
                 });
+            }
+            if self.interrupted {
+                return self.save();
             }
             if ends {
                 break;
@@ -224,6 +228,31 @@ impl<'a, N: Network> Course<'a, N> {
         Ok(score)
     }
 
+    /// The score of a step on all ranks, from this rank's part of it. Also notices that somebody wants to stop, and that
+    /// the loss has become useless.
+    fn share(&mut self, mine: Score, stops: bool) -> Result<Score> {
+        let [loss, right, count] = mine.to_array();
+        let stops = if stops { 1.0 } else { 0.0 };
+        let [loss, right, count, stops] = self.world.sums("progress", [loss, right, count, stops])?;
+        self.interrupted = stops > 0.0;
+        self.check_finite("the training loss", loss)?;
+        Ok(Score { loss, right, count })
+    }
+
+    /// Fails if a number that learning depends on is not one any more; all ranks have the same one.
+    fn check_finite(&self, what: &str, value: f64) -> Result<()> {
+        if value.is_finite() || self.settings.allow_nan {
+            return Ok(());
+        }
+        let kept = match &self.checkpoint {
+            Some(path) => format!("the last good checkpoint is {}", path.display()),
+            None => "there is no earlier checkpoint".into(),
+        };
+        let problem = format!("{what} is {value} after step {}", self.step);
+        let hint = "begin again with a smaller --lr or more --warmup-epochs, or add --allow-nan to go on regardless";
+        Err(Error::setting(problem, format!("{kept}; {hint}")))
+    }
+
     /// Lets the launcher and the folder of the run know how far this is.
     fn say(&self, news: telemetry::Progress) {
         let samples = self.images.train.count().max(1) as f64;
@@ -240,9 +269,7 @@ impl<'a, N: Network> Course<'a, N> {
 
     fn end_epoch(&mut self, epoch: u64, trained: Score, rate: f64, observer: &mut dyn Observer) -> Result<()> {
         self.training.pause();
-        let network = self.network().valid();
-        let tests = Passes::new(self.world, self.world.device(), super::Precision::F32);
-        let test = tests.test(&network, &self.images.test)?;
+        let test = self.test()?;
         let seconds = self.begun.elapsed().as_secs_f64();
         self.save()?;
         let epoch = Epoch {
@@ -266,10 +293,20 @@ impl<'a, N: Network> Course<'a, N> {
         Ok(())
     }
 
+    fn test(&mut self) -> Result<Score> {
+        let network = self.network().valid();
+        let tests = Passes::new(self.world, self.world.device(), super::Precision::F32);
+        let test = tests.test(&network, &self.images.test)?;
+        self.check_finite("the test loss", test.mean_loss())?;
+        self.tested = Some(test);
+        Ok(test)
+    }
+
     fn save(&mut self) -> Result<()> {
         let Some(folder) = &self.settings.checkpoints else { return Ok(()) };
         self.training.pause();
-        let settings = self.settings.lasting(self.world.size(), self.images.train.count());
+        self.check_finite("the sum of all weights", model::sum_of_weights(self.network()))?;
+        let settings = self.settings.resume_settings(self.world.size(), self.images.train.count());
         let manifest = Manifest { settings, ..Manifest::new(self.settings.model.name(), self.step, self.position) };
         let path = self.world.save(folder, self.settings.keep, manifest, self.network(), &self.optimizer)?;
         self.checkpoint = Some(path);
@@ -296,7 +333,8 @@ impl<'a, N: Network> Course<'a, N> {
             seed: settings.seed,
             shards: settings.shards,
             steps: self.step,
-            test_accuracy: self.epochs.last().map_or(0.0, |epoch| epoch.test_accuracy),
+            interrupted: self.interrupted,
+            test_accuracy: self.tested.map_or(0.0, Score::accuracy),
             target_accuracy: settings.target,
             seconds_to_target: target.map(|epoch| epoch.seconds),
             seconds: self.begun.elapsed().as_secs_f64(),
@@ -323,17 +361,4 @@ fn share(part: Duration, whole: Duration) -> f64 {
 
 fn missing_batch(step: usize) -> Error {
     Error::setting(format!("there is no batch for step {step}"), "report this: the plan and its batches disagree")
-}
-
-/// Going on means going on with the same; only the number of workers may change.
-fn same_settings(resumed: &Resumed, settings: &Settings, workers: usize, samples: usize) -> Result<()> {
-    let now = settings.lasting(workers, samples);
-    let before = &resumed.manifest.settings;
-    let Some(name) = before.keys().chain(now.keys()).find(|&name| before.get(name) != now.get(name)) else {
-        return Ok(());
-    };
-    let say = |of: Option<&String>| of.map_or("nothing".to_owned(), Clone::clone);
-    let problem =
-        format!("{name}: it was {} when this run began, now it is {}", say(before.get(name)), say(now.get(name)));
-    Err(Error::file(&resumed.path, problem, format!("give the --{name} that the run began with, or begin a new run")))
 }

@@ -14,13 +14,13 @@ use sirtaki_comm::{Plan, Reduction, kernel};
 use sirtaki_engine::{Operation, Request, Tensor, decide::request::shares};
 
 use super::{
-    carry::engine_type,
-    path::group,
-    tree::{Branches, branches},
+    convert::engine_type,
+    sum_tree::{Branches, branches},
+    tensor_names::group,
 };
 use crate::{
     Result, World,
-    world::{elements, strange},
+    world::{elements, wrong_type},
 };
 
 /// Elements that are exchanged at a time, so that what is needed beside the sums stays small.
@@ -177,6 +177,6 @@ impl Exchange<'_> {
     fn submit(&self, what: &str, operation: Operation, tensor: Tensor) -> Result<Tensor> {
         let request = Request::new(format!("{} {what}", self.name), operation, tensor.dtype(), &[tensor.len()]);
         let output = self.world.engine().submit(request, tensor).wait_one()?;
-        output.into_tensor().ok_or_else(|| strange(&self.name))
+        output.into_tensor().ok_or_else(|| wrong_type(&self.name))
     }
 }

@@ -23,7 +23,7 @@ use burn::{
 use sirtaki_comm::Reduction;
 use sirtaki_engine::Operation;
 
-use super::carry::{inbound, outbound};
+use super::convert::{inbound, outbound};
 use crate::{Result, World};
 
 /// A sum over ranks, by the name under which they find each other.

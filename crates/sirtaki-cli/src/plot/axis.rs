@@ -4,7 +4,7 @@ use crate::commands::report::words;
 
 /// What an axis measures, and so how its numbers are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Scale {
+pub enum Scale {
     /// Numbers without a unit, or with one that the label has.
     Plain,
     /// The same, logarithmic if the values span a lot.

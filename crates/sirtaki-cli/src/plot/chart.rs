@@ -3,7 +3,7 @@
 use super::{LETTER, WIDTH, axis::Axis, axis::Scale, svg::Svg};
 use crate::commands::report::words::shorten;
 
-const HEIGHT: f64 = 290.0;
+pub(super) const HEIGHT: f64 = 290.0;
 const LEFT: f64 = 48.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 44.0;
@@ -14,45 +14,45 @@ const LABEL: f64 = 13.0;
 
 /// Points that belong together.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Series {
+pub struct Series {
     /// At the end of its line; may be empty.
-    pub(crate) name: String,
+    pub name: String,
     /// How it is drawn.
-    pub(crate) style: usize,
+    pub style: usize,
     /// From left to right.
-    pub(crate) points: Vec<(f64, f64)>,
+    pub points: Vec<(f64, f64)>,
     /// From where to where each point might be, if that is known.
-    pub(crate) ranges: Vec<(f64, f64)>,
+    pub ranges: Vec<(f64, f64)>,
     /// In the background.
-    pub(crate) faint: bool,
+    pub faint: bool,
     /// Whether every point has a mark, and what is said of it.
-    pub(crate) marks: Option<Vec<String>>,
+    pub marks: Option<Vec<String>>,
 }
 
 /// Something to compare with.
 #[derive(Debug, Clone)]
-pub(crate) struct Guide {
+pub struct Guide {
     /// Beside its line.
-    pub(crate) name: String,
+    pub name: String,
     /// From the left, as a function of x at its ends: a level or a straight line.
-    pub(crate) at: (f64, f64),
+    pub at: (f64, f64),
 }
 
 /// A plot of values over values.
 #[derive(Debug, Clone)]
-pub(crate) struct Chart {
+pub struct Chart {
     /// Of the plot, for those who cannot see it.
-    pub(crate) title: String,
+    pub title: String,
     /// What is to the right.
-    pub(crate) x: (&'static str, Scale),
+    pub x: (&'static str, Scale),
     /// What is above.
-    pub(crate) y: (&'static str, Scale),
+    pub y: (&'static str, Scale),
     /// Whether both axes begin at zero, unless logarithmic.
-    pub(crate) from_zero: (bool, bool),
+    pub from_zero: (bool, bool),
     /// What is drawn.
-    pub(crate) series: Vec<Series>,
+    pub series: Vec<Series>,
     /// What it is compared with: `y = at.0 + at.1 * x`.
-    pub(crate) guides: Vec<Guide>,
+    pub guides: Vec<Guide>,
 }
 
 struct Frame {
@@ -69,12 +69,12 @@ impl Frame {
 
 impl Chart {
     /// Whether there is anything to see.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.series.iter().all(|series| series.points.is_empty())
     }
 
     /// The plot.
-    pub(crate) fn draw(&self) -> String {
+    pub fn draw(&self) -> String {
         let mut svg = Svg::new(HEIGHT);
         let frame = self.frame();
         self.axes(&mut svg, &frame);

@@ -1,0 +1,53 @@
+//! Plots as SVG, drawn by hand: no library, no script, nothing from elsewhere. Reports have them in their page,
+//! benchmarks in a file of their own.
+//!
+//! Colours come from [`STYLE`], so that they follow light and dark. Everything can be told apart without them: lines by
+//! dashes, marks and a name at their end, bars by hatching and order.
+
+mod axis;
+mod bars;
+mod chart;
+mod dots;
+mod svg;
+
+pub use self::{
+    axis::Scale,
+    chart::{Chart, Guide, Series},
+};
+pub(crate) use self::{
+    bars::{Bars, Row},
+    dots::{Dots, Line},
+    svg::{patterns, sample},
+};
+
+use std::fmt::Write;
+
+/// Colours and strokes of all plots, for the page that has them.
+pub(crate) const STYLE: &str = include_str!("plot.css");
+
+/// Width of every plot, in its own units; a phone shows it a little smaller, a desktop a little larger.
+const WIDTH: f64 = 440.0;
+/// Width of a letter of labels, in the wide fonts among those that a browser may take.
+const LETTER: f64 = 6.9;
+
+/// Some charts as one picture, two beside each other, with everything it needs in it.
+pub fn picture(title: &str, charts: &[Chart]) -> String {
+    let (width, height) = (WIDTH * charts.len().clamp(1, 2) as f64, chart::HEIGHT * charts.len().div_ceil(2) as f64);
+    let title = crate::commands::report::words::escape(title);
+    let mut text = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" \
+         font-size=\"12\" role=\"img\" aria-label=\"{title}\">\n<title>{title}</title>\n<style>{STYLE}</style>\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"var(--paper)\"/>\n"
+    );
+    for (index, chart) in charts.iter().enumerate() {
+        let (x, y) = (WIDTH * (index % 2) as f64, chart::HEIGHT * (index / 2) as f64);
+        let place = format!("<svg x=\"{x}\" y=\"{y}\" width=\"{WIDTH}\" height=\"{}\" ", chart::HEIGHT);
+        text.push_str(&chart.draw().replacen("<svg ", &place, 1));
+        let title = crate::commands::report::words::escape(&chart.title);
+        let (right, top) = (x + WIDTH - 14.0, y + 13.0);
+        let _ = write!(text, "<text class=\"unit\" x=\"{right}\" y=\"{top}\" text-anchor=\"end\">{title}</text>");
+        text.push('\n');
+    }
+    text.push_str("</svg>\n");
+    text
+}

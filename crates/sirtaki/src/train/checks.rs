@@ -1,0 +1,41 @@
+//! What settings, data and checkpoints have to be like for a run to be possible, checked before it begins.
+
+use super::{images, settings::Settings, work_split::Shares};
+use crate::{
+    Error, Result, Resumed,
+    data::{Position, Worker},
+    schedule::{Decay, Schedule},
+};
+
+/// Whether so many workers can train as the settings say, as far as that can be told without the data.
+pub fn check(settings: &Settings, workers: usize) -> Result<()> {
+    let sizes = settings.batch.sizes(workers)?;
+    rates(settings, workers, 1)?;
+    let worker = Worker { rank: 0, world: workers };
+    Shares::new(0, Position::start(0), worker, settings.shards, sizes).map(drop)
+}
+
+/// Whether the data set of the settings can be read, and has enough samples for so many workers.
+pub fn check_data(settings: &Settings, workers: usize) -> Result<()> {
+    images::open(&settings.data)?.check_batch(settings.batch, settings.batch.sizes(workers)?.1)
+}
+
+/// The learning rates of all steps.
+pub(super) fn rates(settings: &Settings, workers: usize, steps_per_epoch: usize) -> Result<Schedule> {
+    let (rate, times) = settings.base_rate(workers);
+    let decay = Decay::Cosine { epochs: settings.epochs as f64, end: 0.0 };
+    Schedule::new(rate, times, steps_per_epoch, settings.warmup, decay)
+}
+
+/// Going on means going on with the same; only the number of workers may change.
+pub(super) fn same_settings(resumed: &Resumed, settings: &Settings, workers: usize, samples: usize) -> Result<()> {
+    let now = settings.resume_settings(workers, samples);
+    let before = &resumed.manifest.settings;
+    let Some(name) = before.keys().chain(now.keys()).find(|&name| before.get(name) != now.get(name)) else {
+        return Ok(());
+    };
+    let say = |of: Option<&String>| of.map_or("nothing".to_owned(), Clone::clone);
+    let problem =
+        format!("{name}: it was {} when this run began, now it is {}", say(before.get(name)), say(now.get(name)));
+    Err(Error::file(&resumed.path, problem, format!("give the --{name} that the run began with, or begin a new run")))
+}
