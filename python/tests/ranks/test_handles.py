@@ -81,7 +81,12 @@ def test_several_threads_get_the_same_error(several):
 
 def test_more_tensors_without_names_than_there_are_names():
     count = _common.NAMES + 500
+    if hvd.rank() > 0:
+        # Nothing is done before rank 0 has handed in all of them.
+        hvd.barrier()
     handles = [hvd.allreduce_async(torch.full((1,), float(number))) for number in range(count)]
+    if hvd.rank() == 0:
+        hvd.barrier()
     for number, handle in enumerate(handles):
         assert hvd.synchronize(handle).item() == number
     hvd.barrier()
