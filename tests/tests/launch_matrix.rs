@@ -167,14 +167,14 @@ fn expected(cell: &Cell, cramped: bool) -> Option<Vec<String>> {
         Fault::Exit | Fault::SlowExit => "ended with exit code 5",
         Fault::OutOfMemory if cramped => "ran out of memory",
         Fault::OutOfMemory => "was killed by SIGABRT",
-        Fault::Cut => "did not answer",
+        Fault::Cut => "was lost",
     };
     match cell.victim {
         Victim::Rank(rank) if cell.hosts == 1 => Some(vec![format!("error: rank {rank} {how}")]),
         Victim::Rank(rank) => Some(vec![format!("error: rank {rank} on h{} {how}", rank / 2)]),
         Victim::Agent(host) if cell.hosts == 2 => Some(vec![format!("host h{host}"), "agent".into()]),
         Victim::Agent(_) => Some(vec!["was lost".into(), "agent".into()]),
-        Victim::Cable => Some(vec!["host h1".into(), how.into()]),
+        Victim::Cable => Some(vec!["on h1 was lost".into(), "host h1".into()]),
         Victim::Launcher if cell.fault == Fault::Stop => Some(vec!["ended by SIGINT".into()]),
         Victim::Launcher => None,
     }
@@ -192,7 +192,8 @@ fn run(place: &Place, cell: &Cell) -> Result {
     let cramped = (cell.fault == Fault::OutOfMemory).then(Cramped::new).flatten();
     let door = cramped.iter().flat_map(|door| ["--env".into(), format!("TEST_CRAMPED={}", door.door().display())]);
     let launch = place.start(cell, &door.collect::<Vec<String>>());
-    let words = expected(cell, cramped.is_some());
+    // Namespaces have a /sys of their own, without the door to the cgroup; allocations fail there instead.
+    let words = expected(cell, cramped.is_some() && cell.hosts == 1);
     let own = matches!(cell.fault, Fault::Exception | Fault::Exit | Fault::SlowExit | Fault::OutOfMemory);
     let done = catch_unwind(AssertUnwindSafe(|| {
         if !own {

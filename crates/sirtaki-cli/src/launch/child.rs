@@ -45,7 +45,7 @@ impl OpenFiles {
     /// Allows this process as many files as it may allow itself.
     pub fn raise() -> Self {
         let before = getrlimit(Resource::Nofile);
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: before.maximum, ..before.clone() });
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: before.maximum, ..before });
         Self { before }
     }
 
@@ -62,11 +62,11 @@ impl OpenFiles {
 
     /// Lets what `command` will start have the limit that was set before.
     pub fn restore_in(&self, command: &mut Command) {
-        let before = self.before.clone();
+        let before = self.before;
         // SAFETY: the closure runs between fork and exec and makes one system call; it allocates and locks nothing.
         unsafe {
             command.pre_exec(move || {
-                let _ = setrlimit(Resource::Nofile, before.clone());
+                let _ = setrlimit(Resource::Nofile, before);
                 Ok(())
             });
         }

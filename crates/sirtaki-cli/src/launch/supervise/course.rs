@@ -171,6 +171,11 @@ impl Course {
                 self.next = Next::Look(now, LOOK_AGAIN);
                 Vec::new()
             }
+            // Others may notice that a host is gone before we do.
+            Outcome::Failed { .. } if matches!(how, Ended::Lost(_)) && self.accuses(rank) => {
+                self.outcome = Outcome::Failed { rank, how: how.clone() };
+                Vec::new()
+            }
             Outcome::Failed { .. } if self.missed == Some(rank) => {
                 if failed {
                     self.fail(rank, how, culprit, now);
@@ -181,6 +186,11 @@ impl Course {
             }
             _ => Vec::new(),
         }
+    }
+
+    /// Whether the rank that failed waited for this one in vain.
+    fn accuses(&self, rank: usize) -> bool {
+        self.culprit.is_some_and(|culprit| culprit.rank == rank)
     }
 
     fn fail(&mut self, rank: usize, how: &Ended, culprit: Option<Culprit>, now: Instant) {

@@ -95,6 +95,16 @@ fn a_stopped_rank_is_the_culprit_of_those_that_waited_for_it() {
 }
 
 #[test]
+fn a_lost_host_is_the_culprit_of_those_that_noticed_it_first() {
+    let (mut course, start) = (Course::new(4, 2, GRACE), Instant::now());
+    course.ended(0, &Ended::Code(3), (Some(Culprit { rank: 3, gone: false }), true), start);
+    course.tick(start + NOTICING);
+    let lost = Ended::Lost("host b: it does not answer".into());
+    (2..4).for_each(|rank| drop(course.ended(rank, &lost, UNKNOWN, start + NOTICING)));
+    assert_eq!(course.outcome(), &Outcome::Failed { rank: 3, how: lost });
+}
+
+#[test]
 fn a_rank_that_ends_before_it_joins_fails_the_job_as_soon_as_another_waits_for_it() {
     let (mut course, start) = (Course::new(2, 1, GRACE), Instant::now());
     assert!(course.ended(1, &Ended::Code(0), (None, false), start).is_empty());
