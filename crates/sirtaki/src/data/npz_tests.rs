@@ -114,11 +114,11 @@ fn foreign_and_impossible_files_are_refused() {
     assert!(open(good[..good.len() - 30].to_vec()).unwrap_err().to_string().contains("not a .npz file"));
     let mut long = good.clone();
     let end = long.len() - 22;
-    long[end + 12..end + 16].copy_from_slice(&0x7fff_ffff_u32.to_le_bytes());
+    long[end + 16..end + 20].copy_from_slice(&0x7fff_ffff_u32.to_le_bytes());
     assert!(open(long).unwrap_err().to_string().contains("not a .npz file"));
     let mut bomb = good.clone();
     let place = good.windows(4).rposition(|bytes| bytes == b"PK\x01\x02").unwrap();
-    bomb[place + 24..place + 28].copy_from_slice(&u32::MAX.to_le_bytes());
+    bomb[place + 24..place + 28].copy_from_slice(&(u32::MAX - 1).to_le_bytes());
     assert!(open(bomb).unwrap_err().to_string().contains("cannot come out of"));
     let mut encrypted = good;
     encrypted[place + 8] |= 1;
