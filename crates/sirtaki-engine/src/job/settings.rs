@@ -138,7 +138,7 @@ mod tests {
     fn mistakes_name_the_variable_the_value_and_what_is_allowed() {
         let wrong = [
             (v::TIMEOUT, "0"),
-            (v::TIMEOUT, "inf"),
+            (v::TIMEOUT, "nan"),
             (v::START_TIMEOUT, "soon"),
             (v::ALGORITHM, "rnig"),
             (v::TLS, "perhaps"),

@@ -61,7 +61,8 @@ fn step_of(dice: &mut Dice, step: usize, plain: bool, size: usize) -> Vec<Vec<Re
     if !plain && dice.roll(3) == 0 {
         let members = 2 + dice.roll(2);
         let bundle = Bundle { name: format!("bundle{step}"), size: members };
-        let part = |index| Request { bundle: Some(bundle.clone()), ..request(dice, format!("b{index}"), size) };
+        let part =
+            |index| Request { bundle: Some(bundle.clone()), ..request(dice, format!("{}.{index}", bundle.name), size) };
         tensors.push((0..members).map(part).collect());
     }
     tensors
