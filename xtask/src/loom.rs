@@ -9,17 +9,22 @@ use anyhow::{Context, Result, bail};
 
 use crate::shell::{Shell, cargo};
 
-const SOURCES: &str = "crates/sirtaki-comm/src";
+const PACKAGES: [&str; 2] = ["sirtaki-comm", "sirtaki-engine"];
 const ATTRIBUTE: &str = "#[cfg(all(test, loom))]";
 
 /// Runs all models.
 pub(crate) fn check(shell: &Shell) -> Result<()> {
+    PACKAGES.into_iter().try_for_each(|package| check_package(shell, package))
+}
+
+fn check_package(shell: &Shell, package: &str) -> Result<()> {
+    let sources = shell.root.join("crates").join(package).join("src");
     let mut models = Vec::new();
-    find(&shell.root.join(SOURCES), "", &mut models)?;
+    find(&sources, "", &mut models)?;
     if models.is_empty() {
-        bail!("no module under `{ATTRIBUTE}` in {SOURCES}");
+        bail!("no module under `{ATTRIBUTE}` in {}", sources.display());
     }
-    let test = cargo(["test", "--package", "sirtaki-comm", "--lib", "--release", "--locked", "--target-dir"]);
+    let test = cargo(["test", "--package", package, "--lib", "--release", "--locked", "--target-dir"]);
     let test = test.args(["target/loom", "--"]).args(models);
     // Optimised, but without the slow parts of a release: the models are small.
     let test = test.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");

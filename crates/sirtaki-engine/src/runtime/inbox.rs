@@ -1,20 +1,26 @@
 //! What reaches the owner thread from other threads, and how it sleeps until something does.
 
+#[cfg(not(loom))]
+use std::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicBool, Ordering},
+};
 use std::{
-    os::fd::{AsFd, OwnedFd},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    os::fd::OwnedFd,
+    sync::{Arc, PoisonError},
     time::Duration,
 };
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+#[cfg(loom)]
+use loom::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicBool, Ordering},
+};
 use sirtaki_comm::{Alarm, CommError};
 
 use crate::{
     decide::{message::Verdict, request::Request},
-    runtime::{memory::Tensor, ticket::Pledge},
+    runtime::{bell::Bell, memory::Tensor, ticket::Pledge},
 };
 
 /// A message to the owner thread.
@@ -39,32 +45,36 @@ pub(crate) enum Command {
 /// A queue with a bell that rings only when the owner sleeps.
 #[derive(Debug)]
 pub(crate) struct Inbox {
-    queue: Mutex<Vec<Command>>,
+    queue: Mutex<Queue>,
     filled: AtomicBool,
-    asleep: AtomicBool,
-    bell: OwnedFd,
+    bell: Bell,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    commands: Vec<Command>,
+    /// The owner sleeps, or is about to, and nobody has rung yet.
+    asleep: bool,
 }
 
 impl Inbox {
     pub(crate) fn new() -> Result<Self, CommError> {
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|error| CommError::io("cannot make an event descriptor", error))?;
-        Ok(Self { queue: Mutex::default(), filled: AtomicBool::new(false), asleep: AtomicBool::new(false), bell })
+        Ok(Self { queue: Mutex::new(Queue::default()), filled: AtomicBool::new(false), bell: Bell::new()? })
     }
 
-    fn queue(&self) -> MutexGuard<'_, Vec<Command>> {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// From any thread.
     pub(crate) fn send(&self, command: Command) {
         let mut queue = self.queue();
-        queue.push(command);
+        queue.commands.push(command);
         self.filled.store(true, Ordering::Release);
+        let asleep = std::mem::take(&mut queue.asleep);
         drop(queue);
-        // The owner announces its sleep before it looks into the queue for the last time, under the same lock.
-        if self.asleep.swap(false, Ordering::SeqCst) {
-            let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+        if asleep {
+            self.bell.ring();
         }
     }
 
@@ -80,27 +90,48 @@ impl Inbox {
         }
         let mut queue = self.queue();
         self.filled.store(false, Ordering::Release);
-        std::mem::take(&mut *queue)
+        std::mem::take(&mut queue.commands)
     }
 
     /// Sleeps until there is something here or on one of the sockets, at most `limit`. The flags say whether a socket
     /// also has something to write.
     pub(crate) fn sleep(&self, sockets: &[(OwnedFd, bool)], limit: Option<Duration>) {
-        self.asleep.store(true, Ordering::SeqCst);
-        if !self.queue().is_empty() {
-            self.asleep.store(false, Ordering::SeqCst);
+        let mut queue = self.queue();
+        if !queue.commands.is_empty() {
             return;
         }
-        let flags = |writes: bool| if writes { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-        let mut fds: Vec<PollFd<'_>> = vec![PollFd::new(&self.bell, PollFlags::IN)];
-        fds.extend(sockets.iter().map(|(socket, writes)| PollFd::from_borrowed_fd(socket.as_fd(), flags(*writes))));
-        let limit =
-            limit.map(|limit| Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) });
-        let _ = poll(&mut fds, limit.as_ref());
-        let rang = !fds[0].revents().is_empty();
-        self.asleep.store(false, Ordering::SeqCst);
-        if rang {
-            let _ = rustix::io::read(&self.bell, &mut [0_u8; 8]);
-        }
+        queue.asleep = true;
+        drop(queue);
+        self.bell.sleep(sockets, limit);
+        self.queue().asleep = false;
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use loom::thread;
+
+    use super::*;
+
+    /// Two threads send while the owner sleeps. A wake-up that is lost is a deadlock, because the model's sleep has no
+    /// time limit.
+    #[test]
+    fn the_owner_hears_everything_and_does_not_sleep_for_ever() {
+        loom::model(|| {
+            let inbox = Arc::new(Inbox::new().expect("a model's bell"));
+            let sender = |command: fn() -> Command| {
+                let inbox = inbox.clone();
+                thread::spawn(move || inbox.send(command()))
+            };
+            let senders = [sender(|| Command::Listen), sender(|| Command::Close)];
+            let mut heard = 0;
+            while heard < senders.len() {
+                match inbox.take().len() {
+                    0 => inbox.sleep(&[], None),
+                    count => heard += count,
+                }
+            }
+            senders.into_iter().for_each(|sender| sender.join().expect("no sender panics"));
+        });
     }
 }

@@ -1,6 +1,6 @@
 //! The thread that owns a communicator, and everything around it.
 //!
-//! - `engine`, `callers`, `inbox`, `memory`, `ticket`: from callers to that thread and back.
+//! - `engine`, `callers`, `inbox` with its `bell`, `memory`, `ticket`: from callers to that thread and back.
 //! - `control`, `wire`: the links between ranks.
 //! - `owner`, `rest`, `ballot`, `execute`, `run`, `adasum`: the thread and what it does.
 //! - `watch`, `explain`, `process`: a second thread, which notices deaths and silence and explains what waits.
@@ -8,6 +8,7 @@
 
 pub(crate) mod adasum;
 mod ballot;
+mod bell;
 pub(crate) mod callers;
 pub(crate) mod control;
 mod ending;

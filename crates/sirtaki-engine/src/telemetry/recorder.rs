@@ -5,17 +5,20 @@
 //! long as somebody has it. Records are words that are stored one by one; a reader drops those that may have been
 //! overwritten while it looked. Behind them lie words that only count: see [`crate::telemetry::counts`].
 
-use std::sync::atomic::{AtomicU64, Ordering};
+#[cfg(not(loom))]
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use serde::{Deserialize, Serialize};
 use sirtaki_comm::{Alarm, CommError, Rank, shm::Segment};
 
 use crate::telemetry::counts::Counts;
 
-/// Records kept.
-const RECORDS: u64 = 4096;
+/// Records kept. Models are small.
+const RECORDS: u64 = if cfg!(loom) { 2 } else { 4096 };
 /// Words of a record: phase and sequence, time, bytes, name.
-const WORDS: usize = 8;
+const WORDS: usize = if cfg!(loom) { 4 } else { 8 };
 /// Bytes of a name that are kept.
 const NAME: usize = (WORDS - 3) * 8;
 /// Words behind the last record.
@@ -89,15 +92,27 @@ pub struct Recorder {
     segment: Segment,
     /// Nothing is written down.
     silent: bool,
+    /// In place of those in the segment.
+    #[cfg(loom)]
+    words: Vec<AtomicU64>,
 }
 
 impl Recorder {
     /// Bytes of its memory.
     pub const SIZE: usize = (HEAD + RECORDS as usize * WORDS + COUNTS) * 8;
 
+    fn over(segment: Segment) -> Self {
+        Self {
+            segment,
+            silent: false,
+            #[cfg(loom)]
+            words: (0..HEAD + RECORDS as usize * WORDS).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
     /// An empty record.
     pub fn create() -> Result<Self, CommError> {
-        let recorder = Self { segment: Segment::create(Self::SIZE)?, silent: false };
+        let recorder = Self::over(Segment::create(Self::SIZE)?);
         recorder.word(0).store(MAGIC, Ordering::Release);
         Ok(recorder)
     }
@@ -114,7 +129,7 @@ impl Recorder {
 
     /// The record of another process on this host, which has to be alive for opening but not for reading.
     pub fn open(pid: u32, descriptor: i32) -> Result<Self, CommError> {
-        let recorder = Self { segment: Segment::open(pid, descriptor, Self::SIZE)?, silent: false };
+        let recorder = Self::over(Segment::open(pid, descriptor, Self::SIZE)?);
         if recorder.word(0).load(Ordering::Acquire) != MAGIC {
             let problem = format!("descriptor {descriptor} of process {pid} is not a flight record");
             return Err(CommError::Invalid { problem });
@@ -126,17 +141,22 @@ impl Recorder {
     /// read it after our end, and only one process may write.
     pub fn adopt(pid: u32, descriptor: i32) -> Result<Self, CommError> {
         let recorder = Self::open(pid, descriptor)?;
-        let counts = HEAD + RECORDS as usize * WORDS;
-        for index in (1..HEAD).chain(counts..counts + COUNTS) {
-            recorder.word(index).store(0, Ordering::Release);
-        }
+        (1..HEAD).for_each(|index| recorder.word(index).store(0, Ordering::Release));
+        (0..COUNTS).filter_map(|index| recorder.count(index)).for_each(|count| count.store(0, Ordering::Release));
         Ok(recorder)
     }
 
     fn word(&self, index: usize) -> &AtomicU64 {
+        #[cfg(loom)]
+        return &self.words[index];
+        #[cfg(not(loom))]
+        self.shared_word(index)
+    }
+
+    fn shared_word(&self, index: usize) -> &std::sync::atomic::AtomicU64 {
         debug_assert!(index < HEAD + RECORDS as usize * WORDS + COUNTS);
         // SAFETY: the segment has SIZE bytes, starts at a page and consists of words that are only used atomically.
-        unsafe { &*self.segment.start().cast::<AtomicU64>().add(index) }
+        unsafe { &*self.segment.start().cast::<std::sync::atomic::AtomicU64>().add(index) }
     }
 
     fn place(number: u64) -> usize {
@@ -155,7 +175,7 @@ impl Recorder {
         text[..length].copy_from_slice(&name.as_bytes()[..length]);
         // Announced first: a reader that sees new words sees that this record is being replaced.
         self.word(1).store(number + 1, Ordering::Release);
-        std::sync::atomic::fence(Ordering::Release);
+        fence(Ordering::Release);
         self.word(at).store((phase as u64) << 56 | (sequence & (u64::MAX >> 8)), Ordering::Relaxed);
         self.word(at + 1).store(time, Ordering::Relaxed);
         self.word(at + 2).store(bytes, Ordering::Relaxed);
@@ -167,8 +187,8 @@ impl Recorder {
     }
 
     /// One of the words that count; `None` where nothing is written down.
-    pub(crate) fn count(&self, index: usize) -> Option<&AtomicU64> {
-        (!self.silent && index < COUNTS).then(|| self.word(HEAD + RECORDS as usize * WORDS + index))
+    pub(crate) fn count(&self, index: usize) -> Option<&std::sync::atomic::AtomicU64> {
+        (!self.silent && index < COUNTS).then(|| self.shared_word(HEAD + RECORDS as usize * WORDS + index))
     }
 
     /// The words that count, as they are now.
@@ -215,7 +235,7 @@ impl Recorder {
         let first = finished.saturating_sub(RECORDS - 1);
         let records: Vec<(u64, Option<Record>)> =
             (first..finished).map(|number| (number, self.record(number))).collect();
-        std::sync::atomic::fence(Ordering::Acquire);
+        fence(Ordering::Acquire);
         let begun = self.word(1).load(Ordering::Relaxed);
         let kept = |number: u64| number + RECORDS > begun;
         records.into_iter().filter_map(|(number, record)| record.filter(|_| kept(number))).collect()
@@ -236,7 +256,7 @@ impl Recorder {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
@@ -309,5 +329,36 @@ mod tests {
         let other = Segment::create(Recorder::SIZE).unwrap();
         let (pid, descriptor) = other.address();
         assert!(Recorder::open(pid, descriptor).is_err());
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use std::sync::Arc;
+
+    use loom::thread;
+
+    use super::*;
+
+    /// The writer goes round the memory while the reader looks. What the reader keeps must be whole.
+    #[test]
+    fn a_record_that_is_read_was_written_at_once() {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(2);
+        builder.check(|| {
+            let recorder = Arc::new(Recorder::create().expect("a few bytes of shared memory"));
+            let writer = {
+                let recorder = recorder.clone();
+                thread::spawn(move || {
+                    (1..=3).for_each(|number| recorder.note(Phase::Done, number, number, number, &number.to_string()));
+                })
+            };
+            for record in recorder.read() {
+                let number = record.sequence;
+                assert!((1..=3).contains(&number), "{record:?}");
+                assert_eq!((record.time, record.bytes, record.name), (number, number, number.to_string()));
+            }
+            writer.join().expect("the writer does not panic");
+        });
     }
 }
