@@ -52,8 +52,7 @@ class Engine:
     @staticmethod
     def meet(
         store: Any,
-        rank: int,
-        size: int,
+        place: tuple[int, int],
         whole: bool,
         defaults: dict[str, str],
         timeout: float | None = None,

@@ -5,25 +5,25 @@ use std::{
     mem::ManuallyDrop,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
 };
 
 use pyo3::{
     Bound, Py, PyAny, PyRef, PyResult, Python,
     pybacked::PyBackedBytes,
     pyclass, pyfunction, pymethods,
-    types::{PyAnyMethods, PyBytes, PyDict},
+    types::{PyBytes, PyDict},
 };
 use sirtaki_comm::{DType, Group, Rank, ReduceOp, Reduction, secure::Secret};
 use sirtaki_engine::{
     Compression, Operation, Request, Tensor,
-    job::{Job, Meeting, Position, World},
+    job::{Meeting, Position, World},
     telemetry::Progress,
 };
 
 use crate::{
     error,
     in_flight::InFlight,
+    job::{Variables, discover, set_timeout},
     meeting::Foreign,
     memory::{self, Described},
     phase::Phase,
@@ -45,39 +45,8 @@ impl Drop for Own {
     }
 }
 
-type Variables = HashMap<String, String>;
-
 /// What codes for objects are made for.
 const OBJECTS: &str = "object";
-
-/// The job that this process was started for.
-fn discover(py: Python<'_>, defaults: &Variables) -> PyResult<Job> {
-    sirtaki_engine::heap::keep();
-    let get = |name: &str| std::env::var(name).ok().or_else(|| defaults.get(name).cloned());
-    let mut job = Job::discover(&get).map_err(|error| error::of_job(py, &error))?;
-    job.engine.warn = Arc::new(warn);
-    job.engine.current_work = Arc::new(current_work);
-    Ok(job)
-}
-
-/// Where the program is, in words, unless the interpreter is at its end.
-fn current_work() -> Option<String> {
-    let describe = |py: Python<'_>| {
-        let describe = py.import("sirtaki._stack")?.getattr("describe")?;
-        describe.call0()?.extract::<Option<String>>()
-    };
-    Python::try_attach(|py| describe(py).ok().flatten()).flatten()
-}
-
-/// Has a job wait this many seconds for other ranks to come.
-fn set_timeout(job: &mut Job, seconds: Option<f64>) {
-    if let Some(limit) = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) {
-        job.communication.start_timeout = limit.min(LONGEST_WAIT);
-    }
-}
-
-/// Far beyond any job, and still a time that can be added to the present.
-const LONGEST_WAIT: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// All ranks of a job, or some of them, from the point of view of one.
 #[pyclass(module = "sirtaki._native", frozen)]
@@ -184,15 +153,15 @@ impl Engine {
         Ok(Engine::of_world(world.map_err(|error| error::of_job(py, &error))?))
     }
 
-    /// Meets the ranks of a group in `store`; see [`Foreign`]. `whole` says that they are all there are; `defaults` and
-    /// `timeout` are the same as for a job. What they prove to each other is derived from what the ranks of `world` know.
+    /// Meets the ranks of a group in `store`; see [`Foreign`]. `place` is rank and size, `whole` says that they are all
+    /// there are; `defaults` and `timeout` are the same as for a job. What they prove to each other is derived from what
+    /// the ranks of `world` know.
     #[staticmethod]
-    #[pyo3(signature = (store, rank, size, whole, defaults, timeout = None, world = None))]
+    #[pyo3(signature = (store, place, whole, defaults, timeout = None, world = None))]
     fn meet(
         py: Python<'_>,
         store: Py<PyAny>,
-        rank: Rank,
-        size: usize,
+        place: (Rank, usize),
         whole: bool,
         defaults: Variables,
         timeout: Option<f64>,
@@ -206,7 +175,7 @@ impl Engine {
         }
         let store = Arc::new(Foreign::new(store));
         let secret = world.and_then(|world| world.secret.clone());
-        let met = py.detach(|| job.meet(store.clone(), Position { rank, size }, secret.as_ref()));
+        let met = py.detach(|| job.meet(store.clone(), Position { rank: place.0, size: place.1 }, secret.as_ref()));
         Ok(Engine::of_world(met.map_err(|error| store.raised().unwrap_or_else(|| error::of_job(py, &error)))?))
     }
 
@@ -408,9 +377,4 @@ pub(crate) fn dtypes(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         all.set_item(dtype.name(), dtype as u8)?;
     }
     Ok(all)
-}
-
-#[allow(clippy::print_stderr, reason = "warnings are for the people who started the program")]
-fn warn(text: &str) {
-    eprintln!("sirtaki: {text}");
 }

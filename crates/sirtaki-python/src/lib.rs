@@ -7,6 +7,7 @@
 //! # Layout
 //!
 //! - `engine`: joining a job and handing in tensors.
+//! - `job`: what variables say of it.
 //! - `meeting`: ranks that meet in a framework's store.
 //! - `in_flight`: names that are in use.
 //! - `ticket`: waiting, with the interpreter free and signals heard.
@@ -22,6 +23,7 @@ mod completions;
 mod engine;
 mod error;
 mod in_flight;
+mod job;
 mod meeting;
 mod memory;
 mod output;

@@ -105,7 +105,7 @@ def create(store: Any, rank: int, size: int, timeout: timedelta) -> Group:
                 "hint: leave out rank and world_size, or start one process per rank"
             )
     meeting, parent = Meeting(store, "group", rank), None if whole else Meeting.world
-    engine = Engine.meet(meeting, rank, size, whole, limits, seconds, parent)
+    engine = Engine.meet(meeting, (rank, size), whole, limits, seconds, parent)
     if whole:
         Meeting.world = engine
     return Group(place, Lane(engine, True, Names(COLLECTIVES), ordered=True), pairs)

@@ -98,7 +98,7 @@ class Pairs:
             place = int(self._rank == second)
             meeting = self._meeting(f"pair/{first}/{second}", place)
             limits = (self._defaults, self._timeout)
-            meet = partial(Engine.meet, meeting, place, 2, False, *limits, self._world())
+            meet = partial(Engine.meet, meeting, (place, 2), False, *limits, self._world())
             self._lanes[other] = Lane(
                 _WhenMet(meet), owned=True, names=Names(MESSAGES), ordered=False
             )
