@@ -110,7 +110,7 @@ fn programs_of_open_mpi_and_alone_are_seen() {
         let (timeline, profile) = (folder.path().join("t.json"), folder.path().join("p.json"));
         let mut command = Command::new("timeout");
         command.args(["-k", "5", "240"]).args(words).env("XDG_CACHE_HOME", folder.path());
-        command.env("HOROVOD_TIMELINE", &timeline).env("SIRTAKI_PROFILE", &profile).stdin(Stdio::null());
+        command.env("SIRTAKI_TIMELINE", &timeline).env("SIRTAKI_PROFILE", &profile).stdin(Stdio::null());
         assert!(command.status().unwrap().success());
         check_files(&timeline, &profile, ranks);
     }
