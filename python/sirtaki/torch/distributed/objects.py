@@ -31,7 +31,9 @@ def protect(world: Callable[[], Any]) -> None:
         if engine is None:
             return tensor, length
         sealed = seal(engine, tensor.cpu().numpy().tobytes(), ABOUT)
-        return torch.frombuffer(sealed, dtype=torch.uint8).to(tensor.device), length + CODE
+        # PyTorch resizes it, which it cannot do with memory that it has not made.
+        copied = torch.frombuffer(sealed, dtype=torch.uint8).clone()
+        return copied.to(tensor.device), length + CODE
 
     def tensor_to_object(tensor: torch.Tensor, length: Any, *rest: Any, **named: Any) -> Any:
         engine = world() if _is_ours(rest, named) else None
