@@ -23,7 +23,7 @@ CODE = 32
 class Parcel:
     """One exchange of objects: all ranks make one, in the same order for each name."""
 
-    def __init__(self, name: str, process_set: int) -> None:  # noqa: D107
+    def __init__(self, name: str, process_set: int) -> None:
         self._engine, self._name = _common.engine(), name
         times = next(_common.world.counters["object", name, process_set])
         self._about = [name, process_set, times, _common.world.rounds]

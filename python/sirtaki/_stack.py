@@ -12,7 +12,7 @@ _FRAMES = 4
 
 
 def describe() -> str | None:
-    """The main thread's innermost calls, such as ``evaluate (train.py:41) < main (train.py:80)``."""
+    """The main thread's innermost calls: ``evaluate (train.py:41) < main (train.py:80)``."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
     return " < ".join(_calls(frame)) or None
 

@@ -148,7 +148,7 @@ def serve_env() -> None:
 
 
 def _on_loopback(place: dict[str, Any], timeout: timedelta, usual: Iterator) -> Iterator:
-    """What PyTorch does, with its store on loopback alone where that is where ranks look for it."""
+    """What PyTorch does, with its store on loopback alone if that is where ranks look for it."""
     serving = None
     own = place["RANK"] == "0" and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
     if own and TAKES_LISTENERS and _is_loopback(place["MASTER_ADDR"]):
@@ -172,7 +172,8 @@ def _serve(host: str, port: int, timeout: timedelta) -> Any:
     if TAKES_LISTENERS:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         with socket.create_server((host, port), family=family) as listener:
-            port, options["master_listen_fd"] = listener.getsockname()[1], os.dup(listener.fileno())
+            port = listener.getsockname()[1]
+            options["master_listen_fd"] = os.dup(listener.fileno())
     return dist.TCPStore(host, port, None, True, timeout, **options)
 
 
