@@ -1,6 +1,8 @@
 //! `sirtaki run` where something is in the way: readers that do not read, processes that are stopped, limits of the
 //! system and strange input.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails panics")]
+
 use std::{fs::File, os::fd::OwnedFd, process::Command, thread, time::Duration};
 
 use rustix::{

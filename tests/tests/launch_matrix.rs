@@ -3,6 +3,8 @@
 //!
 //! All 100 runs take some minutes: `cargo xtask test kill-matrix`. A few of them run every day.
 
+#![allow(clippy::print_stdout, reason = "the matrix is printed for whoever asked for it")]
+
 use std::{
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},

@@ -1,4 +1,4 @@
-"""Objects are unpickled only if a rank of this job has sent them, under this name, and just now."""
+"""Objects are unpickled only if a rank of this job has just sent them under this name."""
 
 import pickle
 
@@ -35,7 +35,7 @@ def test_an_object_that_was_changed_on_its_way_is_not_unpickled(several, monkeyp
         monkeypatch.setattr(_objects, "seal", change)
         hvd.broadcast_object("x" * 1000, 0, "changed")
     else:
-        with pytest.raises(hvd.Error, match="object.changed` of rank 0 was changed on its way"):
+        with pytest.raises(hvd.Error, match=r"object.changed` of rank 0 was changed on its way"):
             hvd.broadcast_object(None, 0, "changed")
     assert unpickled == []
     monkeypatch.undo()
@@ -73,7 +73,7 @@ def test_pytorchs_own_objects_are_checked_before_they_are_unpickled():
     tensor, length = functions._object_to_tensor(Trap(), "cpu", *group)
     unpickled.clear()
     tensor[-1] ^= 1
-    with pytest.raises(hvd.Error, match="an object of torch.distributed was changed"):
+    with pytest.raises(hvd.Error, match=r"an object of torch.distributed was changed"):
         functions._tensor_to_object(tensor, length, *group)
     assert unpickled == []
     tensor[-1] ^= 1

@@ -76,6 +76,31 @@ fn work_in_a_set(engine: &Engine) -> Result<(), EngineError> {
     })
 }
 
+/// Says how far it is; the odd rank takes longer.
+fn report_progress(engine: &Engine, different: bool) -> Result<(), EngineError> {
+    for number in 1_u64..=200 {
+        std::thread::sleep(Duration::from_millis(if different { 20 } else { 1 }));
+        step(engine)?;
+        engine.progress(&Progress {
+            step: number,
+            steps: Some(200),
+            samples: Some(64 * number),
+            loss: Some(1.0 / number as f64),
+            accuracy: Some(0.5),
+            test_accuracy: number.is_multiple_of(50).then_some(0.75),
+            ..Progress::default()
+        });
+        if number == 100 {
+            say("half");
+        }
+    }
+    // Until somebody has seen enough.
+    while std::env::var_os("TEST_ENDLESS").is_some() {
+        step(engine)?;
+    }
+    Ok(())
+}
+
 /// The scenarios. `odd` is the rank that does something else.
 fn act(engine: &Engine, scenario: &str, odd: usize) -> Result<String, EngineError> {
     for _ in 0..5 {
@@ -95,29 +120,7 @@ fn act(engine: &Engine, scenario: &str, odd: usize) -> Result<String, EngineErro
                 submit(engine, &format!("tensor {number}")).wait()?;
             }
         }
-        // It says how far it is; the odd rank takes longer.
-        "course" => {
-            for number in 1_u64..=200 {
-                std::thread::sleep(Duration::from_millis(if different { 20 } else { 1 }));
-                step(engine)?;
-                engine.progress(&Progress {
-                    step: number,
-                    steps: Some(200),
-                    samples: Some(64 * number),
-                    loss: Some(1.0 / number as f64),
-                    accuracy: Some(0.5),
-                    test_accuracy: number.is_multiple_of(50).then_some(0.75),
-                    ..Progress::default()
-                });
-                if number == 100 {
-                    say("half");
-                }
-            }
-            // Until somebody has seen enough.
-            while std::env::var_os("TEST_ENDLESS").is_some() {
-                step(engine)?;
-            }
-        }
+        "course" => report_progress(engine, different)?,
         // Every tensor has to be agreed on.
         "varied" => {
             for number in 0_u64.. {

@@ -99,6 +99,16 @@ pub enum Detail {
     Verbose,
 }
 
+impl Detail {
+    fn of(quiet: Option<bool>, verbose: Option<bool>) -> Self {
+        match (quiet, verbose) {
+            (Some(true), _) => Self::Quiet,
+            (_, Some(true)) => Self::Verbose,
+            _ => Self::Normal,
+        }
+    }
+}
+
 impl Options {
     /// What was typed before what the environment says, that before the file, that before the defaults.
     pub fn resolve(typed: Run, outside: &Outside<'_>) -> Result<Self, Advice> {
@@ -153,11 +163,7 @@ impl Options {
             dashboard: all.dashboard.and_then(Page::port),
             output: all.output,
             tag_output: all.tag_output.unwrap_or_default(),
-            detail: match (all.quiet, all.verbose) {
-                (Some(true), _) => Detail::Quiet,
-                (_, Some(true)) => Detail::Verbose,
-                _ => Detail::Normal,
-            },
+            detail: Detail::of(all.quiet, all.verbose),
             grace: all.grace.unwrap_or(GRACE),
             timeout: all.timeout.unwrap_or(PATIENCE),
             start_timeout: all.start_timeout.unwrap_or(PATIENCE),
