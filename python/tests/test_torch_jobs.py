@@ -273,10 +273,7 @@ DIVERGENCES = {
     "another name": "hvd.allreduce(x, name='x' if hvd.rank() else 'y')",
     "another order": "[hvd.allreduce(x, name=name) for name in ('xy', 'yx')[hvd.rank()]]",
     "one skipped": "[hvd.allreduce(x, name=name) for name in ('xy', 'y')[hvd.rank()]]",
-    "all submitted first": """[
-        hvd.synchronize(handle)
-        for handle in [hvd.allreduce_async(x, name=name) for name in ('axb', 'ayb')[hvd.rank()]]
-    ]""",
+    "all submitted first": "[hvd.synchronize(h) for h in map(submit, ('axb', 'ayb')[hvd.rank()])]",
 }
 
 
@@ -289,6 +286,7 @@ def test_ranks_that_wait_for_each_other_are_told(start, what):
             import sirtaki.torch as hvd
             hvd.init()
             x = torch.ones(3)
+            submit = lambda name: hvd.allreduce_async(x, name=name)
             hvd.allreduce(x, name="first")
             try:
                 {DIVERGENCES[what]}
@@ -300,7 +298,8 @@ def test_ranks_that_wait_for_each_other_are_told(start, what):
     told = [line for line in text.splitlines() if "told:" in line]
     assert len(told) == 2, text
     for line in told:
-        assert '"x"' in line and '"y"' in line and "wait for each other" in line, text
+        sides = ("they wait for each other", '"allreduce.x"', '"allreduce.y"')
+        assert all(side in line for side in sides), text
 
 
 def test_a_late_rank_says_where_it_is(start):

@@ -69,8 +69,8 @@ impl Table {
         if more > 0 {
             text += &format!(", and so on for {more} more");
         }
-        text += "; every thread that submits is waiting, so none of these will ever be submitted by the other ranks; \
-                 hint: all ranks have to submit the same tensors, and wait for one only after all others can submit it";
+        text += "; every thread that submits tensors is waiting, so nothing can end this; \
+                 hint: submit the same tensors on all ranks, and wait for them in the same order";
         text
     }
 }
