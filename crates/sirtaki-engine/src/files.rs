@@ -40,7 +40,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Whether [`write`] could write to this path now, without a trace of the question.
+/// Whether [`write()`] could write to this path now, without a trace of the question.
 pub fn check(path: &Path) -> io::Result<()> {
     match Target::find(path)? {
         Target::File(place) => Draft::new(&place).map(drop),

@@ -1,7 +1,7 @@
 //! Plots as SVG, drawn by hand: no library, no script, nothing from elsewhere. Reports have them in their page,
 //! benchmarks in a file of their own.
 //!
-//! Colours come from [`STYLE`], so that they follow light and dark. Everything can be told apart without them: lines by
+//! Colours come from `STYLE`, so that they follow light and dark. Everything can be told apart without them: lines by
 //! dashes, marks and a name at their end, bars by hatching and order.
 
 mod axis;

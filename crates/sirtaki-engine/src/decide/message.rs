@@ -41,7 +41,7 @@ pub enum Word {
     Twice(String),
     /// It does not follow the repeated order any further.
     Deviate,
-    /// Every thread that submits waits, after the rank has acted on this many verdicts; see [`super::deadlock`].
+    /// Every thread that submits waits, after the rank has acted on this many verdicts; see `deadlock`.
     Blocked(u64),
     /// That is no longer so.
     Unblocked,

@@ -14,7 +14,7 @@ use sirtaki_comm::{DType, Rank, Reduction};
 pub enum Operation {
     /// Replaced by the reduction over all ranks.
     AllReduce(Reduction),
-    /// Replaced by the adaptive sum over all ranks; see [`crate::adasum`].
+    /// Replaced by the adaptive sum over all ranks.
     Adasum,
     /// Everybody gets everybody's rows; the number of rows may differ from rank to rank.
     AllGather,
