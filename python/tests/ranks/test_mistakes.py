@@ -206,7 +206,7 @@ def test_an_interrupt_ends_a_wait(several):
             hvd.synchronize(other)
         assert time.monotonic() - begin < 30
     interrupted = hvd.allreduce_async(torch.ones(1), name="was interrupted")
-    # Ranks that waited for each other before the interrupt would be told that nothing can end that.
+    # Ranks that wait for each other are told so; a rank that looks now and then is merely late.
     while not hvd.poll(interrupted):
         time.sleep(0.01)
     hvd.synchronize(interrupted)
