@@ -22,6 +22,9 @@ def main():
     weights = model.module.weight.data.flatten().tolist()
     print(f"size {size} loss {loss.item()!r}")
     print(f"gradient {gradient} weights {weights}")
+    # Gloo's threads may outlive the group, and end the process with it, while the model still holds on to it.
+    dist.barrier()
+    del model, optimizer
     dist.destroy_process_group()
 
 
