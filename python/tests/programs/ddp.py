@@ -22,7 +22,7 @@ def main():
     weights = model.module.weight.data.flatten().tolist()
     print(f"size {size} loss {loss.item()!r}")
     print(f"gradient {gradient} weights {weights}")
-    # Gloo's threads may outlive the group, and end the process with it, while the model still holds on to it.
+    # While the model holds on to the group, Gloo's threads may outlive it and abort the process.
     dist.barrier()
     del model, optimizer
     dist.destroy_process_group()
