@@ -91,9 +91,9 @@ impl Owner {
             }
             None => self.runner.run(items),
         };
-        shared.activity.running_since.store(0, Ordering::Release);
         shared.telemetry.stream.running(false);
         self.note(&requests, &mut parts, began);
+        self.shared.activity.running_since.store(0, Ordering::Release);
         self.finish(batch, &requests, parts, outcome);
     }
 

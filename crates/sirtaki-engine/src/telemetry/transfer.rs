@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     thread,
     time::Duration,
@@ -73,6 +73,8 @@ pub(crate) struct Telemetry {
     pub(crate) carries: bool,
     /// Which timeline records are for.
     timeline: AtomicU32,
+    /// Rank 0 has ended it, and waits for the last records of this rank.
+    is_ending: AtomicBool,
     /// On rank 0, while there is a timeline.
     writer: Mutex<Option<TimelineWriter>>,
     /// On rank 0, while the run is recorded.
@@ -94,6 +96,7 @@ impl Telemetry {
             stream,
             carries,
             timeline: AtomicU32::new(0),
+            is_ending: AtomicBool::new(false),
             writer: Mutex::default(),
             run_folder: Mutex::default(),
             known,
@@ -200,6 +203,11 @@ impl Shared {
         let _hearing = lock(&self.telemetry.hearing);
         let heard = self.star().take_seen();
         heard.into_iter().for_each(|(rank, said)| self.hear(rank, said));
+        // Rank 0 may be through with a batch that this rank still has to write down.
+        let is_running = self.activity.running_since.load(Ordering::Acquire) != 0;
+        if !is_running && self.telemetry.is_ending.swap(false, Ordering::Relaxed) {
+            self.hand_in_last_records();
+        }
     }
 
     fn hear(&self, rank: Rank, said: Said) {
@@ -207,7 +215,7 @@ impl Shared {
         let current = telemetry.timeline.load(Ordering::Relaxed);
         match said {
             Said::Start(timeline) if rank == 0 && timeline != current => telemetry.begin(timeline),
-            Said::Stop if rank == 0 => self.hand_in_last_records(),
+            Said::Stop if rank == 0 => telemetry.is_ending.store(true, Ordering::Relaxed),
             Said::Chunk(timeline, chunk) if timeline == current => telemetry.give(Work::Chunk(rank, chunk)),
             Said::Last(timeline) if timeline == current => telemetry.give(Work::Last(rank)),
             Said::Counts(counts, last) => {
@@ -230,6 +238,7 @@ impl Shared {
         if self.group.rank() == 0 || !self.telemetry.carries {
             return;
         }
+        self.telemetry.is_ending.store(false, Ordering::Relaxed);
         if self.telemetry.stream.is_traced() {
             self.hand_in_last_records();
         }
@@ -368,7 +377,7 @@ impl Carrier {
             return false;
         }
         let asks = shared.group.rank() != 0 && !shared.is_here(0) && self.ask(shared, time);
-        shared.deliver(1) || asks
+        shared.deliver(1) || asks || telemetry.is_ending.load(Ordering::Relaxed)
     }
 
     /// Asks for rank 0's time when that is due; says whether it soon is again.
