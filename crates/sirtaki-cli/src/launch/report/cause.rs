@@ -6,7 +6,7 @@ const SMALLER: &str = "a smaller batch or model per rank, fewer ranks on this ho
 
 /// The line that says it best, where there is one, and what to try.
 pub(super) fn explain<'a>(how: &Ended, lines: &'a [String]) -> (Option<&'a str>, String) {
-    if lines.iter().any(|line| line.contains("MPI_Init") && line.contains("error")) {
+    if lines.iter().any(|line| is_mpi_start(line)) {
         let hint = "Open MPI makes every process a job of its own unless its mpirun starts it: add --mpi to connect \
                     the ranks through it, or --mpi=no if each is meant to be alone";
         return (Some("MPI cannot start without its launcher"), hint.into());
@@ -21,6 +21,11 @@ pub(super) fn explain<'a>(how: &Ended, lines: &'a [String]) -> (Option<&'a str>,
         }
     }
     (None, after_end(how))
+}
+
+/// Whether Open MPI failed to start. Its own explanation is sometimes lost in one of its daemons, which says so.
+fn is_mpi_start(line: &str) -> bool {
+    line.contains("MPI_Init") && line.contains("error") || line.contains("ORTE_ERROR_LOG") && line.contains("show_help")
 }
 
 /// The exception at the end of a Python traceback: the first line behind the last frame that is not indented.
@@ -108,6 +113,16 @@ mod tests {
         assert_eq!(exception(&lines(chained)), Some("ValueError: two"));
         assert_eq!(exception(&lines("  File \"a.py\", line 3\n    x")), None);
         assert_eq!(exception(&lines("File upload done, line 3")), None);
+    }
+
+    #[test]
+    fn open_mpi_without_its_launcher_is_recognised() {
+        let said = "[vm:9] *** An error occurred in MPI_Init_thread";
+        let lost = "[vm:9] [[1,0],0] ORTE_ERROR_LOG: Data unpack had inadequate space in file orte/util/show_help.c";
+        for text in [said, lost] {
+            assert!(explain(&Ended::Code(1), &lines(text)).1.contains("add --mpi"), "{text}");
+        }
+        assert!(!explain(&Ended::Code(1), &lines("ORTE_ERROR_LOG: Not found")).1.contains("--mpi"));
     }
 
     #[test]
