@@ -3,7 +3,7 @@
 use std::{path::Path, thread, time::Duration};
 
 use rustix::process::Signal;
-use sirtaki_engine::telemetry::recorder::{Phase, Recorder};
+use sirtaki_engine::telemetry::recorder::{Recorder, Stage};
 use sirtaki_tests::{
     job::{Job, Plan, named_segments, parse_error},
     memory::Cramped,
@@ -163,7 +163,7 @@ fn the_record_of_a_killed_rank_can_be_read() {
     job.signal(2, Signal::KILL);
     job.ended(&[]);
     let records = record.read();
-    let done: Vec<&str> = records.iter().filter(|r| r.phase == Phase::Done).map(|r| r.name.as_str()).collect();
+    let done: Vec<&str> = records.iter().filter(|r| r.stage == Stage::Done).map(|r| r.name.as_str()).collect();
     assert_eq!(done.len(), 15, "five steps of three tensors: {records:?}");
     assert!(done.iter().all(|name| ["a", "b", "c"].contains(name)), "{done:?}");
     assert!(records.is_sorted_by_key(|record| record.time));

@@ -12,7 +12,7 @@ use std::{
 };
 
 use sirtaki_comm::{rendezvous::TcpStore, secure::Secret};
-use sirtaki_engine::telemetry::recorder::{Phase, Recorder};
+use sirtaki_engine::telemetry::recorder::{Recorder, Stage};
 use sirtaki_tests::python::python_with;
 use tempfile::TempDir;
 
@@ -269,5 +269,5 @@ fn the_record_is_written_where_the_launcher_reads_it_after_a_kill() {
     child.0.kill().unwrap();
     child.0.wait().unwrap();
     let records = record.read();
-    assert!(records.iter().any(|record| record.phase == Phase::Done && record.name == "ranks"), "{records:?}");
+    assert!(records.iter().any(|record| record.stage == Stage::Done && record.name == "ranks"), "{records:?}");
 }

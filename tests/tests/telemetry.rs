@@ -10,7 +10,9 @@ use std::{
 };
 
 use serde_json::Value;
-use sirtaki_engine::{Engine, Operation, Phase, Profiling, Settings, Ticket, TimelineForm, telemetry::counts::Kind};
+use sirtaki_engine::{
+    Engine, Operation, Phase, Profiling, Settings, Ticket, TimelineForm, telemetry::counts::CollectiveKind,
+};
 use sirtaki_tests::{
     engines::{each, submit, sum},
     make,
@@ -202,7 +204,7 @@ fn process_sets_are_part_of_the_timeline_and_the_profile() {
             drop(sum(set, "inside", vec![1.0_f32; 8]).wait().unwrap());
             let rank = engine.group().rank();
             let profile = engine.profile();
-            assert_eq!(profile.counts[rank].as_ref().unwrap().tensors(Kind::AllReduce), 1);
+            assert_eq!(profile.counts[rank].as_ref().unwrap().tensors(CollectiveKind::AllReduce), 1);
         }
         engine.barrier("end").unwrap();
     });

@@ -33,5 +33,5 @@ pub use runtime::{
     memory::Tensor,
     ticket::{Outcome, Output, Ticket},
 };
-pub use settings::{Accuse, CurrentWork, Ending, Profiling, Settings, TimelineForm, Warn};
+pub use settings::{Accuse, CurrentWork, FindEnding, Profiling, Settings, TimelineForm, Warn};
 pub use telemetry::{InPhase, counts::Phase};

@@ -11,7 +11,7 @@ pub type Warn = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Says how a rank of the job ended, in words that follow "it", such as "was killed by SIGKILL"; nothing while nobody
 /// knows. It is asked several times within a moment and has to answer at once.
-pub type Ending = Arc<dyn Fn(Rank) -> Option<String> + Send + Sync>;
+pub type FindEnding = Arc<dyn Fn(Rank) -> Option<String> + Send + Sync>;
 
 /// Says what this process's program is doing, such as `evaluate (train.py:41)`, for warnings about a rank that is late. It
 /// is asked in a thread of its own and may take its time.
@@ -62,7 +62,7 @@ pub struct Settings {
     /// Where rank 0's warnings and the profile go; nowhere unless set.
     pub warn: Warn,
     /// Who knows how ranks ended; nobody unless set.
-    pub ending: Ending,
+    pub ending: FindEnding,
     /// Who knows what this process's program is doing; nobody unless set.
     pub current_work: CurrentWork,
     /// Who wants to know whom this rank waited for in vain, when its engine ends; nobody unless set.

@@ -15,7 +15,7 @@ use crate::decide::{
     cycle::Cycle,
     deadlock::Blocked,
     fuse::{Limits, MOST_ENTRIES, fuse},
-    late::Lateness,
+    late::LateArrivals,
     message::{Entry, Id, Spoken, Verdict, Word},
     request::{Operation, Request},
     slot::Slot,
@@ -54,7 +54,7 @@ pub struct Table {
     early: Vec<(Rank, Spoken)>,
     /// Tensors agreed on, and the last one's name.
     pub(crate) agreed: (u64, String),
-    pub(crate) lateness: Lateness,
+    pub(crate) lateness: LateArrivals,
     /// Whether lateness is noted at all.
     records: bool,
     /// Who came when, by tensor, if that is noted.
@@ -86,7 +86,7 @@ impl Table {
             blocked: Blocked::new(size),
             early: Vec::new(),
             agreed: (0, String::new()),
-            lateness: Lateness::new(size),
+            lateness: LateArrivals::new(size),
             records: true,
             arrivals: None,
         }

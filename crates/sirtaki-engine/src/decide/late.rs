@@ -20,14 +20,14 @@ pub struct Late {
 
 /// Everybody's lateness.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Lateness {
+pub struct LateArrivals {
     /// By rank.
     pub ranks: Vec<Late>,
     /// Tensors that met.
     pub meetings: u64,
 }
 
-impl Lateness {
+impl LateArrivals {
     /// Nothing yet for `size` ranks.
     pub fn new(size: usize) -> Self {
         Self { ranks: vec![Late::default(); size], meetings: 0 }
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn the_straggler_is_known() {
-        let mut lateness = Lateness::new(3);
+        let mut lateness = LateArrivals::new(3);
         let times = |ms: [u64; 3]| ms.map(Duration::from_millis);
         lateness.note("a", &[Some(()), Some(()), Some(())], &times([5, 1, 9]));
         lateness.note("b", &[None, Some(()), Some(())], &times([90, 2, 4]));

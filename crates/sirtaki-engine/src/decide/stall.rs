@@ -6,7 +6,7 @@ use sirtaki_comm::{Group, Rank};
 
 use crate::{
     decide::{agree::Table, check::name_ranks},
-    telemetry::recorder::Phase,
+    telemetry::recorder::Stage,
 };
 
 /// A tensor that some ranks wait for and others have not asked for.
@@ -89,7 +89,7 @@ impl Stall {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Whereabouts {
     /// What it did last.
-    pub phase: Phase,
+    pub stage: Stage,
     /// In which collective.
     pub sequence: u64,
 }
@@ -103,7 +103,7 @@ pub fn explain_collective(
     places: &[Option<Whereabouts>],
     states: &dyn Fn(Rank) -> Option<String>,
 ) -> String {
-    let behind = |place: &Whereabouts| place.sequence < sequence || !matches!(place.phase, Phase::Met | Phase::Running);
+    let behind = |place: &Whereabouts| place.sequence < sequence || !matches!(place.stage, Stage::Met | Stage::Running);
     let absent: Vec<Rank> = (0..places.len()).filter(|&rank| places[rank].as_ref().is_some_and(behind)).collect();
     let seconds = lasting.as_secs();
     let what = if tensor.is_empty() { String::new() } else { format!(" \"{tensor}\"") };
@@ -185,8 +185,8 @@ mod tests {
 
     #[test]
     fn a_rank_that_is_not_in_a_collective_is_named() {
-        let place = |phase, sequence| Some(Whereabouts { phase, sequence });
-        let places = [place(Phase::Running, 7), place(Phase::Running, 7), place(Phase::Done, 6), None];
+        let place = |stage, sequence| Some(Whereabouts { stage, sequence });
+        let places = [place(Stage::Running, 7), place(Stage::Running, 7), place(Stage::Done, 6), None];
         let text =
             explain_collective(&group(), (7, "x"), Duration::from_secs(12), &places, &|_| Some("stopped".into()));
         assert_eq!(

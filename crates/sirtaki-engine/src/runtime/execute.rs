@@ -1,4 +1,4 @@
-//! The owner's part in a batch: tensors out of the jobs, through the communicator, and results to the tickets.
+//! The owner's part in a batch: tensors out of the submissions, through the communicator, and results to the tickets.
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -12,20 +12,20 @@ use crate::{
     },
     runtime::{
         memory::Tensor,
-        owner::{Job, Owner},
+        owner::{Owner, Submission},
         run::Item,
         shared::now,
         ticket::{Output, Pledge},
     },
     telemetry::{
-        counts::{Counted, Kind},
+        counts::{CollectiveKind, Counted},
         nanos,
-        record::{Batch, Times, Traced},
-        recorder::{Phase, Recorder},
+        record::{FinishedBatch, Times, Traced},
+        recorder::{Recorder, Stage},
     },
 };
 
-/// What is left of a job while its tensor is away.
+/// What is left of a submission while its tensor is away.
 struct Part {
     promise: Arc<Pledge>,
     part: usize,
@@ -35,8 +35,8 @@ struct Part {
 }
 
 impl Part {
-    fn of(job: Job) -> (Tensor, Part) {
-        let Job { tensor, promise, part, submitted, arrived, .. } = job;
+    fn of(submission: Submission) -> (Tensor, Part) {
+        let Submission { tensor, promise, part, submitted, arrived, .. } = submission;
         let (bytes, submitted) = (tensor.bytes().len() as u64, submitted.as_nanos() as u64);
         (tensor, Part { promise, part, bytes, submitted, arrived })
     }
@@ -47,38 +47,39 @@ impl Owner {
         let shared = self.shared.clone();
         let sequence = shared.activity.sequence.load(Ordering::Relaxed) + 1;
         let mut requests = Vec::with_capacity(batch.entries.len());
-        let mut jobs = Vec::with_capacity(batch.entries.len());
+        let mut submissions = Vec::with_capacity(batch.entries.len());
         for entry in &batch.entries {
             let Some(request) = self.member.request(entry.id).cloned() else {
                 return self.trouble(&CommError::Invalid { problem: format!("tensor number {} is unknown", entry.id) });
             };
-            let job = self.take_job(&request.name);
-            self.running.extend(job.iter().map(|job| (job.request.clone(), job.promise.clone())));
-            if job.is_none() && !self.joined {
+            let submission = self.take_submission(&request.name);
+            self.running
+                .extend(submission.iter().map(|submission| (submission.request.clone(), submission.promise.clone())));
+            if submission.is_none() && !self.joined {
                 return self.trouble(&CommError::Invalid { problem: format!("\"{}\" runs unasked", request.name) });
             }
             requests.push(request);
-            jobs.push(job);
+            submissions.push(submission);
         }
         if let Some(Operation::ProcessSet { members }) = requests.first().map(|request| &request.operation) {
             let members = members.clone();
-            return self.make_set(batch, &members, jobs.remove(0));
+            return self.make_set(batch, &members, submissions.remove(0));
         }
         let began = now().as_nanos() as u64;
         shared.telemetry.stream.running(true);
         shared.activity.waiting.store(true, Ordering::Relaxed);
         shared.activity.running_since.store(began, Ordering::Release);
         shared.recorder.note(
-            Phase::Running,
+            Stage::Running,
             sequence,
             began,
             batch.entries.len() as u64,
             requests.first().map_or("", |request| &request.name),
         );
-        let mut items = Vec::with_capacity(jobs.len());
-        let mut parts = Vec::with_capacity(jobs.len());
-        for ((job, request), entry) in jobs.into_iter().zip(&requests).zip(&batch.entries) {
-            let (tensor, part) = job.map(Part::of).unzip();
+        let mut items = Vec::with_capacity(submissions.len());
+        let mut parts = Vec::with_capacity(submissions.len());
+        for ((submission, request), entry) in submissions.into_iter().zip(&requests).zip(&batch.entries) {
+            let (tensor, part) = submission.map(Part::of).unzip();
             items.push(Item { request, rows: &entry.rows, tensor });
             parts.push(part);
         }
@@ -100,7 +101,7 @@ impl Owner {
     /// Tells whoever listens about the batch that was just run.
     fn note(&mut self, requests: &[Arc<Request>], parts: &mut [Option<Part>], began: u64) {
         let marks = self.runner.comm.take_marks();
-        let Some(kind) = requests.first().map(|request| Kind::of(&request.operation)) else { return };
+        let Some(kind) = requests.first().map(|request| CollectiveKind::of(&request.operation)) else { return };
         let (stream, ended) = (&self.shared.telemetry.stream, nanos());
         parts.iter().flatten().for_each(|part| stream.tensor(kind, part.bytes));
         stream.network(ended, || self.runner.comm.round_trips());
@@ -115,7 +116,7 @@ impl Owner {
                 let (arrived, name) = (std::mem::take(&mut part.arrived), request.name.clone());
                 Some(Traced { name, bytes: part.bytes, submitted: part.submitted, agreed, arrived })
             };
-            Batch {
+            FinishedBatch {
                 number: self.shared.activity.sequence.load(Ordering::Relaxed) + 1,
                 kind,
                 algorithm: marks.algorithm,
@@ -139,7 +140,7 @@ impl Owner {
             Ok(outputs) => {
                 for request in requests {
                     self.shared.recorder.note(
-                        Phase::Done,
+                        Stage::Done,
                         sequence,
                         time.as_nanos() as u64,
                         request.bytes() as u64,
@@ -159,7 +160,7 @@ impl Owner {
     }
 
     /// A sub-group with a communicator, links and an engine of its own.
-    fn make_set(&mut self, batch: &message::Batch, members: &[Rank], job: Option<Job>) {
+    fn make_set(&mut self, batch: &message::Batch, members: &[Rank], submission: Option<Submission>) {
         let inside = members.contains(&self.shared.group.rank());
         let split = self.runner.comm.split(inside.then_some(1));
         let made = split.map_err(EngineError::from).and_then(|comm| {
@@ -174,8 +175,8 @@ impl Owner {
         match made {
             Ok(engine) => {
                 self.running.clear();
-                if let Some(job) = job {
-                    job.promise.keep(job.part, Output::Set(engine.map(Box::new)));
+                if let Some(submission) = submission {
+                    submission.promise.keep(submission.part, Output::Set(engine.map(Box::new)));
                 }
             }
             Err(EngineError::Comm(reason)) => self.trouble(&reason),

@@ -19,7 +19,7 @@ use crate::{
         process,
         shared::{Activity, Shared},
     },
-    telemetry::recorder::{Phase, Record, Recorder},
+    telemetry::recorder::{FlightEntry, Recorder, Stage},
 };
 
 /// How long rank 0 waits for an answer.
@@ -106,10 +106,10 @@ impl Explainer {
             return Some(stall.explain(group, now, &states));
         }
         let sequence = shared.activity.sequence.load(Ordering::Relaxed) + 1;
-        let last = |record: &Recorder| record.read().into_iter().rev().find(|record| record.phase != Phase::Submitted);
+        let last = |record: &Recorder| record.read().into_iter().rev().find(|record| record.stage != Stage::Submitted);
         let tensor = last(&shared.recorder).map(|record| record.name).unwrap_or_default();
         let place =
-            |record: &Recorder| last(record).map(|Record { phase, sequence, .. }| Whereabouts { phase, sequence });
+            |record: &Recorder| last(record).map(|FlightEntry { stage, sequence, .. }| Whereabouts { stage, sequence });
         let places: Vec<_> = shared.records.iter().map(|record| record.as_ref().and_then(place)).collect();
         Some(explain_collective(group, (sequence, &tensor), in_collective(shared, now), &places, &states))
     }

@@ -9,10 +9,10 @@ use crate::{
     EngineError,
     decide::message::{Spoken, Verdict, Word},
     runtime::{
-        owner::{Job, Owner},
+        owner::{Owner, Submission},
         shared::now,
     },
-    telemetry::recorder::{Culprit, Phase},
+    telemetry::recorder::{Culprit, Stage},
 };
 
 /// How long links may take to carry our last words.
@@ -36,7 +36,7 @@ impl Owner {
             false => self.trouble(&reason),
             // Even failing has failed: what is left ends when it is dropped.
             true => {
-                self.jobs.clear();
+                self.submissions.clear();
                 self.running.clear();
                 self.failure.get_or_insert(reason);
             }
@@ -56,7 +56,7 @@ impl Owner {
             return;
         }
         self.left = Some(rank);
-        if !self.jobs.is_empty() {
+        if !self.submissions.is_empty() {
             self.miss(rank);
         }
     }
@@ -82,12 +82,14 @@ impl Owner {
     fn end_jobs(&mut self, reason: &CommError) {
         let time = now().as_nanos() as u64;
         let stream = self.shared.telemetry.stream.clone();
-        let jobs = self.jobs.drain().flat_map(|(_, jobs)| jobs).map(|Job { request, promise, submitted, .. }| {
-            stream.failed(&request.name, submitted.as_nanos() as u64, time);
-            (request, promise)
-        });
-        for (request, promise) in self.running.drain(..).chain(jobs) {
-            self.shared.recorder.note(Phase::Failed, 0, time, 0, &request.name);
+        let submissions = self.submissions.drain().flat_map(|(_, submissions)| submissions).map(
+            |Submission { request, promise, submitted, .. }| {
+                stream.failed(&request.name, submitted.as_nanos() as u64, time);
+                (request, promise)
+            },
+        );
+        for (request, promise) in self.running.drain(..).chain(submissions) {
+            self.shared.recorder.note(Stage::Failed, 0, time, 0, &request.name);
             promise.fail(EngineError::Failed { tensor: request.name.clone(), reason: reason.clone() });
         }
     }

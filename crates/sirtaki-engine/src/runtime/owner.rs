@@ -31,11 +31,11 @@ use crate::{
         shared::{Shared, now},
         ticket::{Output, Pledge},
     },
-    telemetry::recorder::Phase,
+    telemetry::recorder::Stage,
 };
 
 /// One request on its way.
-pub(crate) struct Job {
+pub(crate) struct Submission {
     pub(crate) request: Arc<Request>,
     pub(crate) tensor: Tensor,
     pub(crate) promise: Arc<Pledge>,
@@ -53,7 +53,7 @@ pub(crate) struct Owner {
     pub(crate) runner: Runner,
     pub(crate) member: Member,
     /// Requests that are not done, by name; of a name used several times, the oldest first.
-    pub(crate) jobs: HashMap<ByName, VecDeque<Job>>,
+    pub(crate) submissions: HashMap<ByName, VecDeque<Submission>>,
     pub(crate) sockets: Vec<(OwnedFd, bool)>,
     pub(crate) joined: bool,
     pub(crate) closing: bool,
@@ -96,7 +96,7 @@ impl Owner {
             comm_settings,
             runner,
             member: Member::new(),
-            jobs: HashMap::new(),
+            submissions: HashMap::new(),
             sockets,
             joined: false,
             closing: false,
@@ -197,13 +197,13 @@ impl Owner {
             }
             self.joined = request.operation == Operation::Join;
             let bytes = tensor.bytes().len() as u64;
-            self.shared.recorder.note(Phase::Submitted, sequence, time.as_nanos() as u64, bytes, &request.name);
+            self.shared.recorder.note(Stage::Submitted, sequence, time.as_nanos() as u64, bytes, &request.name);
             let request = Arc::new(request);
             self.member.submit(request.clone(), time);
             let (promise, arrived) = (promise.clone(), Vec::new());
-            let job = Job { request: request.clone(), tensor, promise, part, submitted, arrived };
+            let submission = Submission { request: request.clone(), tensor, promise, part, submitted, arrived };
             // A name is rarely used twice at a time, so there is room for one.
-            self.jobs.entry(ByName(request)).or_insert_with(|| VecDeque::with_capacity(1)).push_back(job);
+            self.submissions.entry(ByName(request)).or_insert_with(|| VecDeque::with_capacity(1)).push_back(submission);
         }
     }
 
@@ -228,8 +228,8 @@ impl Owner {
         table.set_noting_arrivals(self.shared.telemetry.stream.is_traced());
         let verdicts = table.decide();
         for (name, arrived) in table.take_arrivals() {
-            if let Some(job) = self.jobs.get_mut(name.as_str()).and_then(VecDeque::front_mut) {
-                job.arrived = arrived;
+            if let Some(submission) = self.submissions.get_mut(name.as_str()).and_then(VecDeque::front_mut) {
+                submission.arrived = arrived;
             }
         }
         self.proclaim(verdicts);
@@ -278,19 +278,24 @@ impl Owner {
             }
             Step::Refused(names, text) => {
                 for name in names {
-                    if let Some(job) = self.take_job(&name) {
-                        job.promise.fail(EngineError::Mismatch(text.clone()));
+                    if let Some(submission) = self.take_submission(&name) {
+                        submission.promise.fail(EngineError::Mismatch(text.clone()));
                     }
                 }
             }
             Step::Joined(last) => {
                 self.joined = false;
-                let join =
-                    |jobs: &VecDeque<Job>| jobs.front().is_some_and(|job| job.request.operation == Operation::Join);
-                let names: Vec<String> =
-                    self.jobs.iter().filter(|(_, jobs)| join(jobs)).map(|(key, _)| key.0.name.clone()).collect();
-                for job in names.iter().filter_map(|name| self.take_job(name)).collect::<Vec<_>>() {
-                    job.promise.keep(job.part, Output::Joined(last));
+                let join = |submissions: &VecDeque<Submission>| {
+                    submissions.front().is_some_and(|submission| submission.request.operation == Operation::Join)
+                };
+                let names: Vec<String> = self
+                    .submissions
+                    .iter()
+                    .filter(|(_, submissions)| join(submissions))
+                    .map(|(key, _)| key.0.name.clone())
+                    .collect();
+                for submission in names.iter().filter_map(|name| self.take_submission(name)).collect::<Vec<_>>() {
+                    submission.promise.keep(submission.part, Output::Joined(last));
                 }
             }
             Step::Left(rank) => self.someone_left(rank),
@@ -298,13 +303,13 @@ impl Owner {
         }
     }
 
-    pub(crate) fn take_job(&mut self, name: &str) -> Option<Job> {
-        let jobs = self.jobs.get_mut(name)?;
-        let job = jobs.pop_front();
-        if jobs.is_empty() {
-            self.jobs.remove(name);
+    pub(crate) fn take_submission(&mut self, name: &str) -> Option<Submission> {
+        let submissions = self.submissions.get_mut(name)?;
+        let submission = submissions.pop_front();
+        if submissions.is_empty() {
+            self.submissions.remove(name);
         }
-        job
+        submission
     }
 
     fn vote(&mut self, through: i64, stay: bool) {
@@ -313,7 +318,7 @@ impl Owner {
         activity.waiting.store(true, Ordering::Relaxed);
         activity.voting_since.store(self.stirred.as_nanos() as u64, Ordering::Release);
         self.shared.recorder.note(
-            Phase::Met,
+            Stage::Met,
             activity.sequence.load(Ordering::Relaxed) + 1,
             self.stirred.as_nanos() as u64,
             0,

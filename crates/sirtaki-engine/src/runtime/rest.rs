@@ -27,7 +27,7 @@ impl Owner {
             }
             std::thread::yield_now();
         }
-        self.shared.activity.waiting.store(!self.jobs.is_empty(), Ordering::Release);
+        self.shared.activity.waiting.store(!self.submissions.is_empty(), Ordering::Release);
         // In an adopted order somebody has to notice that it does not go on: soon if a caller waits, who cannot bring what
         // is missing.
         let stuck = self.member.is_following() && self.member.oldest().is_some();
@@ -53,7 +53,7 @@ impl Owner {
 
     /// Whether a caller waits for anything that is not done.
     fn is_awaited(&self) -> bool {
-        self.jobs.values().flatten().any(|job| job.promise.is_awaited())
+        self.submissions.values().flatten().any(|submission| submission.promise.is_awaited())
     }
 
     pub(crate) fn rest_in_failure(&mut self) {

@@ -13,7 +13,7 @@ use crate::{decide::request::Operation, telemetry::recorder::Recorder};
 /// What is counted apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u8)]
-pub enum Kind {
+pub enum CollectiveKind {
     /// All-reduces.
     AllReduce,
     /// Adaptive sums.
@@ -32,43 +32,43 @@ pub enum Kind {
     Vote,
 }
 
-impl Kind {
+impl CollectiveKind {
     /// All of them, in the order of the table.
-    pub const ALL: [Kind; 8] = [
-        Kind::AllReduce,
-        Kind::Adasum,
-        Kind::AllGather,
-        Kind::Broadcast,
-        Kind::AllToAll,
-        Kind::ReduceScatter,
-        Kind::Barrier,
-        Kind::Vote,
+    pub const ALL: [CollectiveKind; 8] = [
+        CollectiveKind::AllReduce,
+        CollectiveKind::Adasum,
+        CollectiveKind::AllGather,
+        CollectiveKind::Broadcast,
+        CollectiveKind::AllToAll,
+        CollectiveKind::ReduceScatter,
+        CollectiveKind::Barrier,
+        CollectiveKind::Vote,
     ];
 
     /// What an operation counts as.
-    pub fn of(operation: &Operation) -> Kind {
+    pub fn of(operation: &Operation) -> CollectiveKind {
         match operation {
-            Operation::AllReduce(_) => Kind::AllReduce,
-            Operation::Adasum => Kind::Adasum,
-            Operation::AllGather => Kind::AllGather,
-            Operation::Broadcast { .. } => Kind::Broadcast,
-            Operation::AllToAll { .. } => Kind::AllToAll,
-            Operation::ReduceScatter(_) => Kind::ReduceScatter,
-            Operation::Barrier | Operation::Join | Operation::ProcessSet { .. } => Kind::Barrier,
+            Operation::AllReduce(_) => CollectiveKind::AllReduce,
+            Operation::Adasum => CollectiveKind::Adasum,
+            Operation::AllGather => CollectiveKind::AllGather,
+            Operation::Broadcast { .. } => CollectiveKind::Broadcast,
+            Operation::AllToAll { .. } => CollectiveKind::AllToAll,
+            Operation::ReduceScatter(_) => CollectiveKind::ReduceScatter,
+            Operation::Barrier | Operation::Join | Operation::ProcessSet { .. } => CollectiveKind::Barrier,
         }
     }
 
     /// Its name in tables.
     pub const fn name(self) -> &'static str {
         match self {
-            Kind::AllReduce => "all_reduce",
-            Kind::Adasum => "adasum",
-            Kind::AllGather => "all_gather",
-            Kind::Broadcast => "broadcast",
-            Kind::AllToAll => "all_to_all",
-            Kind::ReduceScatter => "reduce_scatter",
-            Kind::Barrier => "barrier",
-            Kind::Vote => "vote",
+            CollectiveKind::AllReduce => "all_reduce",
+            CollectiveKind::Adasum => "adasum",
+            CollectiveKind::AllGather => "all_gather",
+            CollectiveKind::Broadcast => "broadcast",
+            CollectiveKind::AllToAll => "all_to_all",
+            CollectiveKind::ReduceScatter => "reduce_scatter",
+            CollectiveKind::Barrier => "barrier",
+            CollectiveKind::Vote => "vote",
         }
     }
 }
@@ -115,7 +115,7 @@ const SINGLE: usize = 6;
 /// Words of a kind: those numbers; tensors, collectives and nanoseconds by size.
 const OF_KIND: usize = SINGLE + 3 * SIZES;
 /// Where the numbers of the whole rank begin.
-const WHOLE: usize = Kind::ALL.len() * OF_KIND;
+const WHOLE: usize = CollectiveKind::ALL.len() * OF_KIND;
 /// Where the phases begin: times and nanoseconds of each.
 const PHASES: usize = WHOLE + Whole::ALL;
 /// Where lateness begins.
@@ -152,7 +152,7 @@ impl Whole {
 /// A finished collective, as it is counted.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Counted {
-    pub(crate) kind: Kind,
+    pub(crate) kind: CollectiveKind,
     /// Bytes that went through the communicator.
     pub(crate) bytes: u64,
     /// Nanoseconds there.
@@ -169,7 +169,7 @@ impl Recorder {
     }
 
     /// A tensor is done.
-    pub(crate) fn tensor(&self, kind: Kind, bytes: u64) {
+    pub(crate) fn tensor(&self, kind: CollectiveKind, bytes: u64) {
         let base = kind as usize * OF_KIND;
         self.add(base, 1);
         self.add(base + 1, bytes);
@@ -227,41 +227,41 @@ impl Counts {
 
     /// Whether anything has been counted.
     pub fn is_empty(&self) -> bool {
-        Kind::ALL.iter().all(|&kind| self.collectives(kind) == 0)
+        CollectiveKind::ALL.iter().all(|&kind| self.collectives(kind) == 0)
     }
 
     /// Tensors of a kind.
-    pub fn tensors(&self, kind: Kind) -> u64 {
+    pub fn tensors(&self, kind: CollectiveKind) -> u64 {
         self.get(kind as usize * OF_KIND)
     }
 
     /// Their bytes.
-    pub fn tensor_bytes(&self, kind: Kind) -> u64 {
+    pub fn tensor_bytes(&self, kind: CollectiveKind) -> u64 {
         self.get(kind as usize * OF_KIND + 1)
     }
 
     /// Collectives of a kind.
-    pub fn collectives(&self, kind: Kind) -> u64 {
+    pub fn collectives(&self, kind: CollectiveKind) -> u64 {
         self.get(kind as usize * OF_KIND + 2)
     }
 
     /// Their bytes.
-    pub fn collective_bytes(&self, kind: Kind) -> u64 {
+    pub fn collective_bytes(&self, kind: CollectiveKind) -> u64 {
         self.get(kind as usize * OF_KIND + 3)
     }
 
     /// Nanoseconds in them, on this rank.
-    pub fn nanos(&self, kind: Kind) -> u64 {
+    pub fn nanos(&self, kind: CollectiveKind) -> u64 {
         self.get(kind as usize * OF_KIND + 4)
     }
 
     /// Nanoseconds around them, for copies into a buffer and out of it.
-    pub fn copying(&self, kind: Kind) -> u64 {
+    pub fn copying(&self, kind: CollectiveKind) -> u64 {
         self.get(kind as usize * OF_KIND + 5)
     }
 
     /// Tensors, collectives and nanoseconds of a kind in a size class.
-    pub fn of_size(&self, kind: Kind, class: usize) -> (u64, u64, u64) {
+    pub fn of_size(&self, kind: CollectiveKind, class: usize) -> (u64, u64, u64) {
         let at = kind as usize * OF_KIND + SINGLE + class;
         (self.get(at), self.get(at + SIZES), self.get(at + 2 * SIZES))
     }
@@ -313,20 +313,26 @@ mod tests {
         let (pid, descriptor) = recorder.address();
         let reader = Recorder::open(pid, descriptor).unwrap();
         assert!(reader.counts().is_empty());
-        let counted = Counted { kind: Kind::AllReduce, bytes: 128, inside: 7, copying: 2 };
-        [4, 100, 64].iter().for_each(|&bytes| recorder.tensor(Kind::AllReduce, bytes));
+        let counted = Counted { kind: CollectiveKind::AllReduce, bytes: 128, inside: 7, copying: 2 };
+        [4, 100, 64].iter().for_each(|&bytes| recorder.tensor(CollectiveKind::AllReduce, bytes));
         recorder.collective(&counted);
         recorder.collective(&Counted { bytes: 64, ..counted });
         recorder.phase(Phase::Backward, 9);
         recorder.set_whole(Whole::Memory, 5);
         let counts = reader.counts();
-        assert_eq!((counts.tensors(Kind::AllReduce), counts.tensor_bytes(Kind::AllReduce)), (3, 168));
-        assert_eq!((counts.collectives(Kind::AllReduce), counts.collective_bytes(Kind::AllReduce)), (2, 192));
-        assert_eq!((counts.nanos(Kind::AllReduce), counts.copying(Kind::AllReduce)), (14, 4));
-        assert_eq!(counts.of_size(Kind::AllReduce, size_class(100)), (2, 2, 14));
-        assert_eq!(counts.of_size(Kind::AllReduce, size_class(4)), (1, 0, 0));
+        assert_eq!(
+            (counts.tensors(CollectiveKind::AllReduce), counts.tensor_bytes(CollectiveKind::AllReduce)),
+            (3, 168)
+        );
+        assert_eq!(
+            (counts.collectives(CollectiveKind::AllReduce), counts.collective_bytes(CollectiveKind::AllReduce)),
+            (2, 192)
+        );
+        assert_eq!((counts.nanos(CollectiveKind::AllReduce), counts.copying(CollectiveKind::AllReduce)), (14, 4));
+        assert_eq!(counts.of_size(CollectiveKind::AllReduce, size_class(100)), (2, 2, 14));
+        assert_eq!(counts.of_size(CollectiveKind::AllReduce, size_class(4)), (1, 0, 0));
         assert_eq!((counts.phase(Phase::Backward), counts.whole(Whole::Memory)), ((1, 9), 5));
-        assert_eq!(counts.collectives(Kind::Vote), 0);
+        assert_eq!(counts.collectives(CollectiveKind::Vote), 0);
         let silent = recorder.silenced();
         silent.collective(&counted);
         assert_eq!(reader.counts(), counts);

@@ -5,8 +5,8 @@
 use std::collections::HashMap;
 
 use super::{
-    counts::Kind,
-    record::{Batch, Record, Traced},
+    counts::CollectiveKind,
+    record::{FinishedBatch, Record, Traced},
     text::{Texts, micros},
     trace_events::process_name,
 };
@@ -62,7 +62,7 @@ impl HorovodEvents {
         }
     }
 
-    fn tensor(&mut self, texts: &mut Texts, batch: &Batch, tensor: &Traced) {
+    fn tensor(&mut self, texts: &mut Texts, batch: &FinishedBatch, tensor: &Traced) {
         let next = self.tensors.len() + 1;
         let known = match self.tensors.get(&tensor.name) {
             Some(known) => *known,
@@ -123,15 +123,15 @@ impl HorovodEvents {
 }
 
 /// What Horovod calls an operation.
-fn name(kind: Kind) -> &'static str {
+fn name(kind: CollectiveKind) -> &'static str {
     match kind {
-        Kind::AllReduce => "ALLREDUCE",
-        Kind::Adasum => "ADASUM",
-        Kind::AllGather => "ALLGATHER",
-        Kind::Broadcast => "BROADCAST",
-        Kind::AllToAll => "ALLTOALL",
-        Kind::ReduceScatter => "REDUCESCATTER",
-        Kind::Barrier | Kind::Vote => "BARRIER",
+        CollectiveKind::AllReduce => "ALLREDUCE",
+        CollectiveKind::Adasum => "ADASUM",
+        CollectiveKind::AllGather => "ALLGATHER",
+        CollectiveKind::Broadcast => "BROADCAST",
+        CollectiveKind::AllToAll => "ALLTOALL",
+        CollectiveKind::ReduceScatter => "REDUCESCATTER",
+        CollectiveKind::Barrier | CollectiveKind::Vote => "BARRIER",
     }
 }
 
@@ -152,7 +152,14 @@ mod tests {
         };
         let times = Times { began, entered: began + 100, left: began + 300, ended: began + 400 };
         let tensors = names.iter().map(tensor).collect();
-        Record::Batch(Batch { number: 1, kind: Kind::AllReduce, algorithm: None, bytes: 8, times, tensors })
+        Record::Batch(FinishedBatch {
+            number: 1,
+            kind: CollectiveKind::AllReduce,
+            algorithm: None,
+            bytes: 8,
+            times,
+            tensors,
+        })
     }
 
     fn events(writer: &mut HorovodEvents, record: &Record) -> Vec<Value> {

@@ -92,7 +92,7 @@ impl Common {
 
 /// How late a rank was, and why.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Blame {
+pub(crate) struct Delay {
     pub(crate) late: u64,
     /// By phase; the last is what none explains.
     pub(crate) by: [u64; PHASES + 1],
@@ -102,7 +102,7 @@ pub(crate) struct Blame {
 
 /// Compares a rank with all. Others may wait for what it does now only after the next vote, so what is unpaid counts
 /// once more.
-pub(crate) fn blame(mine: &Spent, unpaid: &[u64; PHASES], common: &Common) -> Blame {
+pub(crate) fn delay(mine: &Spent, unpaid: &[u64; PHASES], common: &Common) -> Delay {
     let late = common.longest.saturating_sub(mine.waited);
     let excess: [u64; PHASES] = array::from_fn(|phase| mine.work[phase].saturating_sub(common.least[phase]));
     let owed: [u64; PHASES] = array::from_fn(|phase| excess[phase].saturating_add(unpaid[phase]));
@@ -112,7 +112,7 @@ pub(crate) fn blame(mine: &Spent, unpaid: &[u64; PHASES], common: &Common) -> Bl
         false => (u128::from(late) * u128::from(owed[phase]) / all) as u64,
     });
     let rest = late - paid.iter().sum::<u64>();
-    Blame {
+    Delay {
         late,
         by: array::from_fn(|phase| paid.get(phase).copied().unwrap_or(rest)),
         unpaid: array::from_fn(|phase| (owed[phase] - paid[phase]).min(excess[phase])),
@@ -155,14 +155,14 @@ pub struct Packets {
 
 impl Lateness {
     /// One more comparison, of what was not compared yet.
-    pub(crate) fn add(&mut self, blame: &Blame, together: u64, interval: u64) {
+    pub(crate) fn add(&mut self, delay: &Delay, together: u64, interval: u64) {
         self.events += 1;
-        self.late += u64::from(is_late(blame.late, interval));
-        self.total += blame.late;
-        self.most = self.most.max(blame.late);
-        self.by.iter_mut().zip(blame.by).for_each(|(sum, nanos)| *sum += nanos);
-        self.unknown += blame.by[PHASES];
-        self.classes[class(blame.late)] += 1;
+        self.late += u64::from(is_late(delay.late, interval));
+        self.total += delay.late;
+        self.most = self.most.max(delay.late);
+        self.by.iter_mut().zip(delay.by).for_each(|(sum, nanos)| *sum += nanos);
+        self.unknown += delay.by[PHASES];
+        self.classes[class(delay.late)] += 1;
         self.together += together;
     }
 }
@@ -219,21 +219,21 @@ impl Recorder {
     /// All ranks have compared what they spent, of which this is mine, this long after the start. Only one thread may.
     pub(crate) fn settle(&self, mine: &Spent, common: &Common, elapsed: u64) {
         let unpaid = array::from_fn(|phase| self.late_word(UNPAID + phase));
-        let blame = blame(mine, &unpaid, common);
+        let delay = delay(mine, &unpaid, common);
         self.add_late(SETTLED, mine.waited);
         for phase in 0..PHASES {
             self.add_late(SETTLED + 1 + phase, mine.work[phase]);
-            self.set_late(UNPAID + phase, blame.unpaid[phase]);
+            self.set_late(UNPAID + phase, delay.unpaid[phase]);
         }
         let interval = elapsed.saturating_sub(self.late_word(SINCE));
         self.set_late(SINCE, elapsed);
         self.add_late(EVENTS, 1);
-        self.add_late(TIMES_LATE, u64::from(is_late(blame.late, interval)));
-        self.add_late(TOTAL, blame.late);
-        self.set_late(MOST, self.late_word(MOST).max(blame.late));
-        blame.by.iter().enumerate().for_each(|(index, &nanos)| self.add_late(BY + index, nanos));
+        self.add_late(TIMES_LATE, u64::from(is_late(delay.late, interval)));
+        self.add_late(TOTAL, delay.late);
+        self.set_late(MOST, self.late_word(MOST).max(delay.late));
+        delay.by.iter().enumerate().for_each(|(index, &nanos)| self.add_late(BY + index, nanos));
         self.add_late(TOGETHER, common.shortest);
-        self.add_late(BY_CLASS + class(blame.late), 1);
+        self.add_late(BY_CLASS + class(delay.late), 1);
     }
 
     /// Packets take this long to ranks of other hosts and back.
@@ -295,10 +295,10 @@ mod tests {
         Spent { waited: waited * MS, work: work.map(|work| work * MS) }
     }
 
-    /// What ranks with these times are to blame for, each step on its own.
+    /// What ranks with these times are late by, by cause, each step on its own.
     fn blamed(all: &[Spent]) -> Vec<[u64; 5]> {
         let common = Common::of(all.iter()).unwrap();
-        all.iter().map(|mine| blame(mine, &[0; 4], &common).by.map(|nanos| nanos / MS)).collect()
+        all.iter().map(|mine| delay(mine, &[0; 4], &common).by.map(|nanos| nanos / MS)).collect()
     }
 
     #[test]

@@ -50,7 +50,7 @@ pub(crate) use self::transfer::{Carrier, Said, Telemetry};
 use self::{
     counts::{Counted, Phase, Whole},
     lateness::{Common, Spent},
-    record::{Batch, Record},
+    record::{FinishedBatch, Record},
     ring::Ring,
 };
 pub use self::{profile_page::Short, progress::Progress};
@@ -102,20 +102,20 @@ impl Stream {
     }
 
     /// A collective is done. `counted` goes to the numbers; `batch` is made if somebody wants it.
-    pub(crate) fn collective(&self, counted: &Counted, batch: impl FnOnce() -> Batch) {
+    pub(crate) fn collective(&self, counted: &Counted, batch: impl FnOnce() -> FinishedBatch) {
         self.recorder.collective(counted);
         self.ring.push(|| Record::Batch(batch()));
     }
 
     /// One tensor of a collective that is done.
-    pub(crate) fn tensor(&self, kind: counts::Kind, bytes: u64) {
+    pub(crate) fn tensor(&self, kind: counts::CollectiveKind, bytes: u64) {
         self.recorder.tensor(kind, bytes);
     }
 
     /// All ranks have come as far.
     pub(crate) fn vote(&self, began: u64, ended: u64, bytes: u64) {
         let inside = ended.saturating_sub(began);
-        self.recorder.collective(&Counted { kind: counts::Kind::Vote, bytes, inside, copying: 0 });
+        self.recorder.collective(&Counted { kind: counts::CollectiveKind::Vote, bytes, inside, copying: 0 });
         self.ring.push(|| Record::Vote(began, ended));
     }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sirtaki_comm::{Rank, kernel};
 
 use super::{
-    counts::{Counts, Kind, Phase, SIZES, Whole},
+    counts::{CollectiveKind, Counts, Phase, SIZES, Whole},
     lateness::{Lateness, class_from},
     straggler::{Cause, Straggler},
 };
@@ -43,7 +43,7 @@ pub struct Compared {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Line {
     /// Which one.
-    pub kind: Kind,
+    pub kind: CollectiveKind,
     /// Tensors.
     pub tensors: u64,
     /// Their bytes.
@@ -109,7 +109,7 @@ impl Profile {
     /// The operations that were used.
     pub fn lines(&self) -> Vec<Line> {
         let sum = |number: &dyn Fn(&Counts) -> u64| self.known().map(|(_, counts)| number(counts)).sum::<u64>();
-        let line = |&kind: &Kind| {
+        let line = |&kind: &CollectiveKind| {
             let time = self.compare(|counts| seconds(counts.nanos(kind)));
             let collective_bytes = sum(&|counts| counts.collective_bytes(kind));
             let bus = collective_bytes as f64 * bus_factor(kind, self.counts.len()) / time.total;
@@ -124,11 +124,11 @@ impl Profile {
                 bus: (bus.is_finite() && bus > 0.0).then_some(bus),
             }
         };
-        Kind::ALL.iter().map(line).filter(|line| line.collectives > 0).collect()
+        CollectiveKind::ALL.iter().map(line).filter(|line| line.collectives > 0).collect()
     }
 
     /// Tensors, collectives and seconds of a kind by size: the smallest bytes of a class and what is in it.
-    pub fn sizes(&self, kind: Kind) -> Vec<(u64, u64, u64, f64)> {
+    pub fn sizes(&self, kind: CollectiveKind) -> Vec<(u64, u64, u64, f64)> {
         let class = |class: usize| {
             let of = |counts: &Counts| counts.of_size(kind, class);
             let sum =
@@ -166,7 +166,7 @@ impl Profile {
         let Some(counts) = &self.counts[rank] else {
             return json!({ "rank": rank, "host": self.hosts[rank], "known": false });
         };
-        let used = Kind::ALL.into_iter().filter(|&kind| counts.collectives(kind) > 0);
+        let used = CollectiveKind::ALL.into_iter().filter(|&kind| counts.collectives(kind) > 0);
         let operations: Vec<Value> = used
             .map(|kind| {
                 json!({
@@ -259,7 +259,7 @@ fn smallest(class: usize) -> u64 {
 
 /// Seconds in collectives and in the copies around them.
 pub(super) fn communication(counts: &Counts) -> f64 {
-    Kind::ALL.iter().map(|&kind| seconds(counts.nanos(kind) + counts.copying(kind))).sum()
+    CollectiveKind::ALL.iter().map(|&kind| seconds(counts.nanos(kind) + counts.copying(kind))).sum()
 }
 
 pub(super) fn seconds(nanos: u64) -> f64 {
@@ -267,12 +267,12 @@ pub(super) fn seconds(nanos: u64) -> f64 {
 }
 
 /// What every byte of a collective costs a rank's connection, with the best algorithm.
-fn bus_factor(kind: Kind, ranks: usize) -> f64 {
+fn bus_factor(kind: CollectiveKind, ranks: usize) -> f64 {
     let others = (ranks.saturating_sub(1)) as f64 / ranks.max(1) as f64;
     match kind {
-        Kind::AllReduce | Kind::Adasum => 2.0 * others,
-        Kind::AllGather | Kind::ReduceScatter | Kind::AllToAll => others,
-        Kind::Broadcast if ranks > 1 => 1.0,
-        Kind::Broadcast | Kind::Barrier | Kind::Vote => 0.0,
+        CollectiveKind::AllReduce | CollectiveKind::Adasum => 2.0 * others,
+        CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllToAll => others,
+        CollectiveKind::Broadcast if ranks > 1 => 1.0,
+        CollectiveKind::Broadcast | CollectiveKind::Barrier | CollectiveKind::Vote => 0.0,
     }
 }

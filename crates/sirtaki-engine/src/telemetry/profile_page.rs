@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{
-    counts::{Counts, Kind, Phase, Whole},
+    counts::{CollectiveKind, Counts, Phase, Whole},
     profile::{Compared, Line, Profile, communication, seconds},
 };
 
@@ -96,7 +96,7 @@ impl Profile {
 
     fn sizes_of_all(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for Line { kind, time, .. } in
-            self.lines().iter().filter(|line| !matches!(line.kind, Kind::Barrier | Kind::Vote))
+            self.lines().iter().filter(|line| !matches!(line.kind, CollectiveKind::Barrier | CollectiveKind::Vote))
         {
             let title = format!("sizes of {}", kind.name());
             writeln!(f, "\n{title:<24} {:>12} {:>12} {:>12} {:>6}", "tensors", "collectives", "time [s]", "share")?;
@@ -134,7 +134,7 @@ impl Profile {
             let host: String = self.hosts[rank].chars().take(16).collect();
             let [elapsed, cpu, hidden, waited] =
                 [Whole::Elapsed, Whole::Cpu, Whole::Hidden, Whole::Waited].map(|what| seconds(counts.whole(what)));
-            let tensors: u64 = Kind::ALL.iter().map(|&kind| counts.tensors(kind)).sum();
+            let tensors: u64 = CollectiveKind::ALL.iter().map(|&kind| counts.tensors(kind)).sum();
             let (comm, memory) = (communication(counts), counts.whole(Whole::Memory) >> 20);
             writeln!(
                 f,

@@ -4,13 +4,13 @@
 use serde::{Deserialize, Serialize};
 use sirtaki_comm::collective::Algorithm;
 
-use super::counts::{Kind, Phase};
+use super::counts::{CollectiveKind, Phase};
 
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Record {
     /// Tensors went through a collective.
-    Batch(Batch),
+    Batch(FinishedBatch),
     /// The rank waited until all had come as far, in an adopted order.
     Vote(u64, u64),
     /// A front end went through a part of a training step.
@@ -23,10 +23,10 @@ pub(crate) enum Record {
 
 /// A finished collective.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Batch {
+pub(crate) struct FinishedBatch {
     /// Its number on this rank.
     pub(crate) number: u64,
-    pub(crate) kind: Kind,
+    pub(crate) kind: CollectiveKind,
     pub(crate) algorithm: Option<Algorithm>,
     /// That went through the communicator.
     pub(crate) bytes: u64,

@@ -17,7 +17,7 @@ use crate::telemetry::counts::Counts;
 
 /// Records kept. Models are small.
 const RECORDS: u64 = if cfg!(loom) { 2 } else { 4096 };
-/// Words of a record: phase and sequence, time, bytes, name.
+/// Words of a record: stage and sequence, time, bytes, name.
 const WORDS: usize = if cfg!(loom) { 4 } else { 8 };
 /// Bytes of a name that are kept.
 const NAME: usize = (WORDS - 3) * 8;
@@ -30,7 +30,7 @@ const MAGIC: u64 = u64::from_le_bytes(*b"sirtaki2");
 /// What a rank did with a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Phase {
+pub enum Stage {
     /// It was handed in.
     Submitted = 1,
     /// The rank waits for the others to come as far, in an adopted order.
@@ -43,21 +43,21 @@ pub enum Phase {
     Failed = 5,
 }
 
-impl Phase {
-    fn from_code(code: u64) -> Option<Phase> {
-        [Phase::Submitted, Phase::Met, Phase::Running, Phase::Done, Phase::Failed]
+impl Stage {
+    fn from_code(code: u64) -> Option<Stage> {
+        [Stage::Submitted, Stage::Met, Stage::Running, Stage::Done, Stage::Failed]
             .into_iter()
-            .find(|phase| *phase as u64 == code)
+            .find(|stage| *stage as u64 == code)
     }
 }
 
 /// One thing a rank did.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
+pub struct FlightEntry {
     /// The collective's number on this rank; the next one's for what is not running yet.
     pub sequence: u64,
     /// What happened.
-    pub phase: Phase,
+    pub stage: Stage,
     /// When, in nanoseconds of the host's monotonic clock.
     pub time: u64,
     /// Bytes of the tensor.
@@ -164,7 +164,7 @@ impl Recorder {
     }
 
     /// Adds something. Only one thread may.
-    pub fn note(&self, phase: Phase, sequence: u64, time: u64, bytes: u64, name: &str) {
+    pub fn note(&self, stage: Stage, sequence: u64, time: u64, bytes: u64, name: &str) {
         if self.silent {
             return;
         }
@@ -176,7 +176,7 @@ impl Recorder {
         // Announced first: a reader that sees new words sees that this record is being replaced.
         self.word(1).store(number + 1, Ordering::Release);
         fence(Ordering::Release);
-        self.word(at).store((phase as u64) << 56 | (sequence & (u64::MAX >> 8)), Ordering::Relaxed);
+        self.word(at).store((stage as u64) << 56 | (sequence & (u64::MAX >> 8)), Ordering::Relaxed);
         self.word(at + 1).store(time, Ordering::Relaxed);
         self.word(at + 2).store(bytes, Ordering::Relaxed);
         for (index, word) in text.chunks_exact(8).enumerate() {
@@ -230,10 +230,10 @@ impl Recorder {
     }
 
     /// What was done last, oldest first.
-    pub fn read(&self) -> Vec<Record> {
+    pub fn read(&self) -> Vec<FlightEntry> {
         let finished = self.word(2).load(Ordering::Acquire);
         let first = finished.saturating_sub(RECORDS - 1);
-        let records: Vec<(u64, Option<Record>)> =
+        let records: Vec<(u64, Option<FlightEntry>)> =
             (first..finished).map(|number| (number, self.record(number))).collect();
         fence(Ordering::Acquire);
         let begun = self.word(1).load(Ordering::Relaxed);
@@ -241,14 +241,14 @@ impl Recorder {
         records.into_iter().filter_map(|(number, record)| record.filter(|_| kept(number))).collect()
     }
 
-    fn record(&self, number: u64) -> Option<Record> {
+    fn record(&self, number: u64) -> Option<FlightEntry> {
         let at = Self::place(number);
         let load = |index: usize| self.word(at + index).load(Ordering::Relaxed);
         let text: Vec<u8> =
             (3..WORDS).flat_map(|index| load(index).to_le_bytes()).take_while(|&byte| byte != 0).collect();
-        Some(Record {
+        Some(FlightEntry {
             sequence: load(0) & (u64::MAX >> 8),
-            phase: Phase::from_code(load(0) >> 56)?,
+            stage: Stage::from_code(load(0) >> 56)?,
             time: load(1),
             bytes: load(2),
             name: String::from_utf8_lossy(&text).into_owned(),
@@ -268,7 +268,7 @@ mod tests {
         assert!(reader.read().is_empty());
         for number in 0..10_000_u64 {
             recorder.note(
-                Phase::Done,
+                Stage::Done,
                 number,
                 number * 3,
                 4,
@@ -282,24 +282,24 @@ mod tests {
         assert_eq!(records.last().unwrap().sequence, 9999);
         assert!(records.windows(2).all(|pair| pair[1].sequence == pair[0].sequence + 1));
         assert_eq!(records.last().unwrap().name, "tensor 9999 with a name that is too long");
-        assert_eq!((records[0].phase, records[0].bytes), (Phase::Done, 4));
+        assert_eq!((records[0].stage, records[0].bytes), (Stage::Done, 4));
     }
 
     #[test]
     fn a_silenced_record_stays_empty() {
         let recorder = Recorder::create().unwrap().silenced();
-        recorder.note(Phase::Done, 1, 1, 4, "tensor");
+        recorder.note(Stage::Done, 1, 1, 4, "tensor");
         assert!(recorder.read().is_empty());
     }
 
     #[test]
     fn memory_of_another_process_is_written_anew() {
         let keeper = Recorder::create().unwrap();
-        keeper.note(Phase::Done, 7, 1, 4, "from before");
+        keeper.note(Stage::Done, 7, 1, 4, "from before");
         let (pid, descriptor) = keeper.address();
         let writer = Recorder::adopt(pid, descriptor).unwrap();
         assert!(keeper.read().is_empty());
-        writer.note(Phase::Running, 1, 2, 8, "new");
+        writer.note(Stage::Running, 1, 2, 8, "new");
         assert_ne!(writer.address(), keeper.address(), "others find the writer's through the writer");
         drop(writer);
         let records = keeper.read();
@@ -350,7 +350,7 @@ mod model {
             let writer = {
                 let recorder = recorder.clone();
                 thread::spawn(move || {
-                    (1..=3).for_each(|number| recorder.note(Phase::Done, number, number, number, &number.to_string()));
+                    (1..=3).for_each(|number| recorder.note(Stage::Done, number, number, number, &number.to_string()));
                 })
             };
             for record in recorder.read() {

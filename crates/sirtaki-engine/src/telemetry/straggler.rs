@@ -9,7 +9,7 @@ use sirtaki_comm::Rank;
 
 use super::{
     counts::Phase,
-    lateness::{Common, Lateness, Packets, Spent, blame},
+    lateness::{Common, Lateness, Packets, Spent, delay},
     profile::{Profile, seconds},
 };
 
@@ -112,7 +112,7 @@ impl Profile {
         for (rank, spent, unpaid) in rests {
             let interval = self.counts[rank].as_ref().map_or(0, |counts| counts.unsettled_time());
             if let Some(lateness) = &mut all[rank] {
-                lateness.add(&blame(&spent, &unpaid, &common), common.shortest(), interval);
+                lateness.add(&delay(&spent, &unpaid, &common), common.shortest(), interval);
             }
         }
         all

@@ -82,18 +82,18 @@ impl TimelineWriter {
     }
 
     /// What ends it, for the first who asks. Until then others may hand over their last.
-    pub(crate) fn end(&mut self) -> Option<End> {
-        Some(End { work: self.work.clone(), thread: self.thread.take()? })
+    pub(crate) fn end(&mut self) -> Option<Closing> {
+        Some(Closing { work: self.work.clone(), thread: self.thread.take()? })
     }
 }
 
 /// The end of a timeline.
-pub(crate) struct End {
+pub(crate) struct Closing {
     work: SyncSender<Work>,
     thread: JoinHandle<()>,
 }
 
-impl End {
+impl Closing {
     /// Waits until the file is closed; `awaited` ranks have something to say still.
     pub(crate) fn wait(self, awaited: Vec<Rank>) {
         let _ = self.work.send(Work::Stop(awaited));

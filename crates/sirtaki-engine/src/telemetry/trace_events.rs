@@ -15,7 +15,7 @@ use sirtaki_comm::Group;
 
 use super::{
     clock::Offset,
-    record::{Batch, Record, Traced},
+    record::{FinishedBatch, Record, Traced},
     text::{Texts, micros, number},
 };
 
@@ -193,8 +193,8 @@ impl TraceEvents {
         }
     }
 
-    fn batch(&mut self, texts: &mut Texts, rank: usize, batch: &Batch, offset: Offset) {
-        let Batch { number: which, kind, algorithm, bytes, times, tensors } = batch;
+    fn batch(&mut self, texts: &mut Texts, rank: usize, batch: &FinishedBatch, offset: Offset) {
+        let FinishedBatch { number: which, kind, algorithm, bytes, times, tensors } = batch;
         let [began, entered, left, ended] =
             [times.began, times.entered, times.left, times.ended].map(|time| offset.apply(time));
         let by = algorithm.map(|algorithm| format!(",\"algorithm\":\"{}\"", algorithm.name())).unwrap_or_default();
