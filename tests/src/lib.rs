@@ -13,6 +13,7 @@ pub mod engines;
 pub mod hosts;
 pub mod job;
 pub mod launch;
+pub mod links;
 pub mod make;
 pub mod memory;
 pub mod python;

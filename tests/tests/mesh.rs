@@ -8,12 +8,12 @@ use sirtaki_comm::{
     Communicator, Group, Stopper,
     collective::Algorithm,
     communicator::{Connector, MeshCommunicator},
-    link::{
-        Link,
-        flaky::{Flaky, Troubles},
-        pipe::{Hub, Pipe, pipe},
-    },
+    link::Link,
     mesh::Mesh,
+};
+use sirtaki_tests::links::{
+    flaky::{Flaky, Troubles},
+    pipe::{Hub, Pipe, pipe},
 };
 
 const TIMEOUT: Duration = Duration::from_secs(60);

@@ -9,7 +9,7 @@ use sirtaki_bench::{
 };
 use sirtaki_comm::communicator::mpi::{
     Choice, Family, Loaded, load,
-    raw::{Answer, Mpi, Op, Threads, Type},
+    raw::{Answer, Mpi, MpiOp, Threads, Type},
 };
 
 struct World<'a>(&'a dyn Mpi);
@@ -28,7 +28,7 @@ impl Work for World<'_> {
     fn run(&mut self, data: &mut [f32]) -> Result<(), BenchError> {
         // SAFETY: every byte of an `f32` may have any value, and the borrow is passed on.
         let bytes = unsafe { std::slice::from_raw_parts_mut(data.as_mut_ptr().cast(), size_of_val(data)) };
-        self.check(self.0.all_reduce(bytes, Type::F32, Op::Sum, self.0.world()))
+        self.check(self.0.all_reduce(bytes, Type::F32, MpiOp::Sum, self.0.world()))
     }
 }
 

@@ -13,7 +13,7 @@ use std::{
 use sirtaki_bench::{BenchError, command, exit_with};
 use sirtaki_comm::communicator::mpi::{
     Choice, load,
-    raw::{Op, Threads, Type},
+    raw::{MpiOp, Threads, Type},
 };
 use sirtaki_engine::job::Job;
 use sirtaki_tests::engines::sum;
@@ -41,7 +41,7 @@ fn mpi() -> Result<(), BenchError> {
     let mpi = load(&Choice::from_environment(variable))?.mpi;
     let explain = |code| BenchError::Protocol(mpi.explain(code));
     mpi.init(Threads::Single).map_err(explain)?;
-    mpi.all_reduce(&mut 1f32.to_ne_bytes(), Type::F32, Op::Sum, mpi.world()).map_err(explain)?;
+    mpi.all_reduce(&mut 1f32.to_ne_bytes(), Type::F32, MpiOp::Sum, mpi.world()).map_err(explain)?;
     say_time()?;
     mpi.finalize().map_err(explain)
 }

@@ -8,11 +8,12 @@
 //!
 //! The calling back end has compared what the ranks call before; reductions cannot be seen from in here.
 
-use super::window::{SCRATCH, Scratch, even, windows};
+use super::window::{SCRATCH, even, windows};
 use crate::{
     CommError, Communicator, Plan, Reduction, Slice, SliceMut,
     communicator::check::{self, offsets},
     kernel,
+    mesh::Scratch,
 };
 
 /// [`Communicator::all_reduce`] by collecting, over `comm`'s all_to_all and all_gather.
@@ -51,7 +52,7 @@ pub fn reduce_scatter(
     for window in windows(longest, length) {
         let cut = |r: usize| (starts[r] + window.start).min(starts[r + 1])..(starts[r] + window.end).min(starts[r + 1]);
         let sent: Vec<usize> = (0..size).map(|r| cut(r).len()).collect();
-        let out = packed.get(sent.iter().sum::<usize>() * dtype.size());
+        let out = packed.bytes(sent.iter().sum::<usize>() * dtype.size());
         let mut at = 0;
         for r in 0..size {
             let part = all.part(cut(r).start, cut(r).end);
@@ -73,7 +74,7 @@ fn collect<'a>(
     scratch: &'a mut Scratch,
 ) -> Result<Vec<&'a [u8]>, CommError> {
     let (size, bytes) = (sent.len(), count * out.dtype().size());
-    let into = scratch.get(size * bytes);
+    let into = scratch.bytes(size * bytes);
     comm.all_to_all(out, sent, SliceMut::new(out.dtype(), into)?, &vec![count; size])?;
     let into = &*into;
     Ok((0..size).map(|rank| &into[rank * bytes..(rank + 1) * bytes]).collect())

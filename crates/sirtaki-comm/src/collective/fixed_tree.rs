@@ -7,11 +7,12 @@
 //! Cost for `l` leaves of `b` bytes on `n` ranks: every leaf travels once, `l·b/n` out of and into every rank if they
 //! are spread evenly, then the result of `b` bytes is gathered.
 
-use super::window::{SCRATCH, Scratch, even, windows};
+use super::window::{SCRATCH, even, windows};
 use crate::{
     CommError, Communicator, Group, Plan, Rank, Reduction, Slice, SliceMut,
     communicator::check::offsets,
     kernel,
+    mesh::Scratch,
     signature::{Kind, Signature},
 };
 
@@ -40,9 +41,9 @@ pub fn all_reduce(
         let starts = offsets(&counts);
         let sent: Vec<usize> = counts.iter().map(|count| count * leaves.len()).collect();
         let received: Vec<usize> = held.iter().map(|numbers| numbers.len() * counts[rank]).collect();
-        let outgoing = packed.get(window.len() * leaves.len() * dtype.size());
+        let outgoing = packed.bytes(window.len() * leaves.len() * dtype.size());
         pack(leaves, window.start, &starts, outgoing);
-        let incoming = scratch.get(counts[rank] * total_leaves * dtype.size());
+        let incoming = scratch.bytes(counts[rank] * total_leaves * dtype.size());
         comm.all_to_all(Slice::new(dtype, outgoing)?, &sent, SliceMut::new(dtype, incoming)?, &received)?;
         let bytes = counts[rank] * dtype.size();
         let rows: Vec<&[u8]> = order.iter().map(|&row| &incoming[row * bytes..(row + 1) * bytes]).collect();

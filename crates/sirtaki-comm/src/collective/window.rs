@@ -1,4 +1,4 @@
-//! Working through long buffers with little memory: windows, their even cut among ranks, and aligned scratch bytes.
+//! Working through long buffers with little memory: windows and their even cut among ranks.
 
 use std::ops::Range;
 
@@ -14,23 +14,6 @@ pub(super) fn windows(count: usize, length: usize) -> impl Iterator<Item = Range
 /// `count` elements cut among `size` ranks as evenly as possible.
 pub(super) fn even(count: usize, size: usize) -> Vec<usize> {
     (0..size).map(|rank| count / size + usize::from(rank < count % size)).collect()
-}
-
-/// Bytes aligned for every element type, to be used again for every window.
-#[derive(Default)]
-pub(super) struct Scratch {
-    words: Vec<u64>,
-}
-
-impl Scratch {
-    /// The first `bytes` of it, with whatever is in there.
-    pub(super) fn get(&mut self, bytes: usize) -> &mut [u8] {
-        let words = bytes.div_ceil(8);
-        if self.words.len() < words {
-            self.words.resize(words, 0);
-        }
-        &mut bytemuck::cast_slice_mut(&mut self.words)[..bytes]
-    }
 }
 
 #[cfg(test)]
@@ -49,14 +32,5 @@ mod tests {
     fn even_cuts_differ_by_one_at_most() {
         assert_eq!(even(7, 3), [3, 2, 2]);
         assert_eq!(even(2, 3), [1, 1, 0]);
-    }
-
-    #[test]
-    fn scratch_grows_as_needed() {
-        let mut scratch = Scratch::default();
-        assert_eq!(scratch.get(3).len(), 3);
-        assert_eq!(scratch.get(0).len(), 0);
-        assert_eq!(scratch.get(1000).len(), 1000);
-        assert_eq!(scratch.get(1).as_ptr() as usize % 8, 0);
     }
 }

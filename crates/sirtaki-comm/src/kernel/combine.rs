@@ -3,7 +3,7 @@
 use bytemuck::Pod;
 
 use super::{
-    lane::{self, Job, Lane},
+    accumulate::{self, Accumulate, Job},
     native::{self, Loops},
     scale::{Float, Scale},
 };
@@ -34,7 +34,7 @@ pub(super) fn in_order(plan: &Plan, inputs: &[&[u8]], out: &mut [u8]) {
             return;
         }
     }
-    lane::run(plan, InOrder { plan, inputs, out });
+    accumulate::run(plan, InOrder { plan, inputs, out });
 }
 
 /// The sum with a factor for every input that the type can hold, which is what averages are.
@@ -53,7 +53,7 @@ struct InOrder<'a> {
 }
 
 impl Job for InOrder<'_> {
-    fn run<T: Lane<A>, A: Scale>(self) {
+    fn run<T: Accumulate<A>, A: Scale>(self) {
         let block = block::<T>(self.out.len());
         let (mut sums, mut next) = (vec![A::default(); block], vec![A::default(); block]);
         let mut at = 0;
@@ -62,19 +62,19 @@ impl Job for InOrder<'_> {
             at = range.end;
             let count = out.len() / size_of::<T>();
             let (sums, next) = (&mut sums[..count], &mut next[..count]);
-            lane::load::<T, A>(self.plan, &self.inputs[0][range.clone()], sums);
+            accumulate::load::<T, A>(self.plan, &self.inputs[0][range.clone()], sums);
             for input in &self.inputs[1..] {
-                lane::load::<T, A>(self.plan, &input[range.clone()], next);
-                lane::fold(self.plan.op, sums, next);
+                accumulate::load::<T, A>(self.plan, &input[range.clone()], next);
+                accumulate::fold(self.plan.op, sums, next);
             }
-            lane::store::<T, A>(self.plan, sums, out);
+            accumulate::store::<T, A>(self.plan, sums, out);
         }
     }
 }
 
 /// Along the fixed tree, see [`super::combine_tree`].
 pub(super) fn along_tree(plan: &Plan, inputs: &[&[u8]], out: &mut [u8]) {
-    lane::run(plan, AlongTree { plan, inputs, out });
+    accumulate::run(plan, AlongTree { plan, inputs, out });
 }
 
 struct AlongTree<'a> {
@@ -86,7 +86,7 @@ struct AlongTree<'a> {
 impl Job for AlongTree<'_> {
     /// Two finished subtrees of one size are joined at once, like carries in a binary counter, which leaves at most one
     /// row of sums per power of two.
-    fn run<T: Lane<A>, A: Scale>(self) {
+    fn run<T: Accumulate<A>, A: Scale>(self) {
         let rows = self.inputs.len().ilog2() as usize + 2;
         let block = block::<T>(self.out.len());
         let mut sums = vec![A::default(); block * rows];
@@ -99,12 +99,12 @@ impl Job for AlongTree<'_> {
             let join = |sizes: &mut Vec<usize>, sums: &mut [A]| {
                 let top = sizes.len() - 1;
                 let (below, last) = sums.split_at_mut(top * block);
-                lane::fold(self.plan.op, &mut below[(top - 1) * block..][..count], &last[..count]);
+                accumulate::fold(self.plan.op, &mut below[(top - 1) * block..][..count], &last[..count]);
                 let size = sizes.pop().unwrap_or(0);
                 sizes[top - 1] += size;
             };
             for input in self.inputs {
-                lane::load::<T, A>(self.plan, &input[range.clone()], &mut sums[sizes.len() * block..][..count]);
+                accumulate::load::<T, A>(self.plan, &input[range.clone()], &mut sums[sizes.len() * block..][..count]);
                 sizes.push(1);
                 while let [.., left, right] = sizes[..]
                     && left == right
@@ -116,14 +116,14 @@ impl Job for AlongTree<'_> {
                 join(&mut sizes, &mut sums);
             }
             sizes.clear();
-            lane::store::<T, A>(self.plan, &mut sums[..count], out);
+            accumulate::store::<T, A>(self.plan, &mut sums[..count], out);
         }
     }
 }
 
 /// One input that is its own output, see [`super::alone`].
 pub(super) fn in_place(plan: &Plan, data: &mut [u8]) {
-    lane::run(plan, InPlace { plan, data });
+    accumulate::run(plan, InPlace { plan, data });
 }
 
 struct InPlace<'a> {
@@ -132,12 +132,12 @@ struct InPlace<'a> {
 }
 
 impl Job for InPlace<'_> {
-    fn run<T: Lane<A>, A: Scale>(self) {
+    fn run<T: Accumulate<A>, A: Scale>(self) {
         let mut sums = vec![A::default(); block::<T>(self.data.len())];
         for data in self.data.chunks_mut(BLOCK * size_of::<T>()) {
             let sums = &mut sums[..data.len() / size_of::<T>()];
-            lane::load::<T, A>(self.plan, data, sums);
-            lane::store::<T, A>(self.plan, sums, data);
+            accumulate::load::<T, A>(self.plan, data, sums);
+            accumulate::store::<T, A>(self.plan, sums, data);
         }
     }
 }
@@ -150,17 +150,17 @@ pub(super) struct Fold<'a> {
 }
 
 impl Job for Fold<'_> {
-    fn run<T: Lane<A>, A: Scale>(self) {
+    fn run<T: Accumulate<A>, A: Scale>(self) {
         let block = block::<T>(self.into.len());
         let (mut sums, mut next) = (vec![A::default(); block], vec![A::default(); block]);
         let bytes = block * size_of::<T>();
         for (into, from) in self.into.chunks_mut(bytes).zip(self.from.chunks(bytes)) {
             let count = into.len() / size_of::<T>();
             let (sums, next) = (&mut sums[..count], &mut next[..count]);
-            lane::load::<T, A>(self.plan, into, sums);
-            lane::load::<T, A>(self.plan, from, next);
-            lane::fold(self.plan.op, sums, next);
-            lane::store::<T, A>(self.plan, sums, into);
+            accumulate::load::<T, A>(self.plan, into, sums);
+            accumulate::load::<T, A>(self.plan, from, next);
+            accumulate::fold(self.plan.op, sums, next);
+            accumulate::store::<T, A>(self.plan, sums, into);
         }
     }
 }

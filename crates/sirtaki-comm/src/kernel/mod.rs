@@ -4,16 +4,16 @@
 //!
 //! - `number`, `scale`: what an operation and a factor mean for one type.
 //! - `versions`: loops compiled for several vector units; all of them give the same bits.
-//! - `native`: loops in the element type itself; `halves`, `lane`: the way to a wider type and back.
+//! - `native`: loops in the element type itself; `halves`, `accumulate`: the way to a wider type and back.
 //! - `combine`: many inputs to one output, block by block.
 //!
 //! The order of operands is the order in the formulas below. Sums of floats depend on it; smallest and largest do not,
 //! not even in the sign of a zero.
 
+mod accumulate;
 mod combine;
 mod copy;
 mod halves;
-mod lane;
 mod native;
 mod number;
 mod scale;
@@ -37,7 +37,7 @@ pub fn fold(plan: &Plan, into: &mut [u8], from: &[u8]) {
         Some(loops) => (loops.fold)(into, from),
         None => {
             let plan = &plain(plan);
-            lane::run(plan, combine::Fold { plan, into, from });
+            accumulate::run(plan, combine::Fold { plan, into, from });
         }
     }
 }

@@ -4,9 +4,7 @@
 //! shared memory is reduced where it lies, and TCP reduces one piece while the kernel receives the next.
 
 mod connect;
-pub mod flaky;
 pub(crate) mod path;
-pub mod pipe;
 mod shm;
 mod tcp;
 mod tls;

@@ -1,19 +1,31 @@
 //! What only the inside of a mesh can show.
 
-use std::{thread, time::Duration};
+use std::{
+    io,
+    net::{TcpListener, TcpStream},
+    thread,
+    time::Duration,
+};
 
 use super::{Call, Mesh, Receive, survey::is_later};
 use crate::{
     DType, Group, Stopper,
-    link::{Link, pipe::pipe},
+    link::{Link, TcpLink},
     signature::{Kind, Signature},
 };
 
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn sockets() -> io::Result<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    Ok((TcpStream::connect(listener.local_addr()?)?, listener.accept()?.0))
+}
+
 /// Two ranks whose numbers of calls and payloads are about to begin again at zero.
 fn near_the_end() -> [Mesh; 2] {
-    let (one, other) = pipe(4096);
+    let (one, other) = sockets().expect("a loopback device");
     let mesh = |rank, links| {
-        let mesh = Mesh::new(Group::local(rank, 2), links, Duration::from_secs(60), Stopper::new());
+        let mesh = Mesh::new(Group::local(rank, 2), links, PATIENCE, Stopper::new());
         let mut mesh = mesh.expect("one link to the other");
         mesh.sequence = Call::POINT - 3;
         for peer in mesh.peers.iter_mut().flatten() {
@@ -21,7 +33,7 @@ fn near_the_end() -> [Mesh; 2] {
         }
         mesh
     };
-    let link = |pipe| Some(Box::new(pipe) as Box<dyn Link>);
+    let link = |socket| Some(Box::new(TcpLink::new(socket, PATIENCE).expect("a fresh socket")) as Box<dyn Link>);
     [mesh(0, vec![None, link(one)]), mesh(1, vec![link(other), None])]
 }
 

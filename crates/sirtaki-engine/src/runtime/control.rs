@@ -28,7 +28,7 @@ use crate::{
     runtime::{
         explain::Answer,
         shared::now,
-        wire::{Ended, Kind, Wire, fail_frame, frame, question},
+        wire::{Ended, FrameKind, Wire, fail_frame, frame, question},
     },
     telemetry::{Said, clock::Offset},
 };
@@ -68,7 +68,7 @@ impl Star {
             self.say(first);
             return self.say(second);
         }
-        let bytes = frame(Kind::Words, &content);
+        let bytes = frame(FrameKind::Words, &content);
         self.each(|_, wire| wire.put(&bytes, now()));
     }
 
@@ -80,13 +80,13 @@ impl Star {
 
     /// Says that this rank leaves in good order.
     pub(crate) fn leave(&mut self) {
-        let bytes = frame(Kind::Goodbye, &[]);
+        let bytes = frame(FrameKind::Goodbye, &[]);
         self.each(|_, wire| wire.put(&bytes, now()));
     }
 
     /// Shows these ranks that this one is there. What is still on its way shows it too.
     pub(crate) fn show_life(&mut self, to: impl Fn(Rank) -> bool) {
-        let bytes = frame(Kind::Alive, &[]);
+        let bytes = frame(FrameKind::Alive, &[]);
         self.each(|rank, wire| match wire.is_clear() {
             true if to(rank) => wire.put(&bytes, now()),
             _ => drop(wire.flush(now())),
@@ -95,7 +95,7 @@ impl Star {
 
     /// Says something about what is seen: to rank 0, or from it to everybody.
     pub(crate) fn see(&mut self, said: &Said) {
-        let bytes = frame(Kind::Seen, &encode(said));
+        let bytes = frame(FrameKind::Seen, &encode(said));
         self.each(|_, wire| wire.put(&bytes, now()));
     }
 
@@ -119,7 +119,7 @@ impl Star {
 
     /// Asks a rank what it is doing.
     pub(crate) fn ask(&mut self, late: Rank) {
-        let bytes = frame(Kind::Inquiry, &[]);
+        let bytes = frame(FrameKind::Inquiry, &[]);
         self.each(|rank, wire| {
             if rank == late {
                 wire.put(&bytes, now())
@@ -134,7 +134,7 @@ impl Star {
 
     /// Tells rank 0 what this rank is doing.
     pub(crate) fn answer(&mut self, answer: &Answer) {
-        let bytes = frame(Kind::Answer, &encode(answer));
+        let bytes = frame(FrameKind::Answer, &encode(answer));
         self.each(|_, wire| wire.put(&bytes, now()));
     }
 

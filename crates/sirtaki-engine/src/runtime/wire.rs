@@ -29,7 +29,7 @@ const HEAD: usize = 5;
 /// What a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub(crate) enum FrameKind {
     /// Words or verdicts.
     Words = 1,
     /// A sign of life without content.
@@ -93,7 +93,7 @@ pub(crate) struct Wire {
 }
 
 /// A whole frame.
-pub(crate) fn frame(kind: Kind, content: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: FrameKind, content: &[u8]) -> Vec<u8> {
     let mut bytes = (content.len() as u32).to_le_bytes().to_vec();
     bytes.push(kind as u8);
     bytes.extend(content);
@@ -102,18 +102,18 @@ pub(crate) fn frame(kind: Kind, content: &[u8]) -> Vec<u8> {
 
 /// The frame that says why it is over.
 pub(crate) fn fail_frame(alarm: &Alarm) -> Vec<u8> {
-    frame(Kind::Fail, &encode(alarm))
+    frame(FrameKind::Fail, &encode(alarm))
 }
 
 /// The frame that asks for the time.
 pub(crate) fn question() -> Vec<u8> {
-    frame(Kind::AskTime, &encode(&shared::now()))
+    frame(FrameKind::AskTime, &encode(&shared::now()))
 }
 
 /// The frame that tells it.
 fn answer(question: &[u8]) -> Vec<u8> {
     match decode::<Duration>(question) {
-        Some(asked) => frame(Kind::Time, &encode(&(asked, shared::now()))),
+        Some(asked) => frame(FrameKind::Time, &encode(&(asked, shared::now()))),
         None => Vec::new(),
     }
 }
@@ -197,26 +197,26 @@ impl Wire {
             let Some(content) = self.incoming.get(at + HEAD..at + HEAD + length) else { break };
             at += HEAD + length;
             match kind {
-                _ if kind == Kind::Alive as u8 => {}
-                _ if kind == Kind::Goodbye as u8 => self.left = true,
-                _ if kind == Kind::Seen as u8 => {
+                _ if kind == FrameKind::Alive as u8 => {}
+                _ if kind == FrameKind::Goodbye as u8 => self.left = true,
+                _ if kind == FrameKind::Seen as u8 => {
                     if self.seen.len() < SEEN {
                         self.seen.push_back(content.to_vec());
                     }
                 }
                 // Now, whoever reads this: the owner may be busy for long.
-                _ if kind == Kind::AskTime as u8 => answers.extend(answer(content)),
-                _ if kind == Kind::Time as u8 => match decode::<(Duration, Duration)>(content) {
+                _ if kind == FrameKind::AskTime as u8 => answers.extend(answer(content)),
+                _ if kind == FrameKind::Time as u8 => match decode::<(Duration, Duration)>(content) {
                     Some((asked, there)) => self.clock.note(asked, there, shared::now()),
                     None => return self.garbage(),
                 },
-                _ if kind == Kind::Inquiry as u8 => self.asked = true,
-                _ if kind == Kind::Answer as u8 => match decode(content) {
+                _ if kind == FrameKind::Inquiry as u8 => self.asked = true,
+                _ if kind == FrameKind::Answer as u8 => match decode(content) {
                     Some(answer) => self.answer = Some(answer),
                     None => return self.garbage(),
                 },
-                _ if kind == Kind::Words as u8 => self.words.push_back(content.to_vec()),
-                _ if kind == Kind::Fail as u8 => match decode(content) {
+                _ if kind == FrameKind::Words as u8 => self.words.push_back(content.to_vec()),
+                _ if kind == FrameKind::Fail as u8 => match decode(content) {
                     Some(alarm) => drop(self.fail.get_or_insert(alarm)),
                     None => return self.garbage(),
                 },
@@ -269,30 +269,70 @@ impl Wire {
 
 #[cfg(test)]
 mod tests {
-    use sirtaki_comm::link::pipe;
+    use std::sync::{Arc, Mutex};
 
     use super::*;
 
     const NOW: Duration = Duration::from_secs(5);
 
-    fn pair() -> (Wire, Box<dyn Link>) {
-        let (near, far) = pipe::pipe(1 << 20);
-        (Wire::new(Box::new(near), Duration::ZERO), Box::new(far))
+    /// What the other side has sent and nobody has read yet.
+    #[derive(Default)]
+    struct Sent {
+        bytes: Vec<u8>,
+        gone: bool,
+    }
+
+    #[derive(Clone, Default)]
+    struct Far(Arc<Mutex<Sent>>);
+
+    impl Far {
+        fn send(&self, bytes: &[u8]) {
+            self.0.lock().unwrap().bytes.extend(bytes);
+        }
+
+        fn leave(&self) {
+            self.0.lock().unwrap().gone = true;
+        }
+    }
+
+    impl Link for Far {
+        fn push(&mut self, parts: &[IoSlice<'_>]) -> Result<usize, LinkError> {
+            match self.0.lock().unwrap().gone {
+                true => Err(LinkError::Closed("it is gone".into())),
+                false => Ok(parts.iter().map(|part| part.len()).sum()),
+            }
+        }
+
+        fn pull(&mut self, limit: usize, sink: &mut dyn FnMut(&[u8])) -> Result<usize, LinkError> {
+            let mut sent = self.0.lock().unwrap();
+            let count = sent.bytes.len().min(limit);
+            if count == 0 && sent.gone {
+                return Err(LinkError::Closed("it is gone".into()));
+            }
+            sink(&sent.bytes[..count]);
+            sent.bytes.drain(..count);
+            Ok(count)
+        }
+    }
+
+    fn pair() -> (Wire, Far) {
+        let far = Far::default();
+        (Wire::new(Box::new(far.clone()), Duration::ZERO), far)
     }
 
     #[test]
     fn a_failure_overtakes_words_and_survives_the_end() {
-        let (mut wire, mut far) = pair();
+        let (mut wire, far) = pair();
         let alarm = Alarm::Stopped { reason: "enough".into() };
-        let mut bytes = frame(Kind::Words, b"abc");
+        let mut bytes = frame(FrameKind::Words, b"abc");
         bytes.extend(fail_frame(&alarm));
-        assert_eq!(far.push(&[IoSlice::new(&bytes[..HEAD])]).unwrap(), HEAD);
+        far.send(&bytes[..HEAD]);
         wire.fill(NOW);
         assert!(!wire.has_words() && wire.heard == NOW);
-        far.push(&[IoSlice::new(&bytes[HEAD..])]).unwrap();
-        drop(far);
+        far.send(&bytes[HEAD..]);
+        far.leave();
         // Sending finds out first that the other side is gone.
-        wire.put(&frame(Kind::Alive, &[]), NOW);
+        wire.put(&frame(FrameKind::Alive, &[]), NOW);
         wire.fill(NOW);
         assert!(matches!(wire.ended, Some(Ended::Closed(_))));
         assert_eq!(wire.take_fail(), Some(alarm));
@@ -303,13 +343,13 @@ mod tests {
     #[test]
     fn strange_bytes_end_it() {
         for bytes in [[0xff; 16], [0, 0, 0, 0, 9, 0, 0, 0, 0, 9, 0, 0, 0, 0, 9, 0]] {
-            let (mut wire, mut far) = pair();
-            far.push(&[IoSlice::new(&bytes)]).unwrap();
+            let (mut wire, far) = pair();
+            far.send(&bytes);
             wire.fill(NOW);
             assert!(matches!(wire.ended, Some(Ended::Closed(_))));
         }
-        let (mut wire, mut far) = pair();
-        far.push(&[IoSlice::new(&frame(Kind::Fail, &[200; 3]))]).unwrap();
+        let (mut wire, far) = pair();
+        far.send(&frame(FrameKind::Fail, &[200; 3]));
         wire.fill(NOW);
         assert!(wire.ended.is_some() && !wire.has_fail());
     }

@@ -2,7 +2,7 @@
 
 use libloading::os::unix::Library;
 
-use super::{raw::Op, raw::Type, table::Constants};
+use super::{raw::MpiOp, raw::Type, table::Constants};
 use crate::CommError;
 
 /// Exported by every Open MPI and by nobody else.
@@ -25,7 +25,7 @@ pub(super) fn constants(library: &Library) -> Result<Constants<usize>, CommError
     for (handle, name) in types.iter_mut().zip(names) {
         *handle = find(&format!("ompi_mpi_{name}"))?;
     }
-    let mut ops = [0; Op::COUNT];
+    let mut ops = [0; MpiOp::COUNT];
     for (handle, name) in ops.iter_mut().zip(["sum", "min", "max", "prod"]) {
         *handle = find(&format!("ompi_mpi_op_{name}"))?;
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     lent::Lent,
-    raw::{Comm, Request, Route, Type},
+    raw::{Comm, MpiRequest, Route, Type},
     session::Session,
 };
 use crate::{Alarm, CommError, Rank};
@@ -28,7 +28,7 @@ pub(super) struct Control {
     /// The last call in which each rank said it waits.
     heard: Vec<u64>,
     announced: u64,
-    outbox: Vec<(Request, Lent)>,
+    outbox: Vec<(MpiRequest, Lent)>,
 }
 
 impl Control {

@@ -14,7 +14,7 @@ use super::{
     control::Control,
     lent::Lent,
     pace::Pace,
-    raw::{Answer, Comm, Mpi, Request},
+    raw::{Answer, Comm, Mpi, MpiRequest},
     session::Session,
 };
 use crate::{CommError, Group, Rank, Stopper, signature::Signature};
@@ -125,7 +125,7 @@ impl Core {
     /// Waits until `request` is done, for the `partner` alone or else for all ranks.
     pub(super) fn wait(
         &mut self,
-        request: &mut Request,
+        request: &mut MpiRequest,
         call: &Signature,
         partner: Option<Rank>,
     ) -> Result<(), CommError> {

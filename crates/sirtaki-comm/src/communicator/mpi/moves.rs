@@ -10,7 +10,7 @@ use super::{
     core::Core,
     members::share,
     pace::Pace,
-    raw::{Parts, Request, Route, Type},
+    raw::{MpiRequest, Parts, Route, Type},
 };
 use crate::{CommError, DType, Rank, Slice, SliceMut, communicator::check::offsets};
 
@@ -127,7 +127,7 @@ pub(super) fn all_to_all(
 }
 
 /// Ends every request, also when one of them fails: their buffers belong to the caller again afterwards.
-fn finish(core: &Core, mut requests: Vec<Request>) -> Result<(), CommError> {
+fn finish(core: &Core, mut requests: Vec<MpiRequest>) -> Result<(), CommError> {
     let mut result = Ok(());
     let mut pace = Pace::new();
     while !requests.is_empty() {

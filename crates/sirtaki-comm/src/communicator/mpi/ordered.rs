@@ -6,7 +6,7 @@
 
 use bytemuck::cast_slice_mut;
 
-use super::raw::{Op, Type};
+use super::raw::{MpiOp, Type};
 use crate::DType;
 
 macro_rules! coder {
@@ -48,8 +48,8 @@ pub(super) fn stand_in(dtype: DType) -> Option<Type> {
 }
 
 /// Floats to integers, before `op`, which is `Min` or `Max`.
-pub(super) fn encode(dtype: DType, data: &mut [u8], op: Op) {
-    let low = op == Op::Min;
+pub(super) fn encode(dtype: DType, data: &mut [u8], op: MpiOp) {
+    let low = op == MpiOp::Min;
     match dtype {
         DType::F16 => half::encode(cast_slice_mut(data), if low { i16::MIN } else { i16::MAX }),
         DType::BF16 => brain::encode(cast_slice_mut(data), if low { i16::MIN } else { i16::MAX }),
@@ -74,14 +74,14 @@ pub(super) fn decode(dtype: DType, data: &mut [u8]) {
 mod tests {
     use bytemuck::{cast_slice, cast_slice_mut};
 
-    use super::{Op, decode, encode};
+    use super::{MpiOp, decode, encode};
     use crate::DType;
 
     #[test]
     fn order_and_values_survive() {
         let sorted = [f32::NEG_INFINITY, -3.5, -1e-40, -0.0, 0.0, 1e-40, 2.0, f32::MAX, f32::INFINITY];
         let mut data = sorted;
-        encode(DType::F32, cast_slice_mut(&mut data), Op::Min);
+        encode(DType::F32, cast_slice_mut(&mut data), MpiOp::Min);
         assert!(cast_slice::<f32, i32>(&data).is_sorted());
         decode(DType::F32, cast_slice_mut(&mut data));
         assert_eq!(data.map(f32::to_bits), sorted.map(f32::to_bits));
@@ -89,8 +89,8 @@ mod tests {
 
     #[test]
     fn nan_wins_both_ways_in_every_width() {
-        for op in [Op::Min, Op::Max] {
-            let win = |words: &[i64]| if op == Op::Min { words.iter().min() } else { words.iter().max() }.copied();
+        for op in [MpiOp::Min, MpiOp::Max] {
+            let win = |words: &[i64]| if op == MpiOp::Min { words.iter().min() } else { words.iter().max() }.copied();
             for nan in [f64::NAN, -f64::NAN] {
                 let mut data = [f64::NEG_INFINITY, nan, f64::INFINITY];
                 encode(DType::F64, cast_slice_mut(&mut data), op);
@@ -101,7 +101,7 @@ mod tests {
             for (dtype, bits) in [(DType::F16, 0xfe00u16), (DType::BF16, 0x7fc1)] {
                 let mut data = [bits];
                 encode(dtype, cast_slice_mut(&mut data), op);
-                assert_eq!(data[0] as i16, if op == Op::Min { i16::MIN } else { i16::MAX });
+                assert_eq!(data[0] as i16, if op == MpiOp::Min { i16::MIN } else { i16::MAX });
                 decode(dtype, cast_slice_mut(&mut data));
                 assert!(half::f16::from_bits(data[0]).is_nan());
             }

@@ -36,14 +36,14 @@ impl Type {
 /// How MPI combines two elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub enum Op {
+pub enum MpiOp {
     Sum = 0,
     Min = 1,
     Max = 2,
     Product = 3,
 }
 
-impl Op {
+impl MpiOp {
     /// How many operations there are.
     pub(super) const COUNT: usize = 4;
 }
@@ -55,7 +55,7 @@ pub struct Comm(pub(super) usize);
 /// A started operation. Dropping it does not end the operation: its buffers stay in use until [`Mpi::test`] says
 /// it is done.
 #[derive(Debug)]
-pub struct Request(pub(super) usize);
+pub struct MpiRequest(pub(super) usize);
 
 /// How many threads may call MPI, in the standard's order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -126,11 +126,11 @@ pub trait Mpi: Send + Sync {
 
     fn barrier(&self, comm: Comm) -> Answer;
     /// In place.
-    fn all_reduce(&self, data: &mut [u8], of: Type, op: Op, comm: Comm) -> Answer;
+    fn all_reduce(&self, data: &mut [u8], of: Type, op: MpiOp, comm: Comm) -> Answer;
     /// In place on the root, with a copy where the library needs one.
-    fn reduce(&self, data: &mut [u8], of: Type, op: Op, root: usize, comm: Comm) -> Answer;
+    fn reduce(&self, data: &mut [u8], of: Type, op: MpiOp, root: usize, comm: Comm) -> Answer;
     /// In place; the result is at the beginning of `data`, not at the rank's own part.
-    fn reduce_scatter(&self, data: &mut [u8], counts: &[c_int], of: Type, op: Op, comm: Comm) -> Answer;
+    fn reduce_scatter(&self, data: &mut [u8], counts: &[c_int], of: Type, op: MpiOp, comm: Comm) -> Answer;
     fn broadcast(&self, data: &mut [u8], of: Type, root: usize, comm: Comm) -> Answer;
     /// In place.
     fn all_gather(&self, data: &mut [u8], parts: Parts<'_>, of: Type, comm: Comm) -> Answer;
@@ -148,23 +148,30 @@ pub trait Mpi: Send + Sync {
     /// # Safety
     /// `mine` is valid for reading `length` bytes and `all` for writing `length` bytes per rank, until the request is
     /// done.
-    unsafe fn start_all_gather(&self, mine: *const u8, length: c_int, all: *mut u8, comm: Comm) -> Answer<Request>;
+    unsafe fn start_all_gather(&self, mine: *const u8, length: c_int, all: *mut u8, comm: Comm) -> Answer<MpiRequest>;
 
     /// Starts sending.
     ///
     /// # Safety
     /// `data` is valid for reading `count` elements until the request is done.
-    unsafe fn start_send(&self, data: *const u8, count: c_int, of: Type, to: usize, route: Route) -> Answer<Request>;
+    unsafe fn start_send(&self, data: *const u8, count: c_int, of: Type, to: usize, route: Route)
+    -> Answer<MpiRequest>;
 
     /// Starts receiving.
     ///
     /// # Safety
     /// `data` is valid for writing `count` elements until the request is done.
-    unsafe fn start_receive(&self, data: *mut u8, count: c_int, of: Type, from: usize, route: Route)
-    -> Answer<Request>;
+    unsafe fn start_receive(
+        &self,
+        data: *mut u8,
+        count: c_int,
+        of: Type,
+        from: usize,
+        route: Route,
+    ) -> Answer<MpiRequest>;
 
     /// Whether it is done; afterwards the request must not be used again.
-    fn test(&self, request: &mut Request) -> Answer<bool>;
+    fn test(&self, request: &mut MpiRequest) -> Answer<bool>;
 }
 
 /// Where a message between two ranks belongs.

@@ -13,7 +13,7 @@ use super::{
     core::Core,
     moves::narrow,
     ordered,
-    raw::{Op, Type},
+    raw::{MpiOp, Type},
 };
 use crate::{CommError, DType, Plan, Rank, ReduceOp, SliceMut, communicator::check::offsets, kernel};
 
@@ -24,19 +24,19 @@ const STEP: usize = 1 << 20;
 #[derive(Clone, Copy)]
 struct Native {
     of: Type,
-    op: Op,
+    op: MpiOp,
     ordered: bool,
 }
 
 impl Native {
     fn new(plan: &Plan) -> Self {
         let op = match plan.op {
-            ReduceOp::Sum | ReduceOp::Average => Op::Sum,
-            ReduceOp::Min => Op::Min,
-            ReduceOp::Max => Op::Max,
-            ReduceOp::Product => Op::Product,
+            ReduceOp::Sum | ReduceOp::Average => MpiOp::Sum,
+            ReduceOp::Min => MpiOp::Min,
+            ReduceOp::Max => MpiOp::Max,
+            ReduceOp::Product => MpiOp::Product,
         };
-        if let Some(of) = ordered::stand_in(plan.dtype).filter(|_| matches!(op, Op::Min | Op::Max)) {
+        if let Some(of) = ordered::stand_in(plan.dtype).filter(|_| matches!(op, MpiOp::Min | MpiOp::Max)) {
             return Self { of, op, ordered: true };
         }
         let of = match plan.dtype {
@@ -48,7 +48,7 @@ impl Native {
             DType::U8 => Type::U8,
             DType::F16 | DType::BF16 => Type::I16,
             DType::Bool => {
-                let op = if matches!(op, Op::Sum | Op::Max) { Op::Max } else { Op::Min };
+                let op = if matches!(op, MpiOp::Sum | MpiOp::Max) { MpiOp::Max } else { MpiOp::Min };
                 return Self { of: Type::U8, op, ordered: false };
             }
         };

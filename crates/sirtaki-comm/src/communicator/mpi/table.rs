@@ -10,7 +10,7 @@ use std::{
 
 use libloading::os::unix::Library;
 
-use super::raw::{Answer, Code, Comm, Mpi, Op, Parts, Request, Route, Threads, Type};
+use super::raw::{Answer, Code, Comm, Mpi, MpiOp, MpiRequest, Parts, Route, Threads, Type};
 use crate::CommError;
 
 /// A handle in the form a library passes it.
@@ -44,7 +44,7 @@ pub(super) struct Constants<H> {
     pub world: H,
     pub errors_return: H,
     pub types: [H; Type::COUNT],
-    pub ops: [H; Op::COUNT],
+    pub ops: [H; MpiOp::COUNT],
     pub in_place: usize,
     /// Whether `MPI_Reduce` can be trusted with it.
     pub reduces_in_place: bool,
@@ -122,7 +122,7 @@ impl<H: Word> Table<H> {
         self.constants.types[of as usize]
     }
 
-    fn op_of(&self, op: Op) -> H {
+    fn op_of(&self, op: MpiOp) -> H {
         self.constants.ops[op as usize]
     }
 
@@ -239,13 +239,13 @@ impl<H: Word> Mpi for Table<H> {
         check(unsafe { (self.functions.barrier)(comm(group)) })
     }
 
-    fn all_reduce(&self, data: &mut [u8], of: Type, op: Op, group: Comm) -> Answer {
+    fn all_reduce(&self, data: &mut [u8], of: Type, op: MpiOp, group: Comm) -> Answer {
         let (count, into) = (count(data, of), data.as_mut_ptr().cast());
         let (of, op) = (self.type_of(of), self.op_of(op));
         check(unsafe { (self.functions.allreduce)(self.in_place(), into, count, of, op, comm(group)) })
     }
 
-    fn reduce(&self, data: &mut [u8], of: Type, op: Op, root: usize, group: Comm) -> Answer {
+    fn reduce(&self, data: &mut [u8], of: Type, op: MpiOp, root: usize, group: Comm) -> Answer {
         let count = count(data, of);
         let is_root = self.rank(group)? == root;
         let copy = if is_root && !self.constants.reduces_in_place { data.to_vec() } else { Vec::new() };
@@ -259,7 +259,7 @@ impl<H: Word> Mpi for Table<H> {
         check(unsafe { (self.functions.reduce)(from, into, count, of, op, root as c_int, comm(group)) })
     }
 
-    fn reduce_scatter(&self, data: &mut [u8], counts: &[c_int], of: Type, op: Op, group: Comm) -> Answer {
+    fn reduce_scatter(&self, data: &mut [u8], counts: &[c_int], of: Type, op: MpiOp, group: Comm) -> Answer {
         let into = data.as_mut_ptr().cast();
         let (of, op) = (self.type_of(of), self.op_of(op));
         check(unsafe { (self.functions.reduce_scatter)(self.in_place(), into, counts.as_ptr(), of, op, comm(group)) })
@@ -304,20 +304,27 @@ impl<H: Word> Mpi for Table<H> {
             .map(|flag| flag != 0)
     }
 
-    unsafe fn start_all_gather(&self, mine: *const u8, length: c_int, all: *mut u8, group: Comm) -> Answer<Request> {
+    unsafe fn start_all_gather(&self, mine: *const u8, length: c_int, all: *mut u8, group: Comm) -> Answer<MpiRequest> {
         let (mine, all, of) = (mine.cast(), all.cast(), self.type_of(Type::U8));
         handle::<H>(|request| unsafe {
             (self.functions.iallgather)(mine, length, of, all, length, of, comm(group), request)
         })
-        .map(Request)
+        .map(MpiRequest)
     }
 
-    unsafe fn start_send(&self, data: *const u8, count: c_int, of: Type, to: usize, route: Route) -> Answer<Request> {
+    unsafe fn start_send(
+        &self,
+        data: *const u8,
+        count: c_int,
+        of: Type,
+        to: usize,
+        route: Route,
+    ) -> Answer<MpiRequest> {
         let (of, to) = (self.type_of(of), to as c_int);
         handle::<H>(|request| unsafe {
             (self.functions.isend)(data.cast(), count, of, to, route.tag, comm(route.comm), request)
         })
-        .map(Request)
+        .map(MpiRequest)
     }
 
     unsafe fn start_receive(
@@ -327,15 +334,15 @@ impl<H: Word> Mpi for Table<H> {
         of: Type,
         from: usize,
         route: Route,
-    ) -> Answer<Request> {
+    ) -> Answer<MpiRequest> {
         let (of, from) = (self.type_of(of), from as c_int);
         handle::<H>(|request| unsafe {
             (self.functions.irecv)(data.cast(), count, of, from, route.tag, comm(route.comm), request)
         })
-        .map(Request)
+        .map(MpiRequest)
     }
 
-    fn test(&self, request: &mut Request) -> Answer<bool> {
+    fn test(&self, request: &mut MpiRequest) -> Answer<bool> {
         let mut word = H::narrow(request.0);
         let done = number(|flag| unsafe { (self.functions.test)(&mut word, flag, self.ignore()) });
         request.0 = word.widen();

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Bell, Link, LinkError};
+use sirtaki_comm::link::{Bell, Link, LinkError};
 
 /// What to do to a link.
 #[derive(Debug, Clone, Default)]

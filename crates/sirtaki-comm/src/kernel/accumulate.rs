@@ -1,7 +1,7 @@
 //! Which type the sums of an element type are kept in, and the way there and back.
 //!
-//! A lane moves blocks of elements: load them into the wider type with the first factor applied, fold there, and store
-//! with the second factor applied. Types that are kept in themselves are the simplest case.
+//! Blocks of elements are loaded into the accumulating type with the first factor applied, folded there, and stored with
+//! the second factor applied. Types that are kept in themselves are the simplest case.
 
 use bytemuck::Pod;
 use half::{bf16, f16};
@@ -15,14 +15,14 @@ use super::{
 use crate::{DType, Plan, ReduceOp};
 
 /// An element type whose sums can be kept in `A`.
-pub(super) trait Lane<A: Scale>: Pod {
+pub(super) trait Accumulate<A: Scale>: Pod {
     fn widen(from: &[Self], to: &mut [A]);
     fn narrow(from: &[A], to: &mut [Self]);
 }
 
 macro_rules! same {
     ($($number:ty),*) => {$(
-        impl Lane<$number> for $number {
+        impl Accumulate<$number> for $number {
             fn widen(from: &[Self], to: &mut [Self]) {
                 to.copy_from_slice(from);
             }
@@ -35,7 +35,7 @@ macro_rules! same {
 }
 same!(f32, f64, i8, u8, i32, i64);
 
-impl Lane<Truth> for Truth {
+impl Accumulate<Truth> for Truth {
     fn widen(from: &[Truth], to: &mut [Truth]) {
         to.iter_mut().zip(from).for_each(|(to, from)| *to = from.normal());
     }
@@ -47,7 +47,7 @@ impl Lane<Truth> for Truth {
 
 macro_rules! halves {
     ($($half:ty),*) => {$(
-        impl Lane<f32> for $half {
+        impl Accumulate<f32> for $half {
             fn widen(from: &[Self], to: &mut [f32]) {
                 Half::lengthen(from, to);
             }
@@ -58,7 +58,7 @@ macro_rules! halves {
         }
 
         // Through `f32` on the way back, which every processor does alike.
-        impl Lane<f64> for $half {
+        impl Accumulate<f64> for $half {
             fn widen(from: &[Self], to: &mut [f64]) {
                 to.iter_mut().zip(from).for_each(|(to, from)| *to = from.to_f64());
             }
@@ -73,7 +73,7 @@ halves!(f16, bf16);
 
 macro_rules! integers {
     ($($int:ty => $wide:ty),*) => {$(
-        impl Lane<Wide<$wide>> for $int {
+        impl Accumulate<Wide<$wide>> for $int {
             fn widen(from: &[Self], to: &mut [Wide<$wide>]) {
                 to.iter_mut().zip(from).for_each(|(to, &from)| to.0 = from.into());
             }
@@ -98,23 +98,23 @@ pub(super) fn fold<N: Number>(op: ReduceOp, into: &mut [N], from: &[N]) {
 }
 
 /// The elements of `from`, multiplied by the first factor.
-pub(super) fn load<T: Lane<A>, A: Scale>(plan: &Plan, from: &[u8], to: &mut [A]) {
+pub(super) fn load<T: Accumulate<A>, A: Scale>(plan: &Plan, from: &[u8], to: &mut [A]) {
     T::widen(bytemuck::cast_slice(from), to);
     A::scale(to, plan.before);
 }
 
 /// The elements of `from`, multiplied by the second factor.
-pub(super) fn store<T: Lane<A>, A: Scale>(plan: &Plan, from: &mut [A], to: &mut [u8]) {
+pub(super) fn store<T: Accumulate<A>, A: Scale>(plan: &Plan, from: &mut [A], to: &mut [u8]) {
     A::scale(from, plan.after);
     T::narrow(from, bytemuck::cast_slice_mut(to));
 }
 
-/// Something to be done in the lane of a plan.
+/// Something to be done with the types of a plan.
 pub(super) trait Job {
-    fn run<T: Lane<A>, A: Scale>(self);
+    fn run<T: Accumulate<A>, A: Scale>(self);
 }
 
-/// Runs a job in the lane that fits the plan.
+/// Runs a job with the element type and the accumulating type of the plan.
 pub(super) fn run(plan: &Plan, job: impl Job) {
     match (plan.dtype, plan.wide) {
         (DType::F32, _) => job.run::<f32, f32>(),

@@ -8,9 +8,11 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::{CommError, Group, Rank, rendezvous::Exchange};
-
-use super::{Link, LinkError};
+use sirtaki_comm::{
+    CommError, Group, Rank,
+    link::{Link, LinkError},
+    rendezvous::Exchange,
+};
 
 #[derive(Debug, Default)]
 struct Stream {

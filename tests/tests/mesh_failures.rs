@@ -16,12 +16,12 @@ use sirtaki_comm::{
     CommError, Communicator, Group, Reduction, Stopper,
     collective::Algorithm,
     communicator::{Connector, MeshCommunicator},
-    link::{
-        Bell, Link, LinkError,
-        flaky::{Flaky, Troubles},
-        pipe::{Hub, Pipe, pipe},
-    },
+    link::{Bell, Link, LinkError},
     mesh::Mesh,
+};
+use sirtaki_tests::links::{
+    flaky::{Flaky, Troubles},
+    pipe::{Hub, Pipe, pipe},
 };
 
 /// Small enough that larger payloads stand half sent.
