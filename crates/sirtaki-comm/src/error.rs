@@ -69,6 +69,12 @@ pub enum CommError {
         /// Why it cannot be had.
         reason: String,
     },
+    /// A GPU, its driver or its library failed.
+    #[error("{problem}")]
+    Device {
+        /// What was tried and what the driver or library said.
+        problem: String,
+    },
     /// The operating system said no.
     #[error("{action}: {source}")]
     Io {

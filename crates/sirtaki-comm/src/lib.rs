@@ -11,12 +11,14 @@
 //! - [`link`]: one ordered byte stream to one peer.
 //! - [`mesh`]: all links of a group; deadlines, alarms and mismatches, written once for all links.
 //! - [`collective`]: the algorithms, as functions, and the rule that picks one.
+//! - [`device`]: memory of GPUs and collectives in it, by libraries that are found at run time.
 //! - [`communicator`]: the trait users see and its back ends.
 //! - [`rendezvous`]: how ranks find each other and agree on a back end.
 
 mod buffer;
 pub mod collective;
 pub mod communicator;
+pub mod device;
 mod dtype;
 mod error;
 mod group;

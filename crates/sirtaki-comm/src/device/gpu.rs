@@ -1,0 +1,248 @@
+//! One GPU, its streams and its events.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use super::driver::{Driver, Handle, IpcHandle, IpcHandleByValue};
+use crate::CommError;
+
+/// Work of a stream does not wait for that of the default stream.
+const NON_BLOCKING: u32 = 1;
+/// Events without a time are cheaper.
+const WITHOUT_TIME: u32 = 2;
+/// Events that other processes may wait for.
+const BETWEEN_PROCESSES: u32 = 4;
+
+/// A GPU as this process uses it, in the context that frameworks use, too.
+pub struct Gpu {
+    pub(super) driver: Arc<Driver>,
+    number: u32,
+    device: i32,
+    context: Handle,
+    name: String,
+    uuid: [u8; 16],
+    /// Events that nobody uses at present.
+    events: Mutex<Vec<Handle>>,
+}
+
+impl fmt::Debug for Gpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cuda:{} ({})", self.number, self.name)
+    }
+}
+
+impl Gpu {
+    /// The GPU with this number among those that the process sees.
+    pub fn open(driver: Arc<Driver>, number: u32) -> Result<Arc<Gpu>, CommError> {
+        let (mut device, mut context, mut uuid, mut name) = (0, 0, [0; 16], [0_u8; 128]);
+        let functions = &driver.functions;
+        let ordinal = i32::try_from(number).unwrap_or(i32::MAX);
+        // SAFETY: each writes what it is asked for, and the name is cut to the length given.
+        unsafe {
+            driver.check(&format!("find cuda:{number}"), (functions.device)(&raw mut device, ordinal))?;
+            driver
+                .check("read the name of a device", (functions.device_name)(name.as_mut_ptr().cast(), 127, device))?;
+            driver.check("read the identity of a device", (functions.device_uuid)(&raw mut uuid, device))?;
+            driver.check("use a device", (functions.retain_context)(&raw mut context, device))?;
+        }
+        let length = name.iter().position(|&byte| byte == 0).unwrap_or(0);
+        let name = String::from_utf8_lossy(&name[..length]).into_owned();
+        Ok(Arc::new(Gpu { driver, number, device, context, name, uuid, events: Mutex::default() }))
+    }
+
+    /// Its number among those that this process sees.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Its name, such as `NVIDIA H200`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What tells it from all other GPUs.
+    pub fn uuid(&self) -> [u8; 16] {
+        self.uuid
+    }
+
+    /// Whether it can reach the memory of another one directly.
+    pub fn reaches(&self, other: &Gpu) -> bool {
+        let mut can = 0;
+        // SAFETY: it writes one number.
+        let code = unsafe { (self.driver.functions.can_access_peer)(&raw mut can, self.device, other.device) };
+        code == 0 && can != 0
+    }
+
+    /// Has this thread work on it from now on.
+    pub(super) fn enter(&self) -> Result<(), CommError> {
+        // SAFETY: the context lives as long as the process.
+        self.driver.check("use a device", unsafe { (self.driver.functions.set_context)(self.context) })
+    }
+
+    /// A new stream that does not wait for others; an urgent one goes before those that are not.
+    pub fn stream(self: &Arc<Self>, urgent: bool) -> Result<Stream, CommError> {
+        self.enter()?;
+        let mut handle = 0;
+        let priority = if urgent { -1 } else { 0 };
+        // SAFETY: it writes one handle.
+        let code = unsafe { (self.driver.functions.stream_create)(&raw mut handle, NON_BLOCKING, priority) };
+        self.driver.check("make a stream", code)?;
+        Ok(Stream { gpu: self.clone(), handle, owned: true })
+    }
+
+    /// A framework's stream.
+    ///
+    /// # Safety
+    /// It must be a stream of this GPU in this process and exist while the value does.
+    pub unsafe fn foreign_stream(self: &Arc<Self>, handle: usize) -> Stream {
+        Stream { gpu: self.clone(), handle, owned: false }
+    }
+
+    fn event(self: &Arc<Self>) -> Result<Event, CommError> {
+        let kept = self.events.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let handle = match kept {
+            Some(handle) => handle,
+            None => self.make_event(WITHOUT_TIME)?,
+        };
+        Ok(Event { gpu: self.clone(), handle, reusable: true })
+    }
+
+    fn make_event(&self, flags: u32) -> Result<Handle, CommError> {
+        self.enter()?;
+        let mut handle = 0;
+        // SAFETY: it writes one handle.
+        let code = unsafe { (self.driver.functions.event_create)(&raw mut handle, flags) };
+        self.driver.check("make an event", code)?;
+        Ok(handle)
+    }
+
+    /// An event that other processes may wait for, and what they open it by.
+    pub fn shared_event(self: &Arc<Self>) -> Result<(Event, IpcHandle), CommError> {
+        let handle = self.make_event(WITHOUT_TIME | BETWEEN_PROCESSES)?;
+        let event = Event { gpu: self.clone(), handle, reusable: false };
+        let mut shared = [0; 64];
+        // SAFETY: it writes one handle.
+        let code = unsafe { (self.driver.functions.event_handle)(&raw mut shared, handle) };
+        self.driver.check("share an event", code)?;
+        Ok((event, shared))
+    }
+
+    /// An event of another process.
+    pub fn open_event(self: &Arc<Self>, shared: IpcHandle) -> Result<Event, CommError> {
+        self.enter()?;
+        let mut handle = 0;
+        // SAFETY: it writes one handle.
+        let code = unsafe { (self.driver.functions.event_open)(&raw mut handle, IpcHandleByValue(shared)) };
+        self.driver.check("open the event of another process", code)?;
+        Ok(Event { gpu: self.clone(), handle, reusable: false })
+    }
+}
+
+/// Work of a GPU that is done in order.
+pub struct Stream {
+    gpu: Arc<Gpu>,
+    handle: Handle,
+    /// Whether it ends with this value.
+    owned: bool,
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "stream {:#x} of {:?}", self.handle, self.gpu)
+    }
+}
+
+impl Stream {
+    /// The GPU that does the work.
+    pub fn gpu(&self) -> &Arc<Gpu> {
+        &self.gpu
+    }
+
+    /// What the driver and frameworks call it.
+    pub fn handle(&self) -> usize {
+        self.handle
+    }
+
+    /// An event that happens when what the stream has to do now is done.
+    pub fn record(&self) -> Result<Event, CommError> {
+        let event = self.gpu.event()?;
+        self.record_in(&event)?;
+        Ok(event)
+    }
+
+    /// The same with an event that there is.
+    pub fn record_in(&self, event: &Event) -> Result<(), CommError> {
+        self.gpu.enter()?;
+        // SAFETY: both live and belong to this GPU.
+        let code = unsafe { (self.gpu.driver.functions.event_record)(event.handle, self.handle) };
+        self.gpu.driver.check("record an event", code)
+    }
+
+    /// Has what comes next wait for an event.
+    pub fn wait(&self, event: &Event) -> Result<(), CommError> {
+        self.gpu.enter()?;
+        // SAFETY: both live.
+        let code = unsafe { (self.gpu.driver.functions.stream_wait)(self.handle, event.handle, 0) };
+        self.gpu.driver.check("wait for an event", code)
+    }
+
+    /// Whether everything it had to do is done.
+    pub fn is_done(&self) -> Result<bool, CommError> {
+        self.gpu.enter()?;
+        // SAFETY: it lives.
+        let code = unsafe { (self.gpu.driver.functions.stream_query)(self.handle) };
+        self.gpu.driver.is_ready("do the work of a stream", code)
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if self.owned && self.gpu.enter().is_ok() {
+            // SAFETY: it is ours; what it still has to do is done all the same.
+            unsafe { (self.gpu.driver.functions.stream_destroy)(self.handle) };
+        }
+    }
+}
+
+/// A point in the work of a stream.
+pub struct Event {
+    gpu: Arc<Gpu>,
+    handle: Handle,
+    /// Whether somebody else may have it afterwards.
+    reusable: bool,
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "event {:#x} of {:?}", self.handle, self.gpu)
+    }
+}
+
+impl Event {
+    /// The GPU to which it belongs.
+    pub fn gpu(&self) -> &Arc<Gpu> {
+        &self.gpu
+    }
+
+    /// Whether the stream is past it.
+    pub fn is_past(&self) -> Result<bool, CommError> {
+        self.gpu.enter()?;
+        // SAFETY: it lives.
+        let code = unsafe { (self.gpu.driver.functions.event_query)(self.handle) };
+        self.gpu.driver.is_ready("do the work before an event", code)
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        if self.reusable {
+            // Streams that wait for it wait for what was recorded when they were told to.
+            self.gpu.events.lock().unwrap_or_else(PoisonError::into_inner).push(self.handle);
+        } else if self.gpu.enter().is_ok() {
+            // SAFETY: it is ours.
+            unsafe { (self.gpu.driver.functions.event_destroy)(self.handle) };
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Functions of a library that is loaded at run time.
+
+use std::path::{Path, PathBuf};
+
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+
+use crate::CommError;
+
+/// `dlopen` only what is already loaded; the value of both C libraries of Linux.
+const RTLD_NOLOAD: i32 = 4;
+
+/// Declares a table of C functions that return a status, and how it is filled from a library.
+macro_rules! functions {
+    ($(#[$doc:meta])* $name:ident { $($field:ident: $symbol:literal($($argument:ty),* $(,)?);)* }) => {
+        $(#[$doc])*
+        pub(super) struct $name {
+            $(pub(super) $field: unsafe extern "C" fn($($argument),*) -> std::ffi::c_int,)*
+        }
+
+        impl $name {
+            /// The functions of this library; an error names the first that it does not have.
+            ///
+            /// # Safety
+            /// The library must be the one whose functions have these types.
+            pub(super) unsafe fn bind(
+                library: &libloading::os::unix::Library,
+            ) -> Result<Self, libloading::Error> {
+                // SAFETY: the caller's promise.
+                Ok(Self { $($field: *unsafe { library.get($symbol.as_bytes()) }?,)* })
+            }
+        }
+    };
+}
+pub(super) use functions;
+
+/// Opens the library at `path` if one is given, else the one of these names that the process has already, else the first
+/// that the system finds. It stays open until the process ends, because such libraries have threads of their own.
+pub(super) fn open(what: &str, path: Option<&Path>, names: &[&str]) -> Result<&'static Library, CommError> {
+    let unavailable = |reason: String| CommError::Unavailable { what: what.into(), reason };
+    let load = |name: &Path, flags| {
+        // SAFETY: loading runs the library's initialisers, which are made to be run by any program.
+        unsafe { Library::open(Some(name.as_os_str()), flags) }
+    };
+    let opened = match path {
+        Some(path) => load(path, RTLD_NOW | RTLD_LOCAL).map_err(|error| unavailable(error.to_string()))?,
+        None => {
+            let names = || names.iter().map(Path::new);
+            let present = names().find_map(|name| load(name, RTLD_NOW | RTLD_NOLOAD).ok());
+            let found = present.or_else(|| names().find_map(|name| load(name, RTLD_NOW | RTLD_LOCAL).ok()));
+            found.ok_or_else(|| {
+                unavailable(format!(
+                    "no library was found as {}",
+                    names().map(|name| name.display().to_string()).collect::<Vec<_>>().join(" or ")
+                ))
+            })?
+        }
+    };
+    Ok(Box::leak(Box::new(opened)))
+}
+
+/// The file from which the library that has this symbol was loaded.
+pub(super) fn path_of(library: &Library, symbol: &str) -> Option<PathBuf> {
+    // SAFETY: only the address is used.
+    let address = unsafe { library.get::<*mut u8>(symbol.as_bytes()) }.ok()?.into_raw() as usize;
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    maps.lines().find_map(|line| {
+        let (range, rest) = line.split_once(' ')?;
+        let (from, to) = range.split_once('-')?;
+        let [from, to] = [from, to].map(|text| usize::from_str_radix(text, 16));
+        let inside = from.ok()? <= address && address < to.ok()?;
+        inside.then(|| rest.find('/').map(|at| PathBuf::from(&rest[at..]))).flatten()
+    })
+}

@@ -1,0 +1,352 @@
+//! Ranks that NCCL connects. Communicators never block: whatever is not done at once is asked for again, and whoever waits
+//! can be told to stop, so a rank that died does not keep others for ever.
+
+use std::{
+    ffi::{c_int, c_void},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
+
+use half::{bf16, f16};
+
+use super::{
+    View,
+    driver::Handle,
+    gpu::{Gpu, Stream},
+    nccl::{Config, IN_PROGRESS, Nccl, SUCCESS, UniqueId, UniqueIdByValue, code},
+};
+use crate::{CommError, DType, Rank, ReduceOp, Reduction, Stopper};
+
+/// How long to sleep before asking again.
+const PAUSE: Duration = Duration::from_micros(50);
+/// How often to ask before sleeping.
+const LOOKS: u32 = 2000;
+
+/// How NCCL combines elements.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Op {
+    Known(c_int),
+    /// A sum of inputs that are multiplied by this.
+    Scaled(f64),
+}
+
+/// One rank's part in a group.
+pub struct NcclGroup {
+    nccl: Arc<Nccl>,
+    gpu: Arc<Gpu>,
+    comm: Handle,
+    rank: Rank,
+    size: usize,
+    stopper: Stopper,
+}
+
+impl fmt::Debug for NcclGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rank {} of {} by {:?}", self.rank, self.size, self.nccl)
+    }
+}
+
+impl NcclGroup {
+    /// Connects all ranks that call it with the same identity, until `stopper` says no.
+    pub fn connect(
+        nccl: Arc<Nccl>,
+        gpu: Arc<Gpu>,
+        id: UniqueId,
+        (rank, size): (Rank, usize),
+        stopper: Stopper,
+    ) -> Result<Self, CommError> {
+        gpu.enter()?;
+        let mut comm = 0;
+        let mut config = Config::new();
+        // SAFETY: it writes one handle, and reads the configuration only during the call.
+        let code = unsafe {
+            (nccl.functions.connect)(&raw mut comm, size as c_int, UniqueIdByValue(id), rank as c_int, &raw mut config)
+        };
+        if code != IN_PROGRESS {
+            nccl.check("connect its ranks", code)?;
+        }
+        let mut group = Self { nccl, gpu, comm, rank, size, stopper };
+        group.settle("connect its ranks")?;
+        Ok(group)
+    }
+
+    /// Whether NCCL can do such a reduction.
+    pub fn can(dtype: DType, reduction: Reduction) -> bool {
+        operation(dtype, reduction, 1).is_some()
+    }
+
+    /// The library that connects it.
+    pub fn nccl(&self) -> &Arc<Nccl> {
+        &self.nccl
+    }
+
+    /// Replaces elements by the reduction over all ranks, each of several tensors.
+    pub fn all_reduce(&mut self, views: &[View], reduction: Reduction, stream: &Stream) -> Result<(), CommError> {
+        self.together("all_reduce", |group| {
+            for view in views.iter().filter(|view| !view.is_empty()) {
+                group.with_operation(view.dtype(), reduction, |group, op| {
+                    let (at, count, dtype) = (view.address(), view.len(), code(view.dtype()));
+                    // SAFETY: a view is memory that may be read and written.
+                    unsafe { (group.nccl.functions.all_reduce)(at, at, count, dtype, op, group.comm, stream.handle()) }
+                })?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Replaces elements by those of `root`.
+    pub fn broadcast(&mut self, views: &[View], root: Rank, stream: &Stream) -> Result<(), CommError> {
+        self.together("broadcast", |group| views.iter().try_for_each(|view| group.spread(*view, root, stream)))
+    }
+
+    fn spread(&mut self, view: View, root: Rank, stream: &Stream) -> Result<(), CommError> {
+        if view.is_empty() {
+            return Ok(());
+        }
+        let (at, count, dtype) = (view.address(), view.bytes(), code(DType::U8));
+        // SAFETY: a view is memory that may be read and written.
+        let result =
+            unsafe { (self.nccl.functions.broadcast)(at, at, count, dtype, root as c_int, self.comm, stream.handle()) };
+        self.accept("broadcast", result)
+    }
+
+    /// Collects everybody's part: each view holds the parts one after another in rank order, with as many elements as the
+    /// counts beside it say; before the call only my own part has to be filled.
+    pub fn all_gather(&mut self, views: &[(View, Vec<usize>)], stream: &Stream) -> Result<(), CommError> {
+        self.together("all_gather", |group| {
+            for (view, counts) in views {
+                let equal = counts.iter().all(|count| *count == counts[0]);
+                if equal && counts[0] > 0 {
+                    let own = view.part(group.rank * counts[0], (group.rank + 1) * counts[0]);
+                    let (from, to, count) = (own.address(), view.address(), own.bytes());
+                    // SAFETY: a view is memory that may be read and written.
+                    let result = unsafe {
+                        (group.nccl.functions.all_gather)(from, to, count, code(DType::U8), group.comm, stream.handle())
+                    };
+                    group.accept("all_gather", result)?;
+                    continue;
+                }
+                for (root, part) in parts(*view, counts).enumerate() {
+                    group.spread(part, root, stream)?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Reduces parts: views as in [`NcclGroup::all_gather`], filled everywhere; afterwards my own part holds the reduction.
+    pub fn reduce_scatter(
+        &mut self,
+        views: &[(View, Vec<usize>)],
+        reduction: Reduction,
+        stream: &Stream,
+    ) -> Result<(), CommError> {
+        self.together("reduce_scatter", |group| {
+            for (view, counts) in views {
+                let (dtype, comm, queue) = (code(view.dtype()), group.comm, stream.handle());
+                let equal = counts.iter().all(|count| *count == counts[0]);
+                if equal && counts[0] > 0 {
+                    let own = view.part(group.rank * counts[0], (group.rank + 1) * counts[0]);
+                    let (from, to, count) = (view.address(), own.address(), own.len());
+                    group.with_operation(view.dtype(), reduction, |group, op| {
+                        // SAFETY: a view is memory that may be read and written.
+                        unsafe { (group.nccl.functions.reduce_scatter)(from, to, count, dtype, op, comm, queue) }
+                    })?;
+                    continue;
+                }
+                for (root, part) in parts(*view, counts).enumerate().filter(|(_, part)| !part.is_empty()) {
+                    let (at, count) = (part.address(), part.len());
+                    group.with_operation(view.dtype(), reduction, |group, op| {
+                        // SAFETY: a view is memory that may be read and written.
+                        unsafe { (group.nccl.functions.reduce)(at, at, count, dtype, op, root as c_int, comm, queue) }
+                    })?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Sends `sent[r]` elements of `out` to each rank and fills `into` with `received[r]` elements from each.
+    pub fn all_to_all(
+        &mut self,
+        (out, sent): (View, &[usize]),
+        (into, received): (View, &[usize]),
+        stream: &Stream,
+    ) -> Result<(), CommError> {
+        self.together("all_to_all", |group| {
+            let (dtype, comm, queue) = (code(DType::U8), group.comm, stream.handle());
+            for (rank, (to, from)) in parts(out, sent).zip(parts(into, received)).enumerate() {
+                let peer = rank as c_int;
+                if !to.is_empty() {
+                    // SAFETY: a view is memory that may be read.
+                    let result =
+                        unsafe { (group.nccl.functions.send)(to.address(), to.bytes(), dtype, peer, comm, queue) };
+                    group.accept("send", result)?;
+                }
+                if !from.is_empty() {
+                    // SAFETY: a view is memory that may be written.
+                    let result = unsafe {
+                        (group.nccl.functions.receive)(from.address(), from.bytes(), dtype, peer, comm, queue)
+                    };
+                    group.accept("receive", result)?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Queues several calls as one, and waits until they are queued.
+    fn together(
+        &mut self,
+        what: &str,
+        calls: impl FnOnce(&mut Self) -> Result<(), CommError>,
+    ) -> Result<(), CommError> {
+        self.gpu.enter()?;
+        // SAFETY: a group that is begun is ended below, whatever happens in between.
+        self.nccl.check("begin a group", unsafe { (self.nccl.functions.group_start)() })?;
+        let called = calls(self);
+        // SAFETY: as above.
+        let ended = unsafe { (self.nccl.functions.group_end)() };
+        called?;
+        self.accept(what, ended)?;
+        self.settle(what)
+    }
+
+    fn accept(&self, what: &str, result: c_int) -> Result<(), CommError> {
+        if result == IN_PROGRESS { Ok(()) } else { self.nccl.check(what, result) }
+    }
+
+    /// Makes a call with what NCCL calls this reduction.
+    fn with_operation(
+        &mut self,
+        dtype: DType,
+        reduction: Reduction,
+        call: impl FnOnce(&mut Self, c_int) -> c_int,
+    ) -> Result<(), CommError> {
+        let unknown = || CommError::Invalid { problem: format!("NCCL has no {reduction:?} of {}", dtype.name()) };
+        let (op, own) = match operation(dtype, reduction, self.size).ok_or_else(unknown)? {
+            Op::Known(op) => (op, None),
+            Op::Scaled(factor) => {
+                let op = self.scaled_sum(dtype, factor)?;
+                (op, Some(op))
+            }
+        };
+        let result = call(self, op);
+        if let Some(op) = own {
+            // SAFETY: it was made above; calls that use it go on.
+            unsafe { (self.nccl.functions.drop_scaled_sum)(op, self.comm) };
+        }
+        self.accept(reduction.op.name(), result)
+    }
+
+    fn scaled_sum(&self, dtype: DType, factor: f64) -> Result<c_int, CommError> {
+        let mut bytes = [0_u8; 8];
+        match dtype {
+            DType::F16 => bytes[..2].copy_from_slice(&f16::from_f64(factor).to_ne_bytes()),
+            DType::BF16 => bytes[..2].copy_from_slice(&bf16::from_f64(factor).to_ne_bytes()),
+            DType::F32 => bytes[..4].copy_from_slice(&(factor as f32).to_ne_bytes()),
+            _ => bytes = factor.to_ne_bytes(),
+        }
+        /// The number is in the host's memory and read during the call.
+        const AT_ONCE: c_int = 1;
+        let mut op = 0;
+        let number = bytes.as_ptr().cast::<c_void>();
+        // SAFETY: the number has the type named, and one operation is written.
+        let result = unsafe { (self.nccl.functions.scaled_sum)(&raw mut op, number, code(dtype), AT_ONCE, self.comm) };
+        self.nccl.check("make an operation", result)?;
+        Ok(op)
+    }
+
+    /// Waits until NCCL has done what it was told in this thread; the device may still have everything before it.
+    fn settle(&mut self, what: &str) -> Result<(), CommError> {
+        for look in 0.. {
+            match self.state()? {
+                SUCCESS => return Ok(()),
+                IN_PROGRESS => {}
+                other => return self.nccl.check(what, other),
+            }
+            self.stopper.check()?;
+            if look > LOOKS { std::thread::sleep(PAUSE) } else { std::thread::yield_now() }
+        }
+        Ok(())
+    }
+
+    fn state(&self) -> Result<c_int, CommError> {
+        let mut state = SUCCESS;
+        // SAFETY: the communicator lives, and one number is written.
+        let result = unsafe { (self.nccl.functions.state)(self.comm, &raw mut state) };
+        self.nccl.check("say how it is", result)?;
+        Ok(state)
+    }
+
+    /// What went wrong since, if something did: a rank that died, or a network that failed.
+    pub fn check(&self) -> Result<(), CommError> {
+        match self.state()? {
+            SUCCESS | IN_PROGRESS => Ok(()),
+            other => self.nccl.check("go on", other),
+        }
+    }
+
+    /// Ends what the device does for it at once, wherever other ranks are.
+    pub fn abort(&mut self) {
+        let comm = std::mem::take(&mut self.comm);
+        if comm != 0 && self.gpu.enter().is_ok() {
+            // SAFETY: it lives, and nobody uses it afterwards.
+            unsafe { (self.nccl.functions.abort)(comm) };
+        }
+    }
+
+    /// Leaves in good order, once the device has done everything, as far as `stopper` allows.
+    pub fn leave(mut self) {
+        if self.comm == 0 || self.gpu.enter().is_err() {
+            return;
+        }
+        // SAFETY: it lives.
+        let result = unsafe { (self.nccl.functions.finalize)(self.comm) };
+        if self.accept("leave", result).is_ok() && self.settle("leave").is_ok() {
+            let comm = std::mem::take(&mut self.comm);
+            // SAFETY: it lives, and nobody uses it afterwards.
+            unsafe { (self.nccl.functions.destroy)(comm) };
+        }
+    }
+}
+
+impl Drop for NcclGroup {
+    fn drop(&mut self) {
+        self.abort();
+    }
+}
+
+/// Parts of so many elements, one after another.
+fn parts(view: View, counts: &[usize]) -> impl Iterator<Item = View> {
+    let mut end = 0;
+    counts.iter().map(move |count| {
+        let begin = end;
+        end += count;
+        view.part(begin, end)
+    })
+}
+
+/// What NCCL calls a reduction over so many ranks; nothing if it has none like it.
+fn operation(dtype: DType, reduction: Reduction, ranks: usize) -> Option<Op> {
+    let [sum, product, max, min, average] = [0, 1, 2, 3, 4].map(Op::Known);
+    if dtype == DType::Bool {
+        return Some(match reduction.op {
+            ReduceOp::Sum | ReduceOp::Average | ReduceOp::Max => max,
+            ReduceOp::Min | ReduceOp::Product => min,
+        });
+    }
+    let factor = reduction.before * reduction.after;
+    let plain = reduction.before == 1.0 && reduction.after == 1.0;
+    match reduction.op {
+        ReduceOp::Sum if plain => Some(sum),
+        ReduceOp::Average if plain && dtype.is_float() => Some(average),
+        ReduceOp::Sum if dtype.is_float() => Some(Op::Scaled(factor)),
+        ReduceOp::Average if dtype.is_float() => Some(Op::Scaled(factor / ranks as f64)),
+        ReduceOp::Min if plain => Some(min),
+        ReduceOp::Max if plain => Some(max),
+        ReduceOp::Product if plain => Some(product),
+        _ => None,
+    }
+}
