@@ -8,8 +8,12 @@ from typing_extensions import TypeAlias
 
 __all__ = ["Completions", "Engine", "Output", "Phase", "Ticket", "command", "dtypes", "main"]
 
-_Described: TypeAlias = tuple[int, int, Sequence[int], Any]
-"""Address, code of the element type, shape, and what keeps the memory alive."""
+_Stream: TypeAlias = tuple[int, int]
+"""The number of a GPU, and what its driver calls a stream."""
+
+_Described: TypeAlias = tuple[int, int, Sequence[int], Any, _Stream | None]
+"""Address, code of the element type, shape, what keeps the memory alive, and for memory of a GPU the
+stream that computes it."""
 
 def main() -> int: ...
 def command(arguments: Sequence[str]) -> int: ...
@@ -21,6 +25,7 @@ class Output:
     rows: list[int] | None
     bytes: int
     def take(self) -> Any: ...
+    def copy_to(self, address: int, stream: _Stream) -> None: ...
 
 @final
 class Completions:
@@ -32,7 +37,7 @@ class Completions:
 @final
 class Ticket:
     def poll(self) -> bool: ...
-    def wait(self) -> Any: ...
+    def wait(self, streams: Sequence[_Stream] = ...) -> Any: ...
     def notify(self, completions: Completions, number: int) -> None: ...
 
 @final

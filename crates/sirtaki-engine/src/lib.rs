@@ -24,11 +24,12 @@ pub mod telemetry;
 
 pub use decide::{
     fuse::Limits,
-    request::{Compression, Operation, Request, shares},
+    request::{Compression, Operation, Place, Request, shares},
 };
 pub use error::EngineError;
 pub use runtime::{
     callers::{Blocking, HandIn},
+    device::{DeviceSettings, Way},
     engine::Engine,
     memory::Tensor,
     ticket::{Outcome, Output, Ticket},

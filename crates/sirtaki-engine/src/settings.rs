@@ -4,7 +4,7 @@ use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use sirtaki_comm::Rank;
 
-use crate::{decide::fuse::Limits, telemetry::recorder::Culprit};
+use crate::{decide::fuse::Limits, runtime::device::DeviceSettings, telemetry::recorder::Culprit};
 
 /// Takes a warning for people.
 pub type Warn = Arc<dyn Fn(&str) + Send + Sync>;
@@ -41,6 +41,8 @@ pub struct Settings {
     /// After how long a tensor that waits for a late rank is an error on all ranks; `None` never. Ranks that wait for each
     /// other get one at once.
     pub hang_timeout: Option<Duration>,
+    /// How tensors in the memory of GPUs travel.
+    pub device: DeviceSettings,
     /// How long a rank waits for others in an adopted order before it calls for agreement again.
     pub patience: Duration,
     /// How many names are remembered although no rank waits for a tensor of that name. Rank 0's value counts.
@@ -89,6 +91,7 @@ impl Default for Settings {
             adopt: true,
             warn_after: Some(Duration::from_secs(10)),
             hang_timeout: Some(Duration::from_secs(1800)),
+            device: DeviceSettings::default(),
             patience: Duration::from_millis(500),
             names_limit: 1 << 16,
             record: true,
@@ -119,6 +122,7 @@ impl fmt::Debug for Settings {
             .field("adopt", &self.adopt)
             .field("warn_after", &self.warn_after)
             .field("hang_timeout", &self.hang_timeout)
+            .field("device", &self.device)
             .field("patience", &self.patience)
             .field("names_limit", &self.names_limit)
             .field("record", &self.record)

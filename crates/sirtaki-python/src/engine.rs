@@ -15,7 +15,7 @@ use pyo3::{
 };
 use sirtaki_comm::{DType, Group, Rank, ReduceOp, Reduction, secure::Secret};
 use sirtaki_engine::{
-    Compression, Operation, Request, Tensor,
+    Compression, Operation, Place, Request, Tensor,
     job::{Meeting, Position, World},
     telemetry::Progress,
 };
@@ -122,6 +122,9 @@ impl Engine {
                 1 => request(name, dtype, &shape),
                 _ => request(&format!("{name}.{index}"), dtype, &shape),
             };
+            let mut request = request.placed(tensor.place());
+            // What lies elsewhere is compressed by the framework.
+            request.compression = request.compression.filter(|_| request.place == Place::Host);
             requests.push((request, tensor));
         }
         Ok(Ticket::new(self.in_flight.submit(&own.engine, name, requests), in_place))
@@ -172,6 +175,7 @@ impl Engine {
         if !whole {
             // Those of the whole job have the same names.
             (job.engine.timeline, job.engine.profile) = (None, None);
+            job.engine.device.subset = true;
         }
         let store = Arc::new(Foreign::new(store));
         let secret = world.and_then(|world| world.secret.clone());

@@ -1,19 +1,50 @@
 //! A framework's memory for the engine: used where it lies, and kept alive until the engine has done with it. The only
 //! file that trusts addresses.
 
-use pyo3::{Py, PyAny, PyResult, exceptions::PyValueError};
-use sirtaki_comm::DType;
-use sirtaki_engine::Tensor;
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
 
-/// A tensor as Python describes it: address, code of the element type, shape, and what keeps the memory alive.
-pub(crate) type Described = (usize, u8, Vec<usize>, Py<PyAny>);
+use pyo3::{Py, PyAny, PyResult, exceptions::PyValueError};
+use sirtaki_comm::{
+    CommError, DType,
+    device::{Driver, Gpu, Stream, View},
+};
+use sirtaki_engine::{Tensor, job::variables};
+
+/// A tensor as Python describes it: address, code of the element type, shape, what keeps the memory alive, and for memory
+/// of a GPU the stream after whose present work the elements are there.
+pub(crate) type Described = (usize, u8, Vec<usize>, Py<PyAny>, Option<RawStream>);
+
+/// A stream of a framework's: the number of its GPU, and what the driver calls it.
+pub(crate) type RawStream = (u32, usize);
+
+/// A framework's stream.
+pub(crate) fn stream((number, handle): RawStream) -> Result<Stream, CommError> {
+    // SAFETY: Python passes what the framework has just given it, and uses the result at once.
+    Ok(unsafe { gpu(number)?.foreign_stream(handle) })
+}
+
+fn gpu(number: u32) -> Result<Arc<Gpu>, CommError> {
+    static GPUS: OnceLock<Mutex<HashMap<u32, Arc<Gpu>>>> = OnceLock::new();
+    let mut gpus = GPUS.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(gpu) = gpus.get(&number) {
+        return Ok(gpu.clone());
+    }
+    let path = std::env::var_os(variables::CUDA).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let gpu = Gpu::open(Driver::load(path.as_deref())?, number)?;
+    gpus.insert(number, gpu.clone());
+    Ok(gpu)
+}
 
 /// The tensor, its type and its shape.
 ///
-/// Whoever describes a tensor promises that the address is that of so many contiguous elements in this process's memory,
+/// Whoever describes a tensor promises that the address is that of so many contiguous elements in this process's memory or that of the GPU,
 /// valid while the owner lives, and that the program leaves them alone until it has waited for the ticket. A program
 /// that does not keep to the latter computes nonsense, as it would with every library of this kind.
-pub(crate) fn tensor((address, code, shape, owner): Described) -> PyResult<(Tensor, DType, Vec<usize>)> {
+pub(crate) fn tensor((address, code, shape, owner, queue): Described) -> PyResult<(Tensor, DType, Vec<usize>)> {
     let wrong = |problem: String| PyValueError::new_err(problem);
     let dtype = DType::from_code(code).ok_or_else(|| wrong(format!("there is no element type {code}")))?;
     let elements = shape.iter().try_fold(1_usize, |product, &extent| product.checked_mul(extent));
@@ -21,11 +52,20 @@ pub(crate) fn tensor((address, code, shape, owner): Described) -> PyResult<(Tens
     let (Some(elements), Some(bytes)) = (elements, bytes) else {
         return Err(wrong(format!("a tensor of shape {shape:?} is larger than memory can be")));
     };
-    if bytes == 0 {
+    if bytes == 0 && queue.is_none() {
         return Ok((Tensor::zeros(dtype, 0), dtype, shape));
     }
-    if address == 0 || !address.is_multiple_of(dtype.size()) {
+    if bytes > 0 && (address == 0 || !address.is_multiple_of(dtype.size())) {
         return Err(wrong(format!("{address:#x} cannot be the address of {}", dtype.name())));
+    }
+    if let Some(queue) = queue {
+        let device = || {
+            let ready = Arc::new(stream(queue)?.record()?);
+            // SAFETY: the caller's promise above, and the framework's for tensors on its streams.
+            Ok(unsafe { Tensor::on_device(View::new(address as u64, dtype, elements)?, ready, Box::new(owner)) })
+        };
+        let tensor = device().map_err(|error: CommError| wrong(error.to_string()))?;
+        return Ok((tensor, dtype, shape));
     }
     // SAFETY: the caller's promise above. The owner may be dropped on any thread: without the interpreter's lock, pyo3
     // keeps the reference until somebody has it.

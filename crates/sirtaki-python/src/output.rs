@@ -9,7 +9,13 @@ use std::{
 };
 
 use pyo3::{Bound, PyAny, PyResult, Python, exceptions::PyRuntimeError, ffi, pyclass, pymethods};
+use sirtaki_comm::{CommError, DType, device::View};
 use sirtaki_engine::Tensor;
+
+use crate::{
+    error,
+    memory::{self, RawStream},
+};
 
 const NAME: &CStr = c"dltensor";
 /// Processors' memory, in DLPack's numbering.
@@ -32,17 +38,35 @@ pub(crate) struct Output {
 
 impl Output {
     pub(crate) fn new(tensor: Tensor, shape: Vec<usize>, rows: Option<Vec<usize>>) -> Self {
-        Self { bytes: tensor.bytes().len(), tensor: Mutex::new(Some(tensor)), shape, rows }
+        Self { bytes: tensor.byte_len(), tensor: Mutex::new(Some(tensor)), shape, rows }
+    }
+
+    /// The tensor, unless it was taken.
+    fn tensor(&self) -> PyResult<Tensor> {
+        let tensor = self.tensor.lock().unwrap_or_else(PoisonError::into_inner).take();
+        tensor.ok_or_else(|| PyRuntimeError::new_err("the elements were taken already"))
     }
 }
 
 #[pymethods]
 impl Output {
+    /// Copies elements of a GPU to an address in its memory, in the order of a stream. Can be done once.
+    fn copy_to(&self, py: Python<'_>, address: usize, stream: RawStream) -> PyResult<()> {
+        let mut tensor = self.tensor()?;
+        let mut copy = || {
+            let stream = memory::stream(stream)?;
+            tensor.await_on(&stream)?;
+            let Some(from) = tensor.view() else { return Ok(()) };
+            // SAFETY: Python passes the address of a new tensor of this size on this stream.
+            let to = unsafe { View::new(address as u64, DType::U8, from.bytes()) }?;
+            stream.copy(to, from.as_bytes())
+        };
+        copy().map_err(|reason: CommError| error::of_engine(py, &reason.into()))
+    }
+
     /// The elements as bytes, in a DLPack capsule. Can be taken once.
     fn take<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let tensor = self.tensor.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let tensor = tensor.ok_or_else(|| PyRuntimeError::new_err("the elements were taken already"))?;
-        let managed = Managed::new(tensor);
+        let managed = Managed::new(self.tensor()?);
         // SAFETY: the name lives for ever, the pointer is ours until somebody takes it out of the capsule, and `abandon`
         // is a destructor of capsules.
         let capsule = unsafe { ffi::PyCapsule_New(managed.cast(), NAME.as_ptr(), Some(abandon)) };

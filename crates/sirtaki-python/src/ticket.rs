@@ -14,9 +14,16 @@ use pyo3::{
     pyclass, pymethods,
     types::{PyList, PyListMethods},
 };
+use sirtaki_comm::CommError;
 use sirtaki_engine::{Outcome, Output as Done};
 
-use crate::{completions::Completions, engine::Engine, error, output::Output};
+use crate::{
+    completions::Completions,
+    engine::Engine,
+    error,
+    memory::{self, RawStream},
+    output::Output,
+};
 
 /// How long a signal may go unnoticed.
 const SLICE: Duration = Duration::from_millis(100);
@@ -60,9 +67,12 @@ impl Ticket {
     }
 
     /// Waits and returns what came of it: nothing where results are in place, else a list of outputs, the last rank to
-    /// join, or the engine of a process set.
-    fn wait(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        let outputs = self.outcome(py)?.map_err(|error| error::of_engine(py, &error))?;
+    /// join, or the engine of a process set. Of results on a GPU, the work of `streams` that comes next waits, not the
+    /// caller.
+    #[pyo3(signature = (streams = Vec::new()))]
+    fn wait(&self, py: Python<'_>, streams: Vec<RawStream>) -> PyResult<Option<Py<PyAny>>> {
+        let mut outputs = self.outcome(py)?.map_err(|error| error::of_engine(py, &error))?;
+        await_on(&mut outputs, &streams).map_err(|error| error::of_engine(py, &error.into()))?;
         if self.in_place {
             return Ok(None);
         }
@@ -86,6 +96,18 @@ impl Ticket {
         self.ticket.when_done(completions.callback(number));
         Ok(())
     }
+}
+
+/// Has streams wait for what their GPUs have made.
+fn await_on(outputs: &mut [Done], streams: &[RawStream]) -> Result<(), CommError> {
+    for output in outputs {
+        let (Done::Tensor(tensor, _) | Done::Received { tensor, .. }) = output else { continue };
+        let Some(number) = tensor.ready().map(|ready| ready.gpu().number()) else { continue };
+        if let Some(raw) = streams.iter().find(|(device, _)| *device == number) {
+            tensor.await_on(&memory::stream(*raw)?)?;
+        }
+    }
+    Ok(())
 }
 
 impl Drop for Ticket {

@@ -7,10 +7,15 @@ as copying a result back, and all of them get the result.
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, Callable, Protocol
 
 from sirtaki import _native
+
+
+Streams = Sequence[tuple[int, int]]
+"""Numbers of GPUs, and a stream of each."""
 
 
 class Ticket(Protocol):
@@ -19,8 +24,8 @@ class Ticket(Protocol):
     def poll(self) -> bool:
         """Whether it is done, well or badly."""
 
-    def wait(self) -> Any:
-        """Waits for the result."""
+    def wait(self, streams: Streams = ()) -> Any:
+        """Waits for the result; for one on a GPU, the work of these streams that comes next does."""
 
     def notify(self, completions: _native.Completions, number: int) -> None:
         """Puts a number into a queue when it is done."""
@@ -29,8 +34,10 @@ class Ticket(Protocol):
 class Handle:
     """What was handed in and is not waited for yet."""
 
-    def __init__(self, ticket: Ticket, finish: Callable[[Any], Any]) -> None:
-        self._pending: _Pending | None = _Pending(ticket, finish)
+    def __init__(
+        self, ticket: Ticket, finish: Callable[[Any], Any], streams: Callable[[], Streams] = tuple
+    ) -> None:
+        self._pending: _Pending | None = _Pending(ticket, finish, streams)
 
     @property
     def ticket(self) -> Ticket | None:
@@ -73,8 +80,10 @@ class Handle:
 class _Pending:
     """The part of a handle that waiting threads hold on to until all of them have the result."""
 
-    def __init__(self, ticket: Ticket, finish: Callable[[Any], Any]) -> None:
-        self.ticket, self.finish = ticket, finish
+    def __init__(
+        self, ticket: Ticket, finish: Callable[[Any], Any], streams: Callable[[], Streams]
+    ) -> None:
+        self.ticket, self.finish, self._streams = ticket, finish, streams
         self.settled = False
         self._lock = threading.Lock()
         self._result: Any = None
@@ -84,7 +93,7 @@ class _Pending:
         with self._lock:
             if not self.settled:
                 try:
-                    self._result = self.finish(self.ticket.wait())
+                    self._result = self.finish(self.ticket.wait(self._streams()))
                 except Exception as error:
                     self._error = error
                 self.settled = True
@@ -105,9 +114,9 @@ class Deferred:
             self._future.exception() is not None or self._future.result().poll()
         )
 
-    def wait(self) -> Any:
-        """Waits for the result."""
-        return self._future.result().wait()
+    def wait(self, streams: Streams = ()) -> Any:
+        """Waits for the result; for one on a GPU, the work of these streams that comes next does."""
+        return self._future.result().wait(streams)
 
     def notify(self, completions: _native.Completions, number: int) -> None:
         """Puts a number into a queue when it is done."""

@@ -1,8 +1,8 @@
 """PyTorch's tensors for the engine and back.
 
-Memory of CPU tensors is used where it lies. Tensors of a GPU travel through pinned memory of the
-host: copied on a stream of their own, so that neither the program nor its stream waits, and handed
-in by a thread as soon as the copy is there.
+Memory is used where it lies, a GPU's as well as the host's. For a tensor of a GPU nobody waits: it
+is handed in with the stream that computes it, and whoever waits for the result has its own stream
+wait.
 
 The engine keeps a tensor's memory alive, but it cannot keep a program from changing its size:
 ``resize_`` of a tensor in flight frees memory that the engine works in. Whoever waits for such a
@@ -11,16 +11,14 @@ tensor gets an error instead of a result.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable
 
 import torch
 
 from sirtaki import _native
 from sirtaki._errors import Error
-from sirtaki.torch._handle import Deferred, Handle, Ticket
+from sirtaki.torch._handle import Handle, Ticket
 
 _CODES = _native.dtypes()
 _DTYPES = {
@@ -65,22 +63,18 @@ def check(tensor: torch.Tensor, moves: bool) -> None:
 def hand_in(start: Start, tensors: Sequence[torch.Tensor]) -> Handle:
     """Hands in tensors that will be changed where they are, and returns them as a list."""
     tensors = [tensor.detach() for tensor in tensors]
-    ticket, hosts = _submit(start, tensors)
-    addresses = [host.data_ptr() for host in hosts]
+    ticket, used = _submit(start, tensors)
+    addresses = [copy.data_ptr() for copy in used]
 
     def finish(_: Any) -> list[torch.Tensor]:
-        _require_unmoved(hosts, addresses)
-        for device, numbers in _by_device(tensors).items():
-            pairs = [(tensors[number], hosts[number]) for number in numbers]
-            if device.type == "cuda":
-                _stager(device).copy_back(pairs)
-                continue
-            for tensor, host in pairs:
-                if host is not tensor:
-                    tensor.copy_(host)
+        _require_unmoved(used, addresses)
+        for tensor, copy in zip(tensors, used):
+            if copy is not tensor:
+                tensor.copy_(copy)
+        _remember_stream(tensors)
         return tensors
 
-    return Handle(ticket, finish)
+    return Handle(ticket, finish, lambda: _streams(used))
 
 
 def hand_in_for_new(
@@ -89,26 +83,27 @@ def hand_in_for_new(
     """Hands in tensors of which new ones will come: ``build`` gets these and the rows of each."""
     tensors = [tensor.detach() for tensor in tensors]
     kinds = [(tensor.dtype, tensor.device) for tensor in tensors]
-    ticket, hosts = _submit(start, tensors)
-    addresses = [host.data_ptr() for host in hosts]
+    ticket, used = _submit(start, tensors)
+    addresses = [copy.data_ptr() for copy in used]
 
     def finish(outputs: list) -> Any:
-        _require_unmoved(hosts, addresses)
+        _require_unmoved(used, addresses)
         made = [
-            (_new_tensor(output, dtype).to(device), output.rows)
+            (_new_tensor(output, dtype, device), output.rows)
             for output, (dtype, device) in zip(outputs, kinds)
         ]
+        _remember_stream(used)
         return build(made)
 
-    return Handle(ticket, finish)
+    return Handle(ticket, finish, lambda: _streams(used))
 
 
-def _require_unmoved(hosts: list[torch.Tensor], addresses: list[int]) -> None:
+def _require_unmoved(used: list[torch.Tensor], addresses: list[int]) -> None:
     """Fails where memory that the engine worked in was freed meanwhile."""
-    for host, address in zip(hosts, addresses):
-        if host.numel() and _address(host) != address:
+    for tensor, address in zip(used, addresses):
+        if tensor.numel() and _address(tensor) != address:
             raise Error(
-                f"the memory of a tensor of shape {list(host.shape)} was resized or freed while "
+                f"the memory of a tensor of shape {list(tensor.shape)} was resized or freed while "
                 "the tensor was in flight, so its elements are lost and other memory may have "
                 "been overwritten\n"
                 "hint: wait for a tensor, with synchronize() or wait(), before resize_()"
@@ -122,94 +117,49 @@ def _address(tensor: torch.Tensor) -> int:
     return tensor.data_ptr() if storage.nbytes() >= end else 0
 
 
-def _by_device(tensors: Sequence[torch.Tensor]) -> dict[torch.device, list[int]]:
-    """The places of the tensors that each device has."""
-    places = defaultdict(list)
-    for place, tensor in enumerate(tensors):
-        places[tensor.device].append(place)
-    return places
-
-
 def _submit(start: Start, tensors: list[torch.Tensor]) -> tuple[Ticket, list[torch.Tensor]]:
-    """Hands in tensors; also gives what is in the host's memory for them, in the same order."""
-    hosts, copied = list(tensors), []
-    for device, numbers in _by_device(tensors).items():
-        if device.type == "cuda":
-            copies, event = _stager(device).copy_out([tensors[number] for number in numbers])
-            copied.append(event)
-        else:
-            copies = [tensors[number].contiguous() for number in numbers]
-        for number, copy in zip(numbers, copies):
-            hosts[number] = copy
-    if not copied:
-        return start([_describe(host) for host in hosts]), hosts
-
-    def then_start() -> Ticket:
-        for event in copied:
-            event.synchronize()
-        return start([_describe(host) for host in hosts])
-
-    return Deferred(_thread().submit(then_start)), hosts
+    """Hands in tensors; also gives those that the engine works on, in the same order."""
+    used = [tensor.contiguous() for tensor in tensors]
+    return start([_describe(tensor) for tensor in used]), used
 
 
 def _describe(tensor: torch.Tensor) -> tuple:
-    """A contiguous CPU tensor; elements that the engine does not know travel as bytes."""
+    """A contiguous tensor; elements that the engine does not know travel as bytes."""
+    stream = _stream(tensor.device.index) if tensor.is_cuda else None
     code = _DTYPES.get(tensor.dtype)
     if code is None:
-        return tensor.data_ptr(), _BYTES, (*tensor.shape, tensor.element_size()), tensor
-    return tensor.data_ptr(), code, tensor.shape, tensor
+        return tensor.data_ptr(), _BYTES, (*tensor.shape, tensor.element_size()), tensor, stream
+    return tensor.data_ptr(), code, tensor.shape, tensor, stream
 
 
-def _new_tensor(output: _native.Output, dtype: torch.dtype) -> torch.Tensor:
+def _stream(device: int) -> tuple[int, int]:
+    """The current stream of a GPU, as the engine wants it."""
+    return device, torch.cuda.current_stream(device).cuda_stream
+
+
+def _streams(tensors: Sequence[torch.Tensor]) -> list[tuple[int, int]]:
+    """The current streams of all GPUs that have some of these tensors."""
+    devices = {tensor.device.index for tensor in tensors if tensor.is_cuda}
+    return [_stream(device) for device in devices]
+
+
+def _remember_stream(tensors: Sequence[torch.Tensor]) -> None:
+    """Has PyTorch keep memory that a tensor got on another stream until this one is done."""
+    for tensor in tensors:
+        if tensor.is_cuda:
+            tensor.record_stream(torch.cuda.current_stream(tensor.device))
+
+
+def _new_tensor(
+    output: _native.Output, dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
     """A tensor from what the engine made."""
     shape = output.shape if dtype in _DTYPES else output.shape[:-1]
+    if device.type == "cuda":
+        tensor = torch.empty(shape, dtype=dtype, device=device)
+        if output.bytes:
+            output.copy_to(tensor.data_ptr(), _stream(device.index))
+        return tensor
     if not output.bytes:
         return torch.empty(shape, dtype=dtype)
     return torch.utils.dlpack.from_dlpack(output.take()).view(dtype).view(shape)
-
-
-class _Stager:
-    """Copies one GPU's tensors to pinned memory and back."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._stream = torch.cuda.Stream(device)
-
-    def copy_out(self, tensors: list[torch.Tensor]) -> tuple[list[torch.Tensor], Any]:
-        """Copies that are complete after an event."""
-        self._stream.wait_stream(torch.cuda.current_stream(self._device))
-        with torch.cuda.stream(self._stream):
-            hosts = []
-            for tensor in tensors:
-                host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
-                hosts.append(host.copy_(tensor, non_blocking=True))
-                # Its memory must not be given to others before the copy is made.
-                tensor.record_stream(self._stream)
-            return hosts, self._stream.record_event()
-
-    def copy_back(self, pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
-        """Fills tensors from host memory; the current stream waits for it."""
-        here = torch.cuda.current_stream(self._device)
-        self._stream.wait_stream(here)
-        with torch.cuda.stream(self._stream):
-            for tensor, host in pairs:
-                tensor.copy_(host, non_blocking=True)
-                tensor.record_stream(self._stream)
-        here.wait_stream(self._stream)
-
-
-_stagers: dict[torch.device, _Stager] = {}
-_threads: list[ThreadPoolExecutor] = []
-
-
-def _stager(device: torch.device) -> _Stager:
-    if device not in _stagers:
-        _stagers[device] = _Stager(device)
-    return _stagers[device]
-
-
-def _thread() -> ThreadPoolExecutor:
-    """One thread, so that tensors are handed in in the order of the program."""
-    if not _threads:
-        _threads.append(ThreadPoolExecutor(1, thread_name_prefix="sirtaki-stage"))
-    return _threads[0]

@@ -63,10 +63,33 @@ def reduce_in_place(
     scale = _rounded(scale, tensors)
     full = name_for("allreduce", name, process_set.process_set_id, waits)
     start = partial(_start_reduction, process_set.engine(), full, op, scale, wire)
-    handle = _registered(_memory.hand_in(start, tensors), name, full, process_set)
+    handle = _registered(_hand_in_as(wire, op, start, tensors), name, full, process_set)
     if returns is not None:
         return handle.map(lambda _: list(returns))
     return handle
+
+
+_WIRE = {"f16": torch.float16, "bf16": torch.bfloat16}
+
+
+def _hand_in_as(wire: str | None, op: int, start: _memory.Start, tensors: Tensors) -> Handle:
+    """Hands in tensors; those of a GPU are made smaller there, where the engine cannot."""
+    if wire is None or op == Adasum or not any(tensor.is_cuda for tensor in tensors):
+        return _memory.hand_in(start, tensors)
+    small = [
+        tensor.detach().to(_WIRE[wire])
+        if tensor.is_cuda and tensor.dtype == torch.float32
+        else tensor
+        for tensor in tensors
+    ]
+
+    def back(results: list[torch.Tensor]) -> list[torch.Tensor]:
+        for tensor, result in zip(tensors, results):
+            if result.dtype != tensor.dtype:
+                tensor.detach().copy_(result)
+        return list(tensors)
+
+    return _memory.hand_in(start, small).map(back)
 
 
 def _rounded(scale: tuple[float, float], tensors: Tensors) -> tuple[float, float]:

@@ -1,6 +1,7 @@
 //! One GPU, its streams and its events.
 
 use std::{
+    any::Any,
     fmt,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -25,6 +26,8 @@ pub struct Gpu {
     uuid: [u8; 16],
     /// Events that nobody uses at present.
     events: Mutex<Vec<Handle>>,
+    /// What is dropped once an event is past.
+    kept: Mutex<Vec<(Arc<Event>, Box<dyn Any + Send>)>>,
 }
 
 impl fmt::Debug for Gpu {
@@ -49,7 +52,16 @@ impl Gpu {
         }
         let length = name.iter().position(|&byte| byte == 0).unwrap_or(0);
         let name = String::from_utf8_lossy(&name[..length]).into_owned();
-        Ok(Arc::new(Gpu { driver, number, device, context, name, uuid, events: Mutex::default() }))
+        Ok(Arc::new(Gpu {
+            driver,
+            number,
+            device,
+            context,
+            name,
+            uuid,
+            events: Mutex::default(),
+            kept: Mutex::default(),
+        }))
     }
 
     /// Its number among those that this process sees.
@@ -224,6 +236,18 @@ impl Event {
     /// The GPU to which it belongs.
     pub fn gpu(&self) -> &Arc<Gpu> {
         &self.gpu
+    }
+
+    /// Keeps something until the stream is past it, or a little longer.
+    pub fn keep_until_past(self: &Arc<Self>, what: Box<dyn Any + Send>) {
+        let mut kept = self.gpu.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.push((self.clone(), what));
+        let (past, rest) =
+            std::mem::take(&mut *kept).into_iter().partition(|(event, _)| event.is_past().unwrap_or(true));
+        *kept = rest;
+        drop(kept);
+        let past: Vec<(Arc<Event>, Box<dyn Any + Send>)> = past;
+        drop(past);
     }
 
     /// Whether the stream is past it.

@@ -54,7 +54,7 @@ impl Memory {
     }
 
     /// Memory for work of this stream. Nothing waits for it, and it goes back in the order of the same stream unless
-    /// [`Memory::free_on`] names another.
+    /// [`Memory::free_on`] names another, which must exist by then.
     pub fn on_stream(stream: &Stream, bytes: usize) -> Result<Self, CommError> {
         let gpu = stream.gpu();
         gpu.enter()?;
@@ -117,8 +117,8 @@ impl Memory {
         unsafe { View::new(self.address + offset as u64, dtype, elements) }
     }
 
-    /// Gives it back once another stream is past what it has to do now.
-    pub fn free_on(mut self, stream: &Stream) {
+    /// Has it go back in the order of another stream.
+    pub fn free_on(&mut self, stream: &Stream) {
         if let Kind::Ordered(handle) = &mut self.kind {
             *handle = stream.handle();
         }

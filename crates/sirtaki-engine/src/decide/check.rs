@@ -39,11 +39,12 @@ struct Aspect {
     side: fn(&Request) -> String,
 }
 
-const ASPECTS: [Aspect; 6] = [
+const ASPECTS: [Aspect; 7] = [
     Aspect { what: "ask for different operations", key: operation, side: operation },
     Aspect { what: "bring different types", key: dtype, side: dtype },
     Aspect { what: "bring a different number of dimensions", key: |r| r.shape.len().to_string(), side: shape },
     Aspect { what: "bring different shapes", key: |r| format!("{:?}", fixed_shape(r)), side: shape },
+    Aspect { what: "have it in different places", key: place, side: place },
     Aspect { what: "compress differently", key: compression, side: compression },
     Aspect { what: "put it into different groups", key: bundle, side: bundle },
 ];
@@ -68,6 +69,10 @@ fn dtype(request: &Request) -> String {
 
 fn shape(request: &Request) -> String {
     format!("shape {:?}", request.shape)
+}
+
+fn place(request: &Request) -> String {
+    request.place.describe().into()
 }
 
 fn compression(request: &Request) -> String {
@@ -147,7 +152,7 @@ mod tests {
     use sirtaki_comm::{DType, ReduceOp, Reduction};
 
     use super::*;
-    use crate::decide::request::{Bundle, Compression};
+    use crate::decide::request::{Bundle, Compression, Place};
 
     fn sum(shape: &[usize]) -> Request {
         Request::new("fc.grad", Operation::AllReduce(Reduction::SUM), DType::F32, shape)
@@ -175,6 +180,10 @@ mod tests {
             refusal(vec![sum(&[2]), Request { dtype: DType::F64, ..sum(&[2]) }]).contains("rank 0 f32, rank 1 f64")
         );
         assert!(refusal(vec![sum(&[6]), sum(&[2, 3])]).contains("number of dimensions"));
+        assert_eq!(
+            refusal(vec![sum(&[6]), sum(&[6]).placed(Place::Device)]),
+            "\"fc.grad\": ranks have it in different places: rank 0 in the host's memory, rank 1 in a GPU's memory"
+        );
         assert!(refusal(vec![sum(&[6]), sum(&[6]).compressed(Compression::BF16)]).contains("rank 1 bf16"));
         let bundled = Request { bundle: Some(Bundle { name: "g".into(), size: 2 }), ..sum(&[6]) };
         assert!(refusal(vec![sum(&[6]), bundled]).contains("rank 0 no group, rank 1 group \"g\" of 2"));

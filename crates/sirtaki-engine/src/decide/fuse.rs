@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::decide::{
     message::{Batch, Entry},
-    request::{Operation, Request},
+    request::{Operation, Place, Request},
 };
 
 /// Tensors of this many bytes are fused for all-reduces alone, which work in the buffer; everything else is copied once
@@ -67,9 +67,11 @@ pub fn fusable(request: &Request, rows: &[usize], limits: Limits) -> bool {
         request.operation,
         Operation::AllReduce(_) | Operation::Broadcast { .. } | Operation::AllGather | Operation::ReduceScatter(_)
     );
-    let large = match request.operation {
-        Operation::AllReduce(_) => limits.large,
-        _ => limits.large.min(MOVED_LARGE),
+    let large = match (request.place, &request.operation) {
+        // Nothing is copied there: tensors of a batch are only begun together.
+        (Place::Device, _) => usize::MAX,
+        (Place::Host, Operation::AllReduce(_)) => limits.large,
+        (Place::Host, _) => limits.large.min(MOVED_LARGE),
     };
     kind && bytes(request, rows).max(request.bytes()) < large && room(request, rows) <= limits.fused
 }
@@ -78,7 +80,7 @@ pub fn fusable(request: &Request, rows: &[usize], limits: Limits) -> bool {
 fn alike(a: &Request, b: &Request) -> bool {
     let same_type = a.dtype == b.dtype && a.compression == b.compression;
     let moved = matches!(a.operation, Operation::Broadcast { .. } | Operation::AllGather);
-    a.operation == b.operation && (moved || same_type)
+    a.operation == b.operation && a.place == b.place && (moved || same_type)
 }
 
 /// Puts entries into batches. A batch runs at the place of its last entry: where tensors come one by one, it cannot begin
@@ -157,6 +159,16 @@ mod tests {
         let (gather, rows) = wish(&Operation::AllGather, DType::F64);
         assert_eq!(room(&gather, &rows), 256, "all ranks' rows count");
         assert!(!fusable(&gather, &[100], limits) && room(&gather, &[usize::MAX, 2]) == usize::MAX);
+    }
+
+    #[test]
+    fn places_do_not_mix_and_on_a_device_large_tensors_go_together() {
+        let limits = Limits { fused: 1024, large: 128 };
+        let host = tensor(16, DType::F32, Reduction::SUM);
+        let device = tensor(100, DType::F32, Reduction::SUM).placed(Place::Device);
+        let huge = tensor(300, DType::F32, Reduction::SUM).placed(Place::Device);
+        let requests = [host.clone(), device.clone(), host, device, huge];
+        assert_eq!(sizes(&requests, limits), [vec![0, 2], vec![1, 3], vec![4]]);
     }
 
     #[test]

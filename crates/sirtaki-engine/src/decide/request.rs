@@ -98,6 +98,26 @@ impl Compression {
     }
 }
 
+/// In which memory a tensor lies, as far as ranks have to agree on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub enum Place {
+    /// The host's.
+    #[default]
+    Host,
+    /// A GPU's, whichever it is on each rank.
+    Device,
+}
+
+impl Place {
+    /// The place in words.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Place::Host => "in the host's memory",
+            Place::Device => "in a GPU's memory",
+        }
+    }
+}
+
 /// The set of requests that complete together or not at all.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bundle {
@@ -116,6 +136,8 @@ pub struct Request {
     pub operation: Operation,
     /// The element type.
     pub dtype: DType,
+    /// Where it lies.
+    pub place: Place,
     /// Elements along each dimension; rows are the first. No dimension means a single element.
     pub shape: Vec<usize>,
     /// Travels as a smaller type; only for all-reduces of `f32`.
@@ -130,7 +152,13 @@ impl Request {
     /// The request without compression or companions.
     pub fn new(name: impl Into<String>, operation: Operation, dtype: DType, shape: &[usize]) -> Self {
         let (name, shape) = (name.into(), shape.to_vec());
-        Self { name, operation, dtype, shape, compression: None, bundle: None, of_all: false }
+        Self { name, operation, dtype, place: Place::Host, shape, compression: None, bundle: None, of_all: false }
+    }
+
+    /// The same for a tensor that lies elsewhere.
+    #[must_use]
+    pub fn placed(self, place: Place) -> Self {
+        Self { place, ..self }
     }
 
     /// The same, travelling as a smaller type.
@@ -189,6 +217,9 @@ impl Request {
         {
             let (operation, dtype) = (self.operation.describe(), self.dtype.name());
             return Some(format!("only all_reduces of f32 are compressed, not {operation} of {dtype}"));
+        }
+        if self.compression.is_some() && self.place == Place::Device {
+            return Some("what lies in a GPU's memory is compressed there, before it is handed in".into());
         }
         match &self.operation {
             Operation::Broadcast { root } if *root >= size => {

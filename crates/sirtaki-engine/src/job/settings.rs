@@ -7,7 +7,7 @@ use super::{
     parse::{bytes, bytes_or_off, optional, seconds, seconds_or_off, switch, text},
     variables as v,
 };
-use crate::{Profiling, TimelineForm};
+use crate::{Profiling, TimelineForm, Way};
 
 /// What was chosen about communication, for a job with this secret.
 pub fn communication(get: Lookup<'_>, secret: Secret) -> Result<sirtaki_comm::Settings, JobError> {
@@ -29,6 +29,9 @@ pub fn engine(get: Lookup<'_>) -> Result<crate::Settings, JobError> {
     set(&mut settings.adopt, optional(get, v::ADOPT, switch)?);
     set(&mut settings.warn_after, optional(get, v::WARN_AFTER, seconds_or_off)?);
     set(&mut settings.hang_timeout, optional(get, v::HANG_TIMEOUT, seconds_or_off)?);
+    set(&mut settings.device.way, optional(get, v::GPU, way)?);
+    set(&mut settings.device.nccl, optional(get, v::NCCL, |text| Some(Some(text.into())))?);
+    set(&mut settings.device.driver, optional(get, v::CUDA, |text| Some(Some(text.into())))?);
     set(&mut settings.timeline, optional(get, v::TIMELINE, |text| Some(Some(text.into())))?);
     if settings.timeline.is_none()
         && let Some(path) = text(get, v::HOROVOD_TIMELINE)
@@ -59,6 +62,11 @@ fn set<T>(place: &mut T, value: Option<T>) {
 
 fn algorithm(text: &str) -> Option<Option<Algorithm>> {
     if text == "auto" { Some(None) } else { text.parse().ok().map(Some) }
+}
+
+fn way(text: &str) -> Option<Option<Way>> {
+    let known = Way::ALL.into_iter().find(|way| way.name() == text);
+    if text == "auto" { Some(None) } else { known.map(Some) }
 }
 
 #[cfg(test)]
@@ -101,10 +109,13 @@ mod tests {
             (v::ADOPT, "0"),
             (v::WARN_AFTER, "off"),
             (v::HANG_TIMEOUT, "30"),
+            (v::GPU, "staged"),
+            (v::NCCL, "/n.so"),
         ];
         let settings = engine(&table(&variables)).unwrap();
         assert_eq!(settings.limits, crate::decide::fuse::Limits { fused: 4 << 20, large: 1000 });
         assert!(!settings.adopt);
+        assert_eq!((settings.device.way, settings.device.nccl), (Some(Way::Staged), Some("/n.so".into())));
         assert_eq!((settings.warn_after, settings.hang_timeout), (None, Some(Duration::from_secs(30))));
     }
 
@@ -149,6 +160,7 @@ mod tests {
             (v::WARN_AFTER, "-3"),
             (v::HANG_TIMEOUT, "never"),
             (v::TIMELINE_LIMIT, "much"),
+            (v::GPU, "ncll"),
         ];
         for (name, value) in wrong {
             let variables = [(name, value)];

@@ -34,6 +34,12 @@ pub const INTERFACE: &str = "SIRTAKI_INTERFACE";
 pub const SHM: &str = "SIRTAKI_SHM";
 /// The MPI library.
 pub const MPI: &str = "SIRTAKI_MPI";
+/// How tensors of GPUs travel.
+pub const GPU: &str = "SIRTAKI_GPU";
+/// The NCCL library.
+pub const NCCL: &str = "SIRTAKI_NCCL";
+/// The CUDA driver's library.
+pub const CUDA: &str = "SIRTAKI_CUDA";
 /// The limit of a fused batch.
 pub const FUSION: &str = "SIRTAKI_FUSION";
 /// The size from which a tensor is not fused.
@@ -204,6 +210,25 @@ const COMMUNICATION: Section = Section {
             allowed: "the path of a library, such as /opt/mpi/lib/libmpi.so",
             default: "the one that fits the launcher",
             about: "The MPI library to use under an MPI launcher.",
+        },
+        Variable {
+            name: GPU,
+            allowed: "auto, nccl, shared or staged",
+            default: "auto",
+            about: "How tensors in the memory of GPUs travel: by NCCL, in the memory of one GPU that all ranks share, or \
+                    through the host's memory. Rank 0's value counts.",
+        },
+        Variable {
+            name: NCCL,
+            allowed: "the path of a library, such as /opt/nccl/lib/libnccl.so.2",
+            default: "the one that the process has loaded already, or the system's",
+            about: "The NCCL library to use, version 2.14 or later.",
+        },
+        Variable {
+            name: CUDA,
+            allowed: "the path of a library, such as /usr/lib/libcuda.so.1",
+            default: "the system's",
+            about: "The CUDA driver library to use.",
         },
     ],
 };

@@ -119,7 +119,8 @@ impl Engine {
             watcher: OnceLock::new(),
             ended: AtomicBool::new(false),
         });
-        let owner = Owner::new(shared.clone(), Runner::new(world), comm.clone())?;
+        let (device, warn) = (shared.settings.device.clone(), shared.settings.warn.clone());
+        let owner = Owner::new(shared.clone(), Runner::new(world, device, warn), comm.clone())?;
         let mut engine = Engine { shared: shared.clone(), threads: Vec::new() };
         engine.spawn("sirtaki-engine", move || owner.run())?;
         engine.spawn("sirtaki-watch", move || watch::run(&shared))?;
@@ -300,7 +301,11 @@ fn bundled(name: &str, mut requests: Vec<(Request, Tensor)>) -> Vec<(Request, Te
 
 fn problem(request: &Request, tensor: &Tensor, size: usize) -> Option<EngineError> {
     let brings = (tensor.dtype(), tensor.len());
-    let problem = request.problem(size).or_else(|| {
+    let placed = || {
+        let differs = tensor.place() != request.place;
+        differs.then(|| format!("it lies {}, not {}", tensor.place().describe(), request.place.describe()))
+    };
+    let problem = request.problem(size).or_else(placed).or_else(|| {
         (brings != (request.dtype, request.elements())).then(|| {
             let (dtype, shape) = (request.dtype.name(), &request.shape);
             format!("{} {} do not make {dtype} of shape {shape:?}", brings.1, brings.0.name())

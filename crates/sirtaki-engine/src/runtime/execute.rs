@@ -37,7 +37,7 @@ struct Part {
 impl Part {
     fn of(submission: Submission) -> (Tensor, Part) {
         let Submission { tensor, promise, part, submitted, arrived, .. } = submission;
-        let (bytes, submitted) = (tensor.bytes().len() as u64, submitted.as_nanos() as u64);
+        let (bytes, submitted) = (tensor.byte_len() as u64, submitted.as_nanos() as u64);
         (tensor, Part { promise, part, bytes, submitted, arrived })
     }
 }
@@ -165,7 +165,8 @@ impl Owner {
         let split = self.runner.comm.split(inside.then_some(1));
         let made = split.map_err(EngineError::from).and_then(|comm| {
             let start = |comm| {
-                let settings = Settings { timeline: None, profile: None, ..self.shared.settings.clone() };
+                let mut settings = Settings { timeline: None, profile: None, ..self.shared.settings.clone() };
+                settings.device.subset = true;
                 let stream = Some(self.shared.telemetry.stream.clone());
                 Engine::start_within(comm, &self.comm_settings, settings, Recorder::create()?, stream)
             };

@@ -3,7 +3,7 @@
 
 use std::{any::Any, time::Duration};
 
-use sirtaki_comm::{Alarm, CommError, Communicator, Group, Rank};
+use sirtaki_comm::{Alarm, CommError, Group, Rank};
 
 use crate::{
     EngineError,
@@ -75,7 +75,7 @@ impl Owner {
         }
         let reason = CommError::from(reason);
         self.end_jobs(&reason);
-        self.runner.comm.abort(&reason);
+        self.runner.abort(&reason);
         self.failure = Some(reason);
     }
 
@@ -97,6 +97,7 @@ impl Owner {
     /// Leaves in good order.
     pub(crate) fn say_goodbye(&mut self) {
         self.end_jobs(&CommError::Stopped { reason: "the engine was closed on this rank".into() });
+        self.runner.close_device();
         self.shared.hand_in();
         let goodbye = Spoken { epoch: self.member.epoch(), word: Word::Goodbye };
         let mut star = self.shared.star();

@@ -3,17 +3,47 @@
 //!
 //! Memory is handed in and handed back, so safe code cannot touch it while a collective does.
 
-use std::{any::Any, fmt};
+use std::{any::Any, fmt, sync::Arc};
 
-use sirtaki_comm::{CommError, DType, Element, Slice, SliceMut};
+use sirtaki_comm::{
+    CommError, DType, Element, Slice, SliceMut,
+    device::{Event, Memory, Stream, View},
+};
 
-/// Elements in memory that the engine may read and write.
+use crate::decide::request::Place;
+
+/// Elements in memory that the engine may read and write: the host's, or a GPU's.
 pub struct Tensor {
     start: *mut u8,
     bytes: usize,
     dtype: DType,
+    /// For memory of a GPU.
+    device: Option<OnDevice>,
     /// Frees the memory when dropped.
     owner: Box<dyn Any + Send>,
+}
+
+/// What is special about memory of a GPU: it is used later than calls return.
+struct OnDevice {
+    /// What has to be past before the elements are there.
+    ready: Arc<Event>,
+    /// Whether whoever uses the memory next waits for that.
+    awaited: bool,
+    owner: Option<Box<dyn Any + Send>>,
+}
+
+impl Drop for OnDevice {
+    fn drop(&mut self) {
+        if let (Some(owner), false) = (self.owner.take(), self.awaited) {
+            self.ready.keep_until_past(owner);
+        }
+    }
+}
+
+/// What keeps the memory of a tensor that the engine made on a device.
+struct Made {
+    memory: Memory,
+    input: Tensor,
 }
 
 // SAFETY: a tensor is the only handle to its memory (`foreign` makes its caller promise that), and the owner is `Send`.
@@ -23,14 +53,14 @@ impl Tensor {
     /// The elements of a vector; [`Tensor::into_vec`] gives it back.
     pub fn from_vec<T: Element + Send>(mut elements: Vec<T>) -> Self {
         let (start, bytes) = (elements.as_mut_ptr().cast(), size_of_val(elements.as_slice()));
-        Self { start, bytes, dtype: T::DTYPE, owner: Box::new(elements) }
+        Self { start, bytes, dtype: T::DTYPE, device: None, owner: Box::new(elements) }
     }
 
     /// Zeros.
     pub fn zeros(dtype: DType, elements: usize) -> Self {
         let bytes = elements * dtype.size();
         let mut words = vec![0_u64; bytes.div_ceil(8)];
-        Self { start: words.as_mut_ptr().cast(), bytes, dtype, owner: Box::new(words) }
+        Self { start: words.as_mut_ptr().cast(), bytes, dtype, device: None, owner: Box::new(words) }
     }
 
     /// No elements.
@@ -44,7 +74,70 @@ impl Tensor {
     /// Until `owner` is dropped, the `elements` elements at `start`, aligned for their type, must stay valid and be read
     /// and written by nobody else. `owner` may be dropped on another thread.
     pub unsafe fn foreign(start: *mut u8, dtype: DType, elements: usize, owner: Box<dyn Any + Send>) -> Self {
-        Self { start, bytes: elements * dtype.size(), dtype, owner }
+        Self { start, bytes: elements * dtype.size(), dtype, device: None, owner }
+    }
+
+    /// Elements in the memory of the GPU to which the event belongs, complete when that is past.
+    ///
+    /// # Safety
+    /// As for [`Tensor::foreign`], in the order of the device's streams: until `owner` is dropped, everybody else leaves the
+    /// memory alone unless their streams wait for [`Tensor::ready`] of what comes back.
+    pub unsafe fn on_device(view: View, ready: Arc<Event>, owner: Box<dyn Any + Send>) -> Self {
+        let (start, bytes) = (view.address() as *mut u8, view.bytes());
+        let device = OnDevice { ready, awaited: false, owner: Some(owner) };
+        Self { start, bytes, dtype: view.dtype(), device: Some(device), owner: Box::new(()) }
+    }
+
+    /// In which memory it lies.
+    pub fn place(&self) -> Place {
+        if self.device.is_some() { Place::Device } else { Place::Host }
+    }
+
+    /// For memory of a GPU, what has to be past before the elements are there.
+    pub fn ready(&self) -> Option<&Arc<Event>> {
+        self.device.as_ref().map(|device| &device.ready)
+    }
+
+    /// The elements, if they are in the memory of a GPU.
+    pub fn view(&self) -> Option<View> {
+        self.device.as_ref()?;
+        // SAFETY: who made the tensor promised that.
+        unsafe { View::new(self.start as u64, self.dtype, self.len()) }.ok()
+    }
+
+    /// The same tensor, complete when this is past.
+    pub(crate) fn after(mut self, ready: Arc<Event>) -> Self {
+        if let Some(device) = &mut self.device {
+            device.ready = ready;
+        }
+        self
+    }
+
+    /// A new tensor in memory of the engine's own, made from `input`, which the device reads until then.
+    pub(crate) fn made(view: View, ready: Arc<Event>, memory: Memory, input: Tensor) -> Self {
+        let input = input.after(ready.clone());
+        // SAFETY: the view is of this memory, which nobody else has.
+        unsafe { Self::on_device(view, ready, Box::new(Made { memory, input })) }
+    }
+
+    /// Has a stream of the tensor's GPU wait for the elements. Whoever uses the memory next does so in the order of that
+    /// stream, so it may be freed from now on.
+    pub fn await_on(&mut self, stream: &Stream) -> Result<(), CommError> {
+        let Some(device) = &mut self.device else { return Ok(()) };
+        stream.wait(&device.ready)?;
+        device.awaited = true;
+        if let Some(made) = device.owner.as_mut().and_then(|owner| owner.downcast_mut::<Made>()) {
+            made.memory.free_on(stream);
+            if let Some(input) = &mut made.input.device {
+                input.awaited = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// How many bytes the elements take.
+    pub fn byte_len(&self) -> usize {
+        self.bytes
     }
 
     /// The element type.
@@ -62,8 +155,9 @@ impl Tensor {
         self.bytes == 0
     }
 
-    /// The elements as bytes, aligned for their type even if there are none.
+    /// The elements as bytes, aligned for their type even if there are none. They must be in the host's memory.
     pub fn bytes(&self) -> &[u8] {
+        assert!(self.device.is_none(), "a GPU's memory was taken for the host's");
         if self.bytes == 0 {
             return bytemuck::cast_slice::<u64, u8>(&[]);
         }
@@ -71,8 +165,9 @@ impl Tensor {
         unsafe { std::slice::from_raw_parts(self.start, self.bytes) }
     }
 
-    /// The elements as bytes, to change.
+    /// The elements as bytes, to change. They must be in the host's memory.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
+        assert!(self.device.is_none(), "a GPU's memory was taken for the host's");
         if self.bytes == 0 {
             return bytemuck::cast_slice_mut::<u64, u8>(&mut []);
         }
@@ -90,10 +185,10 @@ impl Tensor {
         SliceMut::new(self.dtype, self.bytes_mut())
     }
 
-    /// The elements as a vector: the very one of [`Tensor::from_vec`], or else a copy. Elements of another type give
-    /// the tensor back.
+    /// The elements as a vector: the very one of [`Tensor::from_vec`], or else a copy. Elements of another type or in a
+    /// GPU's memory give the tensor back.
     pub fn into_vec<T: Element + Send>(self) -> Result<Vec<T>, Tensor> {
-        if self.dtype != T::DTYPE {
+        if self.dtype != T::DTYPE || self.device.is_some() {
             return Err(self);
         }
         let copy: fn(&[u8]) -> Vec<T> =
@@ -101,10 +196,10 @@ impl Tensor {
         if !self.owner.is::<Vec<T>>() || self.is_zeroed_words() {
             return Ok(copy(self.bytes()));
         }
-        let Tensor { owner, start, bytes, dtype } = self;
+        let Tensor { owner, start, bytes, dtype, device } = self;
         match owner.downcast::<Vec<T>>() {
             Ok(elements) => Ok(*elements),
-            Err(owner) => Err(Tensor { start, bytes, dtype, owner }),
+            Err(owner) => Err(Tensor { start, bytes, dtype, device, owner }),
         }
     }
 
@@ -116,7 +211,7 @@ impl Tensor {
 
 impl fmt::Debug for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} at {:p}", self.len(), self.dtype.name(), self.start)
+        write!(f, "{} {} {} at {:p}", self.len(), self.dtype.name(), self.place().describe(), self.start)
     }
 }
 

@@ -196,7 +196,7 @@ impl Owner {
                 continue;
             }
             self.joined = request.operation == Operation::Join;
-            let bytes = tensor.bytes().len() as u64;
+            let bytes = tensor.byte_len() as u64;
             self.shared.recorder.note(Stage::Submitted, sequence, time.as_nanos() as u64, bytes, &request.name);
             let request = Arc::new(request);
             self.member.submit(request.clone(), time);

@@ -40,6 +40,11 @@ impl Metered {
         std::mem::take(&mut self.marks)
     }
 
+    /// Bytes that travel otherwise.
+    pub(crate) fn count(&mut self, bytes: u64) {
+        self.marks.bytes = bytes;
+    }
+
     fn time<T>(&mut self, bytes: usize, call: impl FnOnce(&mut dyn Communicator) -> T) -> T {
         let began = nanos();
         let result = call(&mut *self.inner);

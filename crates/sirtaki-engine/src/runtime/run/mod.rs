@@ -9,10 +9,18 @@ mod parts;
 
 use sirtaki_comm::{Buffer, CommError, Communicator, ReduceOp, Reduction, SliceMut};
 
-pub(crate) use self::metered::{Marks, Metered};
+pub(crate) use self::{
+    metered::{Marks, Metered},
+    neutral::fill,
+};
 use crate::{
-    decide::request::{Operation, Request},
-    runtime::{memory::Tensor, ticket::Output},
+    decide::request::{Operation, Place, Request},
+    runtime::{
+        device::{DeviceLane, DeviceSettings},
+        memory::Tensor,
+        ticket::Output,
+    },
+    settings::Warn,
 };
 
 /// One tensor of a batch.
@@ -47,19 +55,55 @@ impl Item<'_> {
     }
 }
 
-/// A communicator and the memory tensors are fused in.
+/// A communicator, the memory tensors are fused in, and the lane of those that lie elsewhere, once there are any.
 pub(crate) struct Runner {
     pub(crate) comm: Metered,
     buffer: Option<Buffer>,
+    device: Option<DeviceLane>,
+    device_settings: DeviceSettings,
+    warn: Warn,
 }
 
 impl Runner {
-    pub(crate) fn new(comm: Box<dyn Communicator>) -> Self {
-        Self { comm: Metered::new(comm), buffer: None }
+    pub(crate) fn new(comm: Box<dyn Communicator>, device_settings: DeviceSettings, warn: Warn) -> Self {
+        Self { comm: Metered::new(comm), buffer: None, device: None, device_settings, warn }
     }
 
-    /// Runs a batch with all other ranks; nothing comes of items without a tensor.
-    pub(crate) fn run(&mut self, mut items: Vec<Item<'_>>) -> Result<Vec<Option<Output>>, CommError> {
+    /// Runs a batch with all other ranks, in the lane of its place; nothing comes of items without a tensor.
+    pub(crate) fn run(&mut self, items: Vec<Item<'_>>) -> Result<Vec<Option<Output>>, CommError> {
+        if items.first().is_none_or(|item| item.request.place == Place::Host) {
+            return self.run_on_host(items);
+        }
+        let mut lane = match self.device.take() {
+            Some(lane) => lane,
+            None => {
+                let number = items.iter().find_map(|item| Some(item.tensor.as_ref()?.ready()?.gpu().number()));
+                DeviceLane::open(&mut self.comm, &self.device_settings, number, &self.warn)?
+            }
+        };
+        let bytes = items.iter().map(|item| item.request.bytes() as u64).sum();
+        let outputs = lane.run(self, items);
+        self.comm.count(bytes);
+        self.device = Some(lane);
+        outputs
+    }
+
+    /// Fails everything that was queued on a device, and everything that comes.
+    pub(crate) fn abort(&mut self, reason: &CommError) {
+        self.comm.abort(reason);
+        if let Some(lane) = &mut self.device {
+            lane.abort();
+        }
+    }
+
+    /// Waits for the device and leaves its other ranks in good order.
+    pub(crate) fn close_device(&mut self) {
+        if let Some(lane) = self.device.take() {
+            lane.close();
+        }
+    }
+
+    pub(crate) fn run_on_host(&mut self, mut items: Vec<Item<'_>>) -> Result<Vec<Option<Output>>, CommError> {
         if let [Item { request, rows, tensor }] = items.as_mut_slice()
             && request.compression.is_none()
         {
@@ -74,7 +118,7 @@ impl Runner {
     }
 }
 
-fn with_rows(request: &Request, rows: usize) -> Vec<usize> {
+pub(crate) fn with_rows(request: &Request, rows: usize) -> Vec<usize> {
     let mut shape = request.shape.clone();
     if shape.is_empty() {
         shape.push(rows);

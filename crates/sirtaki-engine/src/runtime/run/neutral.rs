@@ -13,7 +13,7 @@ pub(super) fn neutral(request: &Request, op: ReduceOp) -> Tensor {
 }
 
 /// Elements that change nothing.
-pub(super) fn fill(place: &mut [u8], dtype: DType, op: ReduceOp) {
+pub(crate) fn fill(place: &mut [u8], dtype: DType, op: ReduceOp) {
     let element = neutral_element(dtype, op);
     place.chunks_exact_mut(dtype.size()).for_each(|chunk| chunk.copy_from_slice(&element[..dtype.size()]));
 }

@@ -1,0 +1,194 @@
+//! One engine's lane on the GPU of its rank: how it is opened, used and closed.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use sirtaki_comm::{
+    CommError, Communicator, SliceMut, Stopper,
+    device::{Driver, Gpu, Nccl, NcclGroup, PinnedMemory, Stream, UniqueId},
+};
+
+use super::{
+    gate::Gate,
+    way::{self, Choice, DeviceSettings, Offer, Way, choose},
+};
+use crate::{
+    decide::message::{decode, encode},
+    runtime::{
+        run::{Item, Runner},
+        ticket::Output,
+    },
+    settings::Warn,
+};
+
+/// Bytes of what a rank offers at most.
+const OFFER: usize = 1024;
+/// How long the device may take to end its work when the engine is closed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How tensors travel from here.
+pub(super) enum Carrier {
+    Nccl(NcclGroup),
+    Staged,
+}
+
+/// The GPU, and what carries its tensors.
+pub(crate) struct DeviceLane {
+    pub(super) gpu: Arc<Gpu>,
+    pub(super) stream: Stream,
+    /// Copies to the host, beside those from it.
+    pub(super) incoming: Stream,
+    pub(super) carrier: Carrier,
+    pub(super) gate: Gate,
+    pub(super) stopper: Stopper,
+    /// The host's memory that copies pass through, once it is needed.
+    pub(super) pinned: Option<PinnedMemory>,
+}
+
+impl DeviceLane {
+    /// Opens the lane on GPU `number`; all ranks call it at the same time, each with its own.
+    pub(crate) fn open(
+        comm: &mut dyn Communicator,
+        settings: &DeviceSettings,
+        number: Option<u32>,
+        warn: &Warn,
+    ) -> Result<Self, CommError> {
+        let rank = comm.group().rank();
+        let number = number.unwrap_or_else(|| local_rank(comm));
+        let found = find(settings, number);
+        let mut gate = found.as_ref().ok().map(|gpu| Gate::new(gpu.uuid(), rank));
+        let nccl = Nccl::load(settings.nccl.as_deref());
+        let offer = Offer {
+            gpu: found.as_ref().map(|gpu| way::Gpu { uuid: gpu.uuid(), name: gpu.name().into() }).map_err(text),
+            nccl: nccl.as_ref().map(|nccl| nccl.version()).map_err(text),
+            wanted: settings.way,
+            contended: settings.subset || gate.as_ref().is_some_and(Gate::is_claimed),
+        };
+        let offers = exchange(comm, &offer)?;
+        let members = comm.group().members().to_vec();
+        let hosts: Vec<&str> = members.iter().map(|member| member.host_id.as_str()).collect();
+        let Choice { way, reason, contended } = choose(&offers, &hosts).map_err(|(rank, problem)| {
+            let who = comm.group().describe(rank);
+            CommError::Device { problem: format!("{who} cannot use a GPU: {problem}") }
+        })?;
+        // An offer without a GPU was refused above.
+        let (gpu, mut gate) = match (found, gate.take()) {
+            (Ok(gpu), Some(gate)) => (gpu, gate),
+            (Err(error), _) => return Err(error),
+            (Ok(gpu), None) => (gpu.clone(), Gate::new(gpu.uuid(), rank)),
+        };
+        gate.settle(contended);
+        let carrier = match way {
+            Way::Nccl => connect(comm, nccl, &gpu, settings.way.is_some(), warn)?,
+            Way::Shared | Way::Staged => Carrier::Staged,
+        };
+        if let (Carrier::Staged, Way::Staged, None, 0) = (&carrier, way, settings.way, rank) {
+            warn(&format!("tensors of GPUs travel through the host's memory, because {reason}"));
+        }
+        let (stream, incoming) = (gpu.stream(true)?, gpu.stream(true)?);
+        Ok(Self { gpu, stream, incoming, carrier, gate, stopper: comm.stopper(), pinned: None })
+    }
+
+    /// Queues a batch with all other ranks; nothing comes of items without a tensor.
+    pub(crate) fn run(&mut self, host: &mut Runner, items: Vec<Item<'_>>) -> Result<Vec<Option<Output>>, CommError> {
+        for event in items.iter().filter_map(|item| item.tensor.as_ref()?.ready()) {
+            if event.gpu().number() != self.gpu.number() {
+                let (other, own) = (event.gpu().number(), self.gpu.number());
+                let problem = format!("a tensor on cuda:{other} was handed in by a process that uses cuda:{own}");
+                return Err(CommError::Invalid { problem });
+            }
+            self.stream.wait(event)?;
+        }
+        if self.can_queue(&items) { self.queue(host, items) } else { self.stage(host, items) }
+    }
+
+    /// Ends everything that the device does for other ranks.
+    pub(crate) fn abort(&mut self) {
+        if let Carrier::Nccl(group) = &mut self.carrier {
+            group.abort();
+        }
+    }
+
+    /// Leaves the other ranks in good order, once the device has done its work.
+    pub(crate) fn close(self) {
+        let deadline = Instant::now() + PATIENCE;
+        while matches!(self.stream.is_done(), Ok(false)) && self.stopper.check().is_ok() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        if let Carrier::Nccl(group) = self.carrier {
+            group.leave();
+        }
+    }
+}
+
+fn text(error: &CommError) -> String {
+    error.to_string().chars().take(OFFER / 4).collect()
+}
+
+fn find(settings: &DeviceSettings, number: u32) -> Result<Arc<Gpu>, CommError> {
+    Gpu::open(Driver::load(settings.driver.as_deref())?, number)
+}
+
+/// This rank's number on its host, which is the GPU of one that never had a tensor.
+fn local_rank(comm: &dyn Communicator) -> u32 {
+    let (members, rank) = (comm.group().members(), comm.group().rank());
+    let here = members[..rank].iter().filter(|member| member.host_id == members[rank].host_id);
+    here.count() as u32
+}
+
+/// What all ranks offer.
+fn exchange(comm: &mut dyn Communicator, mine: &Offer) -> Result<Vec<Offer>, CommError> {
+    let (rank, size) = (comm.group().rank(), comm.group().size());
+    let mut all = vec![0_u8; OFFER * size];
+    let bytes = encode(mine);
+    let place = &mut all[rank * OFFER..(rank + 1) * OFFER];
+    place[..4].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
+    place[4..4 + bytes.len()].copy_from_slice(&bytes);
+    comm.all_gather(SliceMut::from(&mut all), &vec![OFFER; size])?;
+    let offers = all.chunks_exact(OFFER).map(|place| {
+        let length = u32::from_le_bytes([place[0], place[1], place[2], place[3]]) as usize;
+        decode::<Offer>(place.get(4..4 + length)?)
+    });
+    let strange =
+        || CommError::Invalid { problem: "a rank offers what is no offer; do all run the same version?".into() };
+    offers.collect::<Option<Vec<Offer>>>().ok_or_else(strange)
+}
+
+/// Connects ranks by NCCL. Where that fails on one, none of them has it, and that is an error if it was asked for.
+fn connect(
+    comm: &mut dyn Communicator,
+    nccl: Result<Arc<Nccl>, CommError>,
+    gpu: &Arc<Gpu>,
+    asked: bool,
+    warn: &Warn,
+) -> Result<Carrier, CommError> {
+    let (rank, size) = (comm.group().rank(), comm.group().size());
+    let mut id: UniqueId = [0; 128];
+    if rank == 0 {
+        id = nccl.clone().and_then(|nccl| nccl.unique_id()).unwrap_or(id);
+    }
+    comm.broadcast(SliceMut::from(id.as_mut_slice()), 0)?;
+    let group = nccl.and_then(|nccl| {
+        if id == [0; 128] {
+            return Err(CommError::Device { problem: "NCCL cannot start on rank 0".into() });
+        }
+        NcclGroup::connect(nccl, gpu.clone(), id, (rank, size), comm.stopper())
+    });
+    let mut connected = [i64::from(group.is_ok())];
+    comm.all_reduce(
+        SliceMut::from(connected.as_mut_slice()),
+        sirtaki_comm::Reduction::new(sirtaki_comm::ReduceOp::Min),
+    )?;
+    match group {
+        Ok(group) if connected[0] == 1 => Ok(Carrier::Nccl(group)),
+        Ok(_) if asked => Err(CommError::Device { problem: "NCCL cannot connect another rank".into() }),
+        Err(error) if asked => Err(error),
+        Ok(_) => Ok(Carrier::Staged),
+        Err(error) => {
+            warn(&format!("tensors of GPUs travel through the host's memory, because {error}"));
+            Ok(Carrier::Staged)
+        }
+    }
+}

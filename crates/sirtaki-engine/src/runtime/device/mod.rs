@@ -1,0 +1,19 @@
+//! Carrying out batches of tensors that lie in the memory of GPUs.
+//!
+//! Nothing here waits for the device: a batch is *queued* on a stream of the engine's own, behind the events that say when
+//! its tensors are there, and its results come with an event that says when they are. Whoever wants them has their own
+//! stream wait for that. Agreement, votes and everything else that ranks say to each other stay in the host's memory.
+//!
+//! - `way`: which of the ways all ranks take, decided from what each of them has.
+//! - `queue`: through NCCL, or directly in the device's memory.
+//! - `staged`: through the host's memory, where neither can be had.
+//! - `gate`: the order in which groups of ranks use one device.
+
+mod gate;
+mod lane;
+mod queue;
+mod staged;
+mod way;
+
+pub(crate) use lane::DeviceLane;
+pub use way::{DeviceSettings, Way};

@@ -1,0 +1,145 @@
+//! The way that tensors of GPUs take: all ranks choose the same, from what each of them offers.
+
+use std::{collections::BTreeSet, path::PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sirtaki_comm::Rank;
+
+/// How tensors in the memory of GPUs travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Way {
+    /// NCCL carries them.
+    Nccl,
+    /// Ranks that share a GPU work in each other's part of its memory.
+    Shared,
+    /// They are copied to the host's memory, and back.
+    Staged,
+}
+
+impl Way {
+    /// All of them.
+    pub const ALL: [Way; 3] = [Way::Nccl, Way::Shared, Way::Staged];
+
+    /// The name used in messages and variables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Way::Nccl => "nccl",
+            Way::Shared => "shared",
+            Way::Staged => "staged",
+        }
+    }
+}
+
+/// What a job can choose about GPUs.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DeviceSettings {
+    /// The way to take; `None` lets the ranks decide. Rank 0's value counts.
+    pub way: Option<Way>,
+    /// Where NCCL is; `None` takes the one that the process or the system has.
+    pub nccl: Option<PathBuf>,
+    /// Where the CUDA driver is; `None` takes the system's.
+    pub driver: Option<PathBuf>,
+    /// Whether the engine has only some of the job's ranks, so that others use the same devices.
+    pub subset: bool,
+}
+
+/// What one rank has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Offer {
+    /// Its GPU, or why it has none.
+    pub(super) gpu: Result<Gpu, String>,
+    /// Its version of NCCL, or why there is none.
+    pub(super) nccl: Result<String, String>,
+    /// The way it was told to take.
+    pub(super) wanted: Option<Way>,
+    /// Whether another group of ranks may use its GPU at the same time.
+    pub(super) contended: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Gpu {
+    pub(super) uuid: [u8; 16],
+    pub(super) name: String,
+}
+
+/// What was decided, and why, in words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Choice {
+    pub(super) way: Way,
+    pub(super) reason: String,
+    pub(super) contended: bool,
+}
+
+/// The way that all ranks take; an error names the rank that cannot take any. `hosts` are the hosts of the ranks.
+pub(super) fn choose(offers: &[Offer], hosts: &[&str]) -> Result<Choice, (Rank, String)> {
+    for (rank, offer) in offers.iter().enumerate() {
+        if let Err(problem) = &offer.gpu {
+            return Err((rank, problem.clone()));
+        }
+    }
+    let contended = offers.iter().any(|offer| offer.contended);
+    let choice = |way, reason: String| Ok(Choice { way, reason, contended });
+    let uuids: Vec<[u8; 16]> = offers.iter().filter_map(|offer| Some(offer.gpu.as_ref().ok()?.uuid)).collect();
+    let different: BTreeSet<[u8; 16]> = uuids.iter().copied().collect();
+    let one_host = hosts.iter().all(|host| *host == hosts[0]);
+    let without = offers.iter().enumerate().find_map(|(rank, offer)| Some((rank, offer.nccl.as_ref().err()?)));
+    match offers[0].wanted {
+        Some(Way::Nccl) => match without {
+            Some((rank, reason)) => Err((rank, reason.clone())),
+            None => choice(Way::Nccl, "it was asked for".into()),
+        },
+        Some(Way::Shared) if !one_host || different.len() > 1 => {
+            Err((0, "ranks have different GPUs, so they cannot work in the memory of one".into()))
+        }
+        Some(way) => choice(way, "it was asked for".into()),
+        None if different.len() == uuids.len() && without.is_none() => {
+            let version = offers[0].nccl.as_ref().map_or("", |version| version.as_str());
+            choice(Way::Nccl, format!("every rank has a GPU of its own and NCCL {version}"))
+        }
+        None if different.len() == 1 && one_host => choice(Way::Shared, "all ranks share one GPU".into()),
+        None => match without {
+            Some((rank, reason)) => choice(Way::Staged, format!("rank {rank} has no NCCL: {reason}")),
+            None => choice(Way::Staged, "some ranks share a GPU and some do not, which NCCL refuses".into()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offer(gpu: u8, nccl: bool) -> Offer {
+        Offer {
+            gpu: Ok(Gpu { uuid: [gpu; 16], name: "GPU".into() }),
+            nccl: if nccl { Ok("2.28.9".into()) } else { Err("no library was found".into()) },
+            wanted: None,
+            contended: false,
+        }
+    }
+
+    fn way(offers: &[Offer], hosts: &[&str]) -> Way {
+        choose(offers, hosts).unwrap().way
+    }
+
+    #[test]
+    fn the_fastest_way_that_all_can_take_is_taken() {
+        assert_eq!(way(&[offer(1, true), offer(2, true)], &["a", "b"]), Way::Nccl);
+        assert_eq!(way(&[offer(1, true), offer(1, true)], &["a", "a"]), Way::Shared);
+        assert_eq!(way(&[offer(1, false), offer(1, true)], &["a", "a"]), Way::Shared);
+        assert_eq!(way(&[offer(1, true), offer(1, true), offer(2, true)], &["a"; 3]), Way::Staged);
+        let choice = choose(&[offer(1, true), offer(2, false)], &["a", "a"]).unwrap();
+        assert_eq!((choice.way, choice.reason.as_str()), (Way::Staged, "rank 1 has no NCCL: no library was found"));
+    }
+
+    #[test]
+    fn what_was_asked_for_is_done_or_refused() {
+        let asked = |way, gpu, nccl| Offer { wanted: Some(way), ..offer(gpu, nccl) };
+        assert_eq!(way(&[asked(Way::Nccl, 1, true), offer(1, true)], &["a", "a"]), Way::Nccl);
+        assert_eq!(way(&[asked(Way::Staged, 1, true), offer(2, true)], &["a", "a"]), Way::Staged);
+        let refused = choose(&[asked(Way::Nccl, 1, true), offer(2, false)], &["a", "a"]).unwrap_err();
+        assert_eq!(refused, (1, "no library was found".into()));
+        assert!(choose(&[asked(Way::Shared, 1, true), offer(2, true)], &["a", "a"]).is_err());
+        let none = Offer { gpu: Err("no driver".into()), ..offer(1, true) };
+        assert_eq!(choose(&[offer(1, true), none], &["a", "a"]).unwrap_err(), (1, "no driver".into()));
+    }
+}
