@@ -6,18 +6,29 @@ from typing import Any, final
 
 from typing_extensions import TypeAlias
 
-__all__ = ["Completions", "Engine", "Output", "Phase", "Ticket", "command", "dtypes", "main"]
+__all__ = [
+    "Completions",
+    "Engine",
+    "Output",
+    "Phase",
+    "Ticket",
+    "command",
+    "dtypes",
+    "main",
+    "nccl_version",
+]
 
 _Stream: TypeAlias = tuple[int, int]
 """The number of a GPU, and what its driver calls a stream."""
 
 _Described: TypeAlias = tuple[int, int, Sequence[int], Any, _Stream | None]
-"""Address, code of the element type, shape, what keeps the memory alive, and for memory of a GPU the
-stream that computes it."""
+"""Address, code of the element type, shape, what keeps the memory alive, and for a GPU the
+stream that computes the elements."""
 
 def main() -> int: ...
 def command(arguments: Sequence[str]) -> int: ...
 def dtypes() -> dict[str, int]: ...
+def nccl_version() -> int: ...
 
 @final
 class Output:

@@ -13,10 +13,10 @@ use pyo3::{
     pyclass, pyfunction, pymethods,
     types::{PyBytes, PyDict},
 };
-use sirtaki_comm::{DType, Group, Rank, ReduceOp, Reduction, secure::Secret};
+use sirtaki_comm::{DType, Group, Rank, ReduceOp, Reduction, device::Nccl, secure::Secret};
 use sirtaki_engine::{
     Compression, Operation, Place, Request, Tensor,
-    job::{Meeting, Position, World},
+    job::{Meeting, Position, World, variables},
     telemetry::Progress,
 };
 
@@ -370,6 +370,13 @@ impl Engine {
 fn reduction(op: &str) -> PyResult<Reduction> {
     let op = ReduceOp::ALL.into_iter().find(|known| known.name() == op);
     op.map(Reduction::new).ok_or_else(|| misuse("there is no such reduction"))
+}
+
+/// The version of NCCL as one number, such as 22809; 0 where there is none that can be used.
+#[pyfunction]
+pub(crate) fn nccl_version() -> i32 {
+    let path = std::env::var_os(variables::NCCL).filter(|path| !path.is_empty()).map(PathBuf::from);
+    Nccl::load(path.as_deref()).map_or(0, |nccl| nccl.version_code())
 }
 
 /// The element types that travel, by name, with their codes and sizes.

@@ -37,7 +37,7 @@ mod _native {
     use crate::{
         command::{command, main},
         completions::Completions,
-        engine::{Engine, dtypes},
+        engine::{Engine, dtypes, nccl_version},
         output::Output,
         phase::Phase,
         ticket::Ticket,

@@ -13,7 +13,6 @@ from typing import Any, Callable, Protocol
 
 from sirtaki import _native
 
-
 Streams = Sequence[tuple[int, int]]
 """Numbers of GPUs, and a stream of each."""
 
@@ -25,7 +24,7 @@ class Ticket(Protocol):
         """Whether it is done, well or badly."""
 
     def wait(self, streams: Streams = ()) -> Any:
-        """Waits for the result; for one on a GPU, the work of these streams that comes next does."""
+        """Waits for the result; on a GPU, the work of these streams that comes next does."""
 
     def notify(self, completions: _native.Completions, number: int) -> None:
         """Puts a number into a queue when it is done."""
@@ -115,7 +114,7 @@ class Deferred:
         )
 
     def wait(self, streams: Streams = ()) -> Any:
-        """Waits for the result; for one on a GPU, the work of these streams that comes next does."""
+        """Waits for the result; on a GPU, the work of these streams that comes next does."""
         return self._future.result().wait(streams)
 
     def notify(self, completions: _native.Completions, number: int) -> None:

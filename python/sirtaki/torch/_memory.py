@@ -150,9 +150,7 @@ def _remember_stream(tensors: Sequence[torch.Tensor]) -> None:
             tensor.record_stream(torch.cuda.current_stream(tensor.device))
 
 
-def _new_tensor(
-    output: _native.Output, dtype: torch.dtype, device: torch.device
-) -> torch.Tensor:
+def _new_tensor(output: _native.Output, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """A tensor from what the engine made."""
     shape = output.shape if dtype in _DTYPES else output.shape[:-1]
     if device.type == "cuda":

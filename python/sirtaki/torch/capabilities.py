@@ -1,12 +1,12 @@
 """Questions that scripts ask about their communication library, with true answers.
 
 Shared memory and TCP are always there, which is what scripts mean by Gloo; MPI is found at run
-time; NCCL, oneCCL and the like are not used.
+time, and so is NCCL, for tensors of GPUs; oneCCL and the like are not used.
 """
 
 from __future__ import annotations
 
-from sirtaki import _common
+from sirtaki import _common, _native
 
 
 def mpi_built() -> bool:
@@ -55,14 +55,14 @@ def gloo_enabled() -> bool:
 
 
 def nccl_built() -> int:
-    """The version of NCCL, or 0 because it is not used.
+    """The version of NCCL as one number, such as 22809; 0 where there is none that can be used.
 
     >>> import sirtaki.torch as hvd
     >>> hvd.init()
-    >>> hvd.nccl_built()
-    0
+    >>> hvd.nccl_built() == 0 or hvd.nccl_built() >= 21400
+    True
     """
-    return 0
+    return _native.nccl_version()
 
 
 def ddl_built() -> bool:

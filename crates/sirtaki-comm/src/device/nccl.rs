@@ -122,6 +122,11 @@ impl Nccl {
         words(self.version)
     }
 
+    /// The same as one number, as NCCL itself writes it, such as 22809.
+    pub fn version_code(&self) -> i32 {
+        self.version
+    }
+
     /// The file it was loaded from.
     pub fn path(&self) -> &Path {
         &self.path
