@@ -15,6 +15,7 @@ mod library;
 mod memory;
 mod nccl;
 mod nccl_group;
+mod nccl_guard;
 mod view;
 
 pub use driver::{Driver, IpcHandle};

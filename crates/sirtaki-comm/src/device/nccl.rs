@@ -20,11 +20,10 @@ pub type UniqueId = [u8; 128];
 #[derive(Clone, Copy)]
 pub(super) struct UniqueIdByValue(pub(super) UniqueId);
 
-/// The first version whose communicators need not block.
+/// The first version with a configuration and with errors that can be asked for.
 const OLDEST: c_int = 21400;
-/// Done, and not done yet, in its own numbers.
-pub(super) const SUCCESS: c_int = 0;
-pub(super) const IN_PROGRESS: c_int = 7;
+/// That something went well, in its own numbers.
+const SUCCESS: c_int = 0;
 
 functions! {
     /// The functions, all of which the oldest version has.
@@ -33,7 +32,6 @@ functions! {
         connect: "ncclCommInitRankConfig"(*mut Handle, c_int, UniqueIdByValue, c_int, *mut Config);
         state: "ncclCommGetAsyncError"(Handle, *mut c_int);
         abort: "ncclCommAbort"(Handle);
-        finalize: "ncclCommFinalize"(Handle);
         destroy: "ncclCommDestroy"(Handle);
         group_start: "ncclGroupStart"();
         group_end: "ncclGroupEnd"();
@@ -59,9 +57,9 @@ pub(super) struct Config {
 }
 
 impl Config {
-    /// A communicator that does not block.
+    /// A communicator whose calls return when something is queued.
     pub(super) fn new() -> Self {
-        Self { size: size_of::<Self>(), magic: 0xcafe_beef, version: OLDEST as u32, blocking: 0 }
+        Self { size: size_of::<Self>(), magic: 0xcafe_beef, version: OLDEST as u32, blocking: 1 }
     }
 }
 
