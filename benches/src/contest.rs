@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::{
     report::Verdict,
-    train::{Race, Speed, System, trimmed},
+    train::{Race, Speed, Trainer, trimmed},
 };
 
 /// Seconds in which two workers have to reach the target.
@@ -13,7 +13,7 @@ const SECONDS: f64 = 60.0;
 const EFFICIENCY: f64 = 0.95;
 
 /// Times to the target, one line per system.
-pub fn races(races: &[(System, Vec<Race>)]) -> String {
+pub fn races(races: &[(Trainer, Vec<Race>)]) -> String {
     let mut text = format!(
         "{:<24} {:>6} {:>10} {:>14} {:>10}",
         "2 workers to 98.5 %", "seeds", "training", "whole command", "accuracy"
@@ -50,15 +50,15 @@ pub fn speeds(speeds: &[Speed]) -> String {
 }
 
 /// Whether our times to the target are good enough.
-pub fn fast(races: &[(System, Vec<Race>)]) -> Vec<Verdict> {
-    let time = |system: System| {
+pub fn fast(races: &[(Trainer, Vec<Race>)]) -> Vec<Verdict> {
+    let time = |system: Trainer| {
         let races = &races.iter().find(|(other, _)| *other == system)?.1;
         Some(trimmed(races.iter().map(|race| race.training)))
     };
-    let Some(ours) = time(System::Sirtaki) else { return Vec::new() };
+    let Some(ours) = time(Trainer::Sirtaki) else { return Vec::new() };
     let text = format!("2 workers to 98.5 %: {ours:.1} s, to be at most {SECONDS:.0} s");
     let mut verdicts = vec![Verdict { reached: ours <= SECONDS, text }];
-    verdicts.extend(time(System::Ddp).map(|theirs| {
+    verdicts.extend(time(Trainer::Ddp).map(|theirs| {
         let ratio = theirs / ours;
         let text = format!("2 workers to 98.5 %, DDP ÷ sirtaki: {ratio:.2}, to be above 1.00");
         Verdict { reached: ratio > 1.0, text }
@@ -69,11 +69,11 @@ pub fn fast(races: &[(System, Vec<Race>)]) -> Vec<Verdict> {
 /// Whether two workers are as good as twice one, and better at it than DDP's; and how one compares with one of theirs.
 pub fn scaling(speeds: &[Speed]) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
-    for ours in speeds.iter().filter(|speed| speed.system == System::Sirtaki) {
+    for ours in speeds.iter().filter(|speed| speed.system == Trainer::Sirtaki) {
         let (model, percent) = (ours.model, 100.0 * ours.efficiency);
         let text = format!("{model}, 1 to 2 workers: {percent:.1} %, to be at least {:.0} %", 100.0 * EFFICIENCY);
         verdicts.push(Verdict { reached: ours.efficiency >= EFFICIENCY, text });
-        let Some(theirs) = speeds.iter().find(|speed| speed.system == System::Ddp && speed.model == model) else {
+        let Some(theirs) = speeds.iter().find(|speed| speed.system == Trainer::Ddp && speed.model == model) else {
             continue;
         };
         let text =
@@ -93,7 +93,7 @@ pub fn scaling(speeds: &[Speed]) -> Vec<Verdict> {
 mod tests {
     use super::*;
 
-    fn speed(system: System, images: f64, efficiency: f64, memory: u64) -> Speed {
+    fn speed(system: Trainer, images: f64, efficiency: f64, memory: u64) -> Speed {
         let images = [images, 2.0 * images * efficiency, 2.0 * images];
         Speed { model: "lenet", system, images, efficiency, togetherness: efficiency, communication: None, memory }
     }
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn slow_and_missed_targets_are_seen() {
         let race = |training| Race { training, whole: training + 1.0, accuracy: 0.99 };
-        let all = |ours, theirs| vec![(System::Sirtaki, vec![race(ours)]), (System::Ddp, vec![race(theirs)])];
+        let all = |ours, theirs| vec![(Trainer::Sirtaki, vec![race(ours)]), (Trainer::Ddp, vec![race(theirs)])];
         let reached = |ours, theirs| fast(&all(ours, theirs)).iter().map(|verdict| verdict.reached).collect::<Vec<_>>();
         assert_eq!(reached(59.0, 60.0), [true, true]);
         assert_eq!(reached(61.0, 60.0), [false, false]);
@@ -122,10 +122,10 @@ mod tests {
         let reached = |ours: Speed, theirs: Speed| {
             scaling(&[ours, theirs]).iter().map(|verdict| verdict.reached).collect::<Vec<_>>()
         };
-        let theirs = || speed(System::Ddp, 100.0, 0.96, 10);
-        assert_eq!(reached(speed(System::Sirtaki, 100.0, 0.97, 10), theirs()), [true; 4]);
-        assert_eq!(reached(speed(System::Sirtaki, 99.0, 0.94, 11), theirs()), [false; 4]);
-        assert_eq!(scaling(&[speed(System::Sirtaki, 1.0, 1.0, 1)]).len(), 1);
+        let theirs = || speed(Trainer::Ddp, 100.0, 0.96, 10);
+        assert_eq!(reached(speed(Trainer::Sirtaki, 100.0, 0.97, 10), theirs()), [true; 4]);
+        assert_eq!(reached(speed(Trainer::Sirtaki, 99.0, 0.94, 11), theirs()), [false; 4]);
+        assert_eq!(scaling(&[speed(Trainer::Sirtaki, 1.0, 1.0, 1)]).len(), 1);
         assert!(speeds(&[theirs()]).contains("96.0 %"));
     }
 }

@@ -6,7 +6,7 @@ use crate::{
     crew::System,
     goals::Goal,
     report::{Verdict, time},
-    torch::{Course, Work},
+    torch::{Course, Workload},
 };
 
 /// How many times slower than ours Horovod's smallest all-reduce has to be.
@@ -29,7 +29,7 @@ fn ratio(ratio: Option<f64>) -> String {
 }
 
 /// One line per system and version of PyTorch.
-pub fn table(work: &Work, courses: &[Course]) -> String {
+pub fn table(work: &Workload, courses: &[Course]) -> String {
     let heads = [work.unit, "÷ DDP", "÷ Horovod", "of strangers"];
     let mut text = format!("{:<40}", work.about);
     heads.iter().for_each(|head| {
@@ -66,7 +66,7 @@ pub fn small_table(courses: &[Course]) -> String {
 }
 
 /// Whether we are fast enough beside DDP and close enough to strangers.
-pub fn goals(work: &Work, courses: &[Course]) -> Vec<Verdict> {
+pub fn goals(work: &Workload, courses: &[Course]) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for course in courses.iter().filter(|course| course.system.is_ours()) {
         let what = format!("{}, {}, PyTorch {}", work.name, course.system.name(), course.torch);

@@ -44,7 +44,7 @@ pub fn gradients() -> Vec<usize> {
 
 /// What to compare.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct PredictPlan {
     /// Numbers of hosts with one rank each.
     pub ranks: Vec<usize>,
     /// What connects them.
@@ -83,7 +83,7 @@ impl fmt::Display for Link {
 
 /// One comparison, in seconds.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Row {
+pub struct Comparison {
     /// Ranks.
     pub ranks: usize,
     /// What connects them.
@@ -98,7 +98,7 @@ pub struct Row {
     pub efficiency: f64,
 }
 
-impl Row {
+impl Comparison {
     /// How far the prediction is off, of what was measured.
     pub fn error(&self) -> f64 {
         self.predicted / self.measured - 1.0
@@ -112,11 +112,11 @@ impl Row {
 
 /// Runs everything; `show` gets every row as soon as it is known.
 pub fn run(
-    plan: &Plan,
+    plan: &PredictPlan,
     starter: &mut Starter,
     say: &dyn Fn(&str),
-    show: &dyn Fn(&Row),
-) -> Result<Vec<Row>, BenchError> {
+    show: &dyn Fn(&Comparison),
+) -> Result<Vec<Comparison>, BenchError> {
     let folder = tempfile::tempdir().map_err(BenchError::io("cannot make a folder for the timeline"))?;
     let timeline = folder.path().join("timeline.json");
     say("recording 2 ranks on this host");
@@ -127,7 +127,7 @@ pub fn run(
         for &fusion in &plan.fusions {
             for &ranks in &plan.ranks {
                 say(&format!("{ranks} hosts, {link}"));
-                let mut row = Row { ranks, link, fusion, predicted: 0.0, measured: 0.0, efficiency: 0.0 };
+                let mut row = Comparison { ranks, link, fusion, predicted: 0.0, measured: 0.0, efficiency: 0.0 };
                 (row.predicted, row.efficiency) = predict(starter, &timeline, &row)?;
                 row.measured = measure(starter, &row, plan.steps)?;
                 show(&row);
@@ -139,7 +139,11 @@ pub fn run(
 }
 
 /// The mean step of this many ranks on as many hosts.
-fn measure(starter: &mut Starter, &Row { ranks, link, fusion, .. }: &Row, steps: usize) -> Result<f64, BenchError> {
+fn measure(
+    starter: &mut Starter,
+    &Comparison { ranks, link, fusion, .. }: &Comparison,
+    steps: usize,
+) -> Result<f64, BenchError> {
     let hosts = Hosts::new("pre", ranks);
     let latency = Duration::from_micros(link.latency.into());
     let _cables = Cables::new(&hosts, link.megabits, latency).map_err(BenchError::io("cannot lay cables"))?;
@@ -153,7 +157,7 @@ fn measure(starter: &mut Starter, &Row { ranks, link, fusion, .. }: &Row, steps:
 fn predict(
     starter: &Starter,
     timeline: &Path,
-    &Row { ranks, link, fusion, .. }: &Row,
+    &Comparison { ranks, link, fusion, .. }: &Comparison,
 ) -> Result<(f64, f64), BenchError> {
     #[derive(Deserialize)]
     struct Prediction {
@@ -186,7 +190,7 @@ pub fn head() -> String {
 }
 
 /// A row for people.
-pub fn line(row: &Row) -> String {
+pub fn line(row: &Comparison) -> String {
     format!(
         "{:>5}  {:>20}  {:>7}  {:>6.1} ms  {:>6.1} ms  {:>+5.1} %  {:.1} % (measured {:.1} %)",
         row.ranks,
@@ -201,7 +205,7 @@ pub fn line(row: &Row) -> String {
 }
 
 /// How far off the predictions are.
-pub fn summary(rows: &[Row]) -> String {
+pub fn summary(rows: &[Comparison]) -> String {
     let errors: Vec<f64> = rows.iter().map(|row| row.error().abs() * 100.0).collect();
     let mean = errors.iter().sum::<f64>() / errors.len().max(1) as f64;
     let most = errors.iter().copied().fold(0.0, f64::max);
@@ -214,7 +218,7 @@ mod tests {
 
     #[test]
     fn errors_are_of_what_was_measured() {
-        let row = |predicted| Row {
+        let row = |predicted| Comparison {
             ranks: 2,
             link: "100:20".parse().unwrap(),
             fusion: 1,

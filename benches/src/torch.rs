@@ -21,7 +21,7 @@ const WARM_UP: usize = 6;
 
 /// What is trained.
 #[derive(Debug, Clone, Copy)]
-pub struct Work {
+pub struct Workload {
     /// Its name in torch_work.py.
     pub name: &'static str,
     /// What it is.
@@ -39,8 +39,8 @@ pub struct Work {
 }
 
 /// All that is trained.
-pub const WORKS: [Work; 4] = [
-    Work {
+pub const WORKS: [Workload; 4] = [
+    Workload {
         name: "cnn",
         about: "CNN of tutorials, batch 64",
         unit: "samples/s",
@@ -49,7 +49,7 @@ pub const WORKS: [Work; 4] = [
         over_ddp: 1.0,
         efficiency: Some(0.98),
     },
-    Work {
+    Workload {
         name: "mlp",
         about: "MLP of 17 M parameters, batch 32",
         unit: "samples/s",
@@ -58,7 +58,7 @@ pub const WORKS: [Work; 4] = [
         over_ddp: 1.5,
         efficiency: Some(0.85),
     },
-    Work {
+    Workload {
         name: "transformer",
         about: "small transformer, batch 8",
         unit: "samples/s",
@@ -67,7 +67,7 @@ pub const WORKS: [Work; 4] = [
         over_ddp: 1.0,
         efficiency: None,
     },
-    Work {
+    Workload {
         name: "resnet",
         about: "ResNet-50's tensors, no arithmetic",
         unit: "steps/s",
@@ -143,7 +143,7 @@ fn courses(members: &[Member]) -> Vec<Course> {
 }
 
 /// Trains one work by turns.
-pub fn train(work: &Work, rounds: usize, members: &mut [Member]) -> Result<Vec<Course>, BenchError> {
+pub fn train(work: &Workload, rounds: usize, members: &mut [Member]) -> Result<Vec<Course>, BenchError> {
     for member in &mut *members {
         member.peer.perform(work.name, WARM_UP)?;
     }

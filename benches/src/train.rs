@@ -28,7 +28,7 @@ const SEEN: f64 = 1.02;
 
 /// What to measure.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct TrainPlan {
     /// Seeds for the time to the target.
     pub seeds: usize,
     /// Turns of every system at every throughput.
@@ -39,7 +39,7 @@ pub struct Plan {
 
 /// Who trains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum System {
+pub enum Trainer {
     /// `sirtaki train`.
     Sirtaki,
     /// The same with `--reproducible`, to see what equal bits cost.
@@ -48,13 +48,13 @@ pub enum System {
     Ddp,
 }
 
-impl System {
+impl Trainer {
     /// How it is called in tables.
     pub fn name(self) -> &'static str {
         match self {
-            System::Sirtaki => "sirtaki",
-            System::Exact => "…exact",
-            System::Ddp => "DDP (Gloo)",
+            Trainer::Sirtaki => "sirtaki",
+            Trainer::Exact => "…exact",
+            Trainer::Ddp => "DDP (Gloo)",
         }
     }
 }
@@ -97,7 +97,7 @@ pub struct Speed {
     /// The network.
     pub model: &'static str,
     /// Who trained it.
-    pub system: System,
+    pub system: Trainer,
     /// Images per second: one worker, two, two strangers; each the middle of its rounds.
     pub images: [f64; 3],
     /// How much of twice the speed of one worker two have: the middle of the rounds.
@@ -111,17 +111,17 @@ pub struct Speed {
 }
 
 /// Runs a system once; the reports of all that ran, and how long they took from start to end.
-fn train(starter: &Starter, system: System, crew: Crew, options: &[&str]) -> Result<(Vec<Report>, f64), BenchError> {
+fn train(starter: &Starter, system: Trainer, crew: Crew, options: &[&str]) -> Result<(Vec<Report>, f64), BenchError> {
     let folder = TempDir::new().map_err(BenchError::io("cannot make a folder for reports"))?;
     let jobs = if crew == Crew::Strangers { 2 } else { 1 };
     let files: Vec<_> = (0..jobs).map(|job| folder.path().join(format!("{job}.json"))).collect();
     let mut commands = Vec::new();
     for (job, file) in files.iter().enumerate() {
         let mut command = match system {
-            System::Sirtaki | System::Exact => {
+            Trainer::Sirtaki | Trainer::Exact => {
                 ours(starter, system, crew, &folder.path().join(format!("checkpoints-{job}")))
             }
-            System::Ddp => theirs(starter, crew)?,
+            Trainer::Ddp => theirs(starter, crew)?,
         };
         command.args(["--data", DATA]).args(options).arg("--json").arg(file);
         commands.push(command);
@@ -139,12 +139,12 @@ fn read(file: &Path) -> Result<Report, BenchError> {
         .map_err(|error| BenchError::Protocol(format!("the report of a training run: {error}")))
 }
 
-fn ours(starter: &Starter, system: System, crew: Crew, checkpoints: &Path) -> Command {
+fn ours(starter: &Starter, system: Trainer, crew: Crew, checkpoints: &Path) -> Command {
     let (workers, all) = if crew == Crew::Two { ("2", "128") } else { ("1", "64") };
     let mut command = Command::new(starter.program("sirtaki"));
     command.args(["train", "--quiet", "-n", workers]);
     match system {
-        System::Exact => command.args(["--reproducible", "--global-batch", all]),
+        Trainer::Exact => command.args(["--reproducible", "--global-batch", all]),
         _ => command.args(["--batch-size", "64"]),
     };
     command.arg("--checkpoint-dir").arg(checkpoints);
@@ -163,15 +163,15 @@ fn theirs(starter: &Starter, crew: Crew) -> Result<Command, BenchError> {
 }
 
 /// Who is there to be compared.
-pub fn systems(starter: &Starter) -> Vec<System> {
-    let ddp = starter.python().map(|_: &Path| System::Ddp);
-    [System::Sirtaki, System::Exact].into_iter().chain(ddp).collect()
+pub fn systems(starter: &Starter) -> Vec<Trainer> {
+    let ddp = starter.python().map(|_: &Path| Trainer::Ddp);
+    [Trainer::Sirtaki, Trainer::Exact].into_iter().chain(ddp).collect()
 }
 
 /// Two workers of every system to the target, seed after seed.
-pub fn races(plan: &Plan, starter: &Starter, say: &dyn Fn(&str)) -> Result<Vec<(System, Vec<Race>)>, BenchError> {
-    let racing = systems(starter).into_iter().filter(|&system| system != System::Exact);
-    let mut all: Vec<(System, Vec<Race>)> = racing.map(|system| (system, Vec::new())).collect();
+pub fn races(plan: &TrainPlan, starter: &Starter, say: &dyn Fn(&str)) -> Result<Vec<(Trainer, Vec<Race>)>, BenchError> {
+    let racing = systems(starter).into_iter().filter(|&system| system != Trainer::Exact);
+    let mut all: Vec<(Trainer, Vec<Race>)> = racing.map(|system| (system, Vec::new())).collect();
     for seed in 1..=plan.seeds {
         for (system, races) in &mut all {
             say(&format!("{} to the target, seed {seed}", system.name()));
@@ -196,7 +196,7 @@ pub fn trimmed(times: impl IntoIterator<Item = f64>) -> f64 {
 }
 
 /// Throughput of every system with every network.
-pub fn speeds(plan: &Plan, starter: &Starter, say: &dyn Fn(&str)) -> Result<Vec<Speed>, BenchError> {
+pub fn speeds(plan: &TrainPlan, starter: &Starter, say: &dyn Fn(&str)) -> Result<Vec<Speed>, BenchError> {
     let mut speeds = Vec::new();
     for (model, steps) in ["lenet", "cnn"].into_iter().zip(plan.steps) {
         let steps = steps.to_string();
@@ -229,7 +229,7 @@ pub fn seen(rounds: usize, starter: &Starter, say: &dyn Fn(&str)) -> Result<Verd
         let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
         for at in order {
             let options = if at == 0 { &with[..] } else { &without[..] };
-            let (reports, _) = train(starter, System::Sirtaki, Crew::Two, options)?;
+            let (reports, _) = train(starter, Trainer::Sirtaki, Crew::Two, options)?;
             speeds[at] = reports[0].images_per_second;
             pairs[at].push(speeds[at]);
         }
@@ -243,7 +243,7 @@ pub fn seen(rounds: usize, starter: &Starter, say: &dyn Fn(&str)) -> Result<Verd
     Ok(Verdict { reached: ratio <= SEEN, text })
 }
 
-fn speed(model: &'static str, system: System, runs: &[[Vec<Report>; 3]]) -> Speed {
+fn speed(model: &'static str, system: Trainer, runs: &[[Vec<Report>; 3]]) -> Speed {
     let images = |reports: &[Report]| reports.iter().map(|report| report.images_per_second).sum::<f64>();
     let middle = |value: &dyn Fn(&[Vec<Report>; 3]) -> f64| median(&runs.iter().map(value).collect::<Vec<_>>());
     let together = || runs.iter().flat_map(|run| &run[1]);

@@ -6,11 +6,11 @@ use std::path::Path;
 use libfuzzer_sys::fuzz_target;
 use sirtaki::data::{
     Source,
-    cifar::{Kind, parse},
+    cifar::{Variant, parse},
 };
 
 fuzz_target!(|bytes: &[u8]| {
-    for kind in [Kind::Cifar10, Kind::Cifar100] {
+    for kind in [Variant::Cifar10, Variant::Cifar100] {
         let (mut pixels, mut labels) = (Vec::new(), Vec::new());
         let Ok(source) = Source::of_bytes(Path::new("fuzz"), bytes) else { return };
         if parse(source, kind, &mut pixels, &mut labels).is_ok() {

@@ -300,30 +300,6 @@ fn a_rank_that_leaves_is_named_to_those_who_need_it() {
 }
 
 #[test]
-fn the_straggler_is_in_the_report() {
-    for adopt in [true, false] {
-        let settings = Settings { adopt, ..settings() };
-        let reports = each(&make::arena, 3, &settings, |engine| {
-            for _ in 0..12 {
-                if engine.group().rank() == 1 {
-                    std::thread::sleep(Duration::from_millis(30));
-                }
-                assert_eq!(vector::<i32>(sum(engine, "t", vec![1_i32]).wait_one()), [3]);
-            }
-            let report = engine.report();
-            engine.barrier("end").unwrap();
-            report
-        });
-        let lateness = if adopt { &reports[0].followed } else { &reports[0].agreed };
-        assert!(lateness.meetings >= 8, "{lateness:?}");
-        let late = &lateness.ranks[1];
-        assert!(late.last * 2 > lateness.meetings && late.total > lateness.ranks[2].total, "{}", reports[0]);
-        assert_eq!(late.tensor, "t");
-        assert!(reports[0].to_string().contains("rank 1 "), "{}", reports[0]);
-    }
-}
-
-#[test]
 fn a_number_now_and_then_does_not_hold_up_the_steps() {
     let (done, finished) = std::sync::mpsc::channel();
     std::thread::spawn(move || {

@@ -1,6 +1,10 @@
 //! House rules that no other tool checks.
 
-use std::{fs, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Result, bail};
 
@@ -13,15 +17,12 @@ const LINES: usize = 400;
 pub(crate) fn check(shell: &Shell) -> Result<()> {
     let list =
         shell.read(&Call::new("git").args(["ls-files", "--cached", "--others", "--exclude-standard", "*.rs"]))?;
-    let mut problems = Vec::new();
-    let mut count = 0;
-    for path in list.lines() {
-        // A file that is deleted but not yet committed is listed too.
-        if let Ok(text) = fs::read_to_string(shell.root.join(path)) {
-            problems.extend(examine(Path::new(path), &text));
-            count += 1;
-        }
-    }
+    // A file that is deleted but not yet committed is listed too.
+    let read = |path: &str| Some((PathBuf::from(path), fs::read_to_string(shell.root.join(path)).ok()?));
+    let files: Vec<(PathBuf, String)> = list.lines().filter_map(read).collect();
+    let mut problems: Vec<String> = files.iter().flat_map(|(path, text)| examine(path, text)).collect();
+    problems.extend(same_names(&files));
+    let count = files.len();
     for problem in &problems {
         println!("  {problem}");
     }
@@ -54,6 +55,39 @@ fn examine(path: &Path, text: &str) -> Vec<String> {
     problems
 }
 
+/// Types of one crate that share a name and can be seen from outside their module. Two of one file are versions of the
+/// same, for different targets.
+fn same_names(files: &[(PathBuf, String)]) -> Vec<String> {
+    let mut places: BTreeMap<(&Path, &str), Vec<&Path>> = BTreeMap::new();
+    for (path, text) in files {
+        let Some(crate_root) = path.ancestors().find(|folder| folder.ends_with("src")) else { continue };
+        for name in text.lines().filter_map(public_type) {
+            let places = places.entry((crate_root, name)).or_default();
+            if !places.contains(&path.as_path()) {
+                places.push(path);
+            }
+        }
+    }
+    let shared = places.into_iter().filter(|(_, places)| places.len() > 1);
+    let problem = |((_, name), places): ((&Path, &str), Vec<&Path>)| {
+        let places: Vec<String> = places.iter().map(|path| path.display().to_string()).collect();
+        format!("{}: `{name}` is the name of several types: give each its own", places.join(", "))
+    };
+    shared.map(problem).collect()
+}
+
+/// The name of the type that a line makes visible outside its module.
+fn public_type(line: &str) -> Option<&str> {
+    let rest = line.trim_start().strip_prefix("pub")?;
+    let rest = match rest.strip_prefix('(') {
+        Some(scope) => scope.split_once(')')?.1,
+        None => rest,
+    };
+    let (keyword, rest) = rest.trim_start().split_once(' ')?;
+    let name = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
+    (matches!(keyword, "struct" | "enum" | "trait" | "type" | "union") && !name.is_empty()).then_some(name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,5 +100,22 @@ mod tests {
         assert!(examine(Path::new("a/tests.rs"), "fn a() {}\n").is_empty());
         assert_eq!(examine(path, &format!("//! What.\n// {}: later\n", concat!("TO", "DO"))).len(), 1);
         assert_eq!(examine(path, &format!("//! What.\n{}", "\n".repeat(LINES))).len(), 1);
+    }
+
+    #[test]
+    fn types_of_one_name_are_noticed() {
+        let file = |path: &str, text: &str| (PathBuf::from(path), text.to_owned());
+        let problems = |other: &str, text: &str| {
+            same_names(&[file("crates/a/src/one.rs", "pub struct Job {\n"), file(other, text)]).len()
+        };
+        for text in ["pub enum Job {", "    pub(crate) type Job<'a> = u8;", "pub(super) trait Job: Send {"] {
+            assert_eq!(problems("crates/a/src/deep/two.rs", text), 1, "{text}");
+            assert_eq!(problems("crates/b/src/two.rs", text), 0, "{text}");
+        }
+        for text in ["struct Job {", "pub struct Jobs;", "pub fn Job() {", "// pub struct Job"] {
+            assert_eq!(problems("crates/a/src/two.rs", text), 0, "{text}");
+        }
+        let versions = file("crates/a/src/one.rs", "pub struct Bell;\npub struct Bell;\n");
+        assert!(same_names(&[versions]).is_empty());
     }
 }

@@ -16,7 +16,7 @@ struct Step {
 }
 
 const STEPS: &[Step] = &[
-    Step { name: "hygiene", about: "module headers, file sizes, no leftovers", run: hygiene::check },
+    Step { name: "hygiene", about: "module headers, file sizes, unique type names, no leftovers", run: hygiene::check },
     Step { name: "format", about: "cargo fmt --check", run: format },
     Step { name: "packages", about: "Debian packages the tests need; installed if allowed", run: packages::check },
     Step { name: "lint", about: "clippy, warnings are errors", run: lint },

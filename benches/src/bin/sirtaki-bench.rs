@@ -239,7 +239,7 @@ fn run_launch(rounds: usize, ranks: usize, starter: &Starter) -> Result<Vec<Verd
     Ok(verdicts)
 }
 
-fn run_train(plan: &train::Plan, starter: &Starter) -> Result<Vec<Verdict>, BenchError> {
+fn run_train(plan: &train::TrainPlan, starter: &Starter) -> Result<Vec<Verdict>, BenchError> {
     tree::adopt_orphans().map_err(BenchError::io("cannot adopt orphans"))?;
     let races = train::races(plan, starter, &say)?;
     println!("{}\n", contest::races(&races));
@@ -285,7 +285,7 @@ fn environments(wheel: &Path) -> Result<Vec<Environment>, BenchError> {
     Ok(made)
 }
 
-fn run_predict(plan: &predict::Plan) -> Result<(), BenchError> {
+fn run_predict(plan: &predict::PredictPlan) -> Result<(), BenchError> {
     println!("{}", predict::head());
     let rows = predict::run(plan, &mut starter(true)?, &say, &|row| println!("{}", predict::line(row)))?;
     println!("{}", predict::summary(&rows));
@@ -341,8 +341,8 @@ fn run(arguments: Arguments) -> Result<(), BenchError> {
         }
         Command::Train { seeds, rounds, quick, no_torch } => {
             let plan = match quick {
-                true => train::Plan { seeds: 3, rounds: 1, steps: [100, 20] },
-                false => train::Plan { seeds: seeds.max(1), rounds: rounds.max(1), steps: [400, 60] },
+                true => train::TrainPlan { seeds: 3, rounds: 1, steps: [100, 20] },
+                false => train::TrainPlan { seeds: seeds.max(1), rounds: rounds.max(1), steps: [400, 60] },
             };
             print_goals(&run_train(&plan, &starter(no_torch)?)?, false);
             Ok(())
@@ -352,7 +352,7 @@ fn run(arguments: Arguments) -> Result<(), BenchError> {
             Ok(())
         }
         Command::Predict { ranks, links, fusions, steps } => {
-            run_predict(&predict::Plan { ranks, links, fusions, steps: steps.max(10) })
+            run_predict(&predict::PredictPlan { ranks, links, fusions, steps: steps.max(10) })
         }
     }
 }

@@ -48,7 +48,7 @@ pub struct Settings {
     /// How many names are remembered although no rank waits for a tensor of that name. Rank 0's value counts.
     #[doc(hidden)]
     pub names_limit: usize,
-    /// Whether the flight record and late arrivals are written down. Only who measures what that costs switches it off.
+    /// Whether the flight record is kept. Only benchmarks switch it off, to measure what it costs.
     #[doc(hidden)]
     pub record: bool,
     /// The file in which rank 0 keeps a timeline of all ranks from the start; see [`crate::Engine::start_timeline`].

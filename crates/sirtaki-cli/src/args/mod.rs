@@ -94,7 +94,7 @@ pub enum Command {
     TrainWorker(train::TrainWorker),
     /// Stands for a rank below Open MPI's launcher, started by `run`
     #[command(hide = true)]
-    MpiRelay(Relay),
+    MpiRelay(RelayArguments),
     /// One rank of a benchmark, started by `bench`
     #[command(hide = true)]
     BenchWorker(BenchWorker),
@@ -204,7 +204,7 @@ pub struct Man {
 
 /// What stands for a rank below Open MPI's launcher is told.
 #[derive(Debug, Args)]
-pub struct Relay {
+pub struct RelayArguments {
     /// Beginning of the names of the agents' sockets
     #[arg(long)]
     pub socket: String,

@@ -13,7 +13,7 @@ const GAP: f64 = 9.0;
 
 /// One row: bars one below the other, each with its parts in order.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Row {
+pub(crate) struct BarRow {
     /// To the left.
     pub(crate) name: String,
     /// Parts as their number in the legend, and how much it is.
@@ -32,7 +32,7 @@ pub(crate) struct Bars {
     /// Names of the parts; none if there is only one kind.
     pub(crate) parts: Vec<&'static str>,
     /// From top to bottom.
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<BarRow>,
     /// How values are written for whoever points at a bar.
     pub(crate) show: fn(f64) -> String,
 }
@@ -42,7 +42,7 @@ impl Bars {
     pub(crate) fn draw(&self) -> String {
         let legend = self.legend();
         let top = legend.last().map_or(8.0, |item| item.1.1 + 14.0);
-        let height = |row: &Row| row.bars.len() as f64 * BAR + GAP;
+        let height = |row: &BarRow| row.bars.len() as f64 * BAR + GAP;
         let whole = top + self.rows.iter().map(height).sum::<f64>() + BOTTOM;
         let mut svg = Svg::new(whole);
         for (part, (x, y), name) in legend {
@@ -52,7 +52,7 @@ impl Bars {
         let letters = |text: &str, most: usize| text.chars().count().min(most) as f64 * LETTER;
         let left = 10.0 + self.rows.iter().map(|row| letters(&row.name, NAME)).fold(14.0, f64::max);
         let right = WIDTH - 10.0 - self.rows.iter().map(|row| letters(&row.note, NAME)).fold(8.0, f64::max);
-        let sums = |row: &Row| row.bars.iter().map(|bar| bar.iter().map(|part| part.1).sum()).collect::<Vec<f64>>();
+        let sums = |row: &BarRow| row.bars.iter().map(|bar| bar.iter().map(|part| part.1).sum()).collect::<Vec<f64>>();
         let mut values: Vec<f64> = self.rows.iter().flat_map(sums).collect();
         values.push(0.0);
         let axis = Axis::new(self.x.1, &values, true);
@@ -103,7 +103,7 @@ impl Bars {
     fn description(&self) -> String {
         let part =
             |&(part, value): &(usize, f64)| format!("{} {}", self.parts.get(part).unwrap_or(&""), (self.show)(value));
-        let row = |row: &Row| {
+        let row = |row: &BarRow| {
             let parts: Vec<String> = row.bars.iter().flatten().map(|value| part(value).trim().to_owned()).collect();
             format!("{}: {}", row.name, parts.join(", "))
         };
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn every_row_and_part_is_there() {
-        let row = |name: &str, parts: &[(usize, f64)]| Row {
+        let row = |name: &str, parts: &[(usize, f64)]| BarRow {
             name: name.into(),
             bars: vec![parts.to_vec()],
             note: "all".into(),

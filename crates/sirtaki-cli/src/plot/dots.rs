@@ -11,7 +11,7 @@ const LINE: f64 = 26.0;
 
 /// Measurements of one group.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Line {
+pub(crate) struct Dotted {
     /// To the left.
     pub(crate) name: String,
     /// How it is drawn.
@@ -32,7 +32,7 @@ pub(crate) struct Dots {
     /// What is measured.
     pub(crate) x: (&'static str, Scale),
     /// From top to bottom.
-    pub(crate) lines: Vec<Line>,
+    pub(crate) lines: Vec<Dotted>,
     /// How values are written for whoever points at a mark.
     pub(crate) show: fn(f64) -> String,
 }
@@ -70,7 +70,7 @@ impl Dots {
         }
         svg.line("axis", (left, TOP - 6.0), (left, bottom));
         svg.text("unit", "end", (right, bottom + BOTTOM - 6.0), &axis.label(self.x.0));
-        let line = |line: &Line| {
+        let line = |line: &Dotted| {
             let values: Vec<String> = line.values.iter().map(|&value| (self.show)(value)).collect();
             format!("{}: {} {}", line.name, values.join(", "), line.note)
         };
@@ -85,8 +85,8 @@ mod tests {
     #[test]
     fn all_measurements_are_marked_and_the_mean_is_a_stroke() {
         let line =
-            Line { name: "A".into(), style: 1, values: vec![1.0, 2.0, 6.0], mean: Some(3.0), note: "2 of 3".into() };
-        let none = Line { name: "B".into(), note: "not reached".into(), ..Line::default() };
+            Dotted { name: "A".into(), style: 1, values: vec![1.0, 2.0, 6.0], mean: Some(3.0), note: "2 of 3".into() };
+        let none = Dotted { name: "B".into(), note: "not reached".into(), ..Dotted::default() };
         let title = "Time to accuracy".into();
         let svg = Dots { title, x: ("time", Scale::Time), lines: vec![line, none], show: |value| format!("{value} s") }
             .draw();

@@ -15,8 +15,8 @@ pub use self::{
     chart::{Chart, Guide, Series},
 };
 pub(crate) use self::{
-    bars::{Bars, Row},
-    dots::{Dots, Line},
+    bars::{BarRow, Bars},
+    dots::{Dots, Dotted},
     svg::{patterns, sample},
 };
 

@@ -15,7 +15,6 @@ use crate::decide::{
     cycle::Cycle,
     deadlock::Blocked,
     fuse::{Limits, MOST_ENTRIES, fuse},
-    late::LateArrivals,
     message::{Entry, Id, Spoken, Verdict, Word},
     request::{Operation, Request},
     slot::Slot,
@@ -54,9 +53,6 @@ pub struct Table {
     early: Vec<(Rank, Spoken)>,
     /// Tensors agreed on, and the last one's name.
     pub(crate) agreed: (u64, String),
-    pub(crate) lateness: LateArrivals,
-    /// Whether lateness is noted at all.
-    records: bool,
     /// Who came when, by tensor, if that is noted.
     arrivals: Option<Vec<Arrivals>>,
 }
@@ -86,8 +82,6 @@ impl Table {
             blocked: Blocked::new(size),
             early: Vec::new(),
             agreed: (0, String::new()),
-            lateness: LateArrivals::new(size),
-            records: true,
             arrivals: None,
         }
     }
@@ -100,11 +94,6 @@ impl Table {
     /// How many names are remembered although nobody wants them; 65,536 unless set otherwise.
     pub fn set_names_limit(&mut self, limit: usize) {
         self.names_limit = limit;
-    }
-
-    /// Whether late arrivals are written down; they are unless set otherwise.
-    pub(crate) fn set_recording(&mut self, records: bool) {
-        self.records = records;
     }
 
     /// Whether it is noted who came when, for [`Table::take_arrivals`].
@@ -286,9 +275,6 @@ impl Table {
     fn agree_on(&mut self, id: Id, rows: Vec<usize>) -> Option<(Entry, Arc<Request>)> {
         let slot = &mut self.slots[id as usize];
         let request = slot.first()?.clone();
-        if self.records {
-            self.lateness.note(&slot.name, &slot.wants, &slot.since);
-        }
         if let Some(arrivals) = &mut self.arrivals {
             let came = slot.wants.iter().zip(&slot.since);
             let came = came.map(|(want, since)| want.as_ref().map_or(0, |_| since.as_nanos() as u64));

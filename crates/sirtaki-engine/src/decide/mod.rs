@@ -3,7 +3,7 @@
 //!
 //! - [`request`], [`message`]: what ranks ask for, and what they say about it.
 //! - [`agree`]: the table on rank 0 where all requests meet, with [`check`] (do ranks mean the same?), [`fuse`] (what
-//!   shares a buffer?), `cycle` (does the same come again?) and `late` (who came last?).
+//!   shares a buffer?) and `cycle` (does the same come again?).
 //! - [`order`] with `follow`: one rank's side, which also knows an adopted order by heart.
 //! - `deadlock`: the proof that ranks wait for each other for ever. [`stall`]: who waits for whom, in words. [`blame`]: why an engine ends.
 
@@ -14,7 +14,6 @@ pub(crate) mod cycle;
 pub(crate) mod deadlock;
 mod follow;
 pub mod fuse;
-pub mod late;
 pub mod message;
 pub mod order;
 pub mod request;

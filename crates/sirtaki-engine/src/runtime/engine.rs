@@ -92,7 +92,6 @@ impl Engine {
             let mut table = Table::new(group.size(), settings.limits);
             table.set_adopting(settings.adopt);
             table.set_names_limit(settings.names_limit);
-            table.set_recording(settings.record);
             Mutex::new(table)
         });
         let carries = outer.is_none();
@@ -273,11 +272,6 @@ impl Engine {
     pub fn profile(&self) -> Profile {
         self.shared.telemetry.stream.refresh();
         self.shared.profile()
-    }
-
-    /// Who came late, and what this rank did last.
-    pub fn report(&self) -> crate::telemetry::report::Report {
-        crate::telemetry::report::make(&self.shared)
     }
 }
 

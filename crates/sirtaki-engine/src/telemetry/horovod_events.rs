@@ -112,7 +112,7 @@ impl HorovodEvents {
 
     /// Adds an event at a time; the rest of it is JSON already.
     fn event(&self, texts: &mut Texts, rest: &str, at: u64) {
-        let text = texts.now();
+        let text = texts.open();
         text.push('{');
         text.push_str(rest);
         text.push_str(",\"tid\":0,\"ts\":");

@@ -15,8 +15,8 @@ impl Texts {
         self.ends.clear();
     }
 
-    /// What is being written now.
-    pub(crate) fn now(&mut self) -> &mut String {
+    /// The text that is being written.
+    pub(crate) fn open(&mut self) -> &mut String {
         &mut self.text
     }
 
@@ -80,8 +80,8 @@ mod tests {
     fn texts_come_back_one_by_one() {
         let mut texts = Texts::default();
         texts.push("one");
-        texts.now().push_str("fo");
-        number(texts.now(), 0);
+        texts.open().push_str("fo");
+        number(texts.open(), 0);
         texts.end();
         assert_eq!(texts.iter().collect::<Vec<_>>(), ["one", "fo0"]);
         assert_eq!((texts.lengths(), texts.len()), ((3, 6), 2));

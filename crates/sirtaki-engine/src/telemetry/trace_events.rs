@@ -142,7 +142,7 @@ impl TraceEvents {
 
     /// Adds the value of a counter, whose unit viewers put behind its name.
     fn counter(&self, texts: &mut Texts, rank: usize, (name, unit): (&str, &str), at: u64, value: u64) {
-        let text = texts.now();
+        let text = texts.open();
         text.push_str(&format!("{{\"ph\":\"C\",\"pid\":{rank},\"tid\":0,\"name\":\"{name}\",\"ts\":"));
         micros(text, at.saturating_sub(self.zero));
         text.push_str(&format!(",\"args\":{{\"{unit}\":{value}}}}}"));
@@ -178,7 +178,7 @@ impl TraceEvents {
     fn arrows(&self, texts: &mut Texts, (rank, thread): (usize, usize), which: u64, (came, leaves): (u64, u64)) {
         let mut arrow = |kind: &str, from: usize, at: u64| {
             let id = which.wrapping_mul(self.group.size() as u64).wrapping_add(from as u64);
-            let text = texts.now();
+            let text = texts.open();
             text.push_str(&format!("{{{kind},\"cat\":\"collective\",\"name\":\"collective\",\"id\":{id},"));
             text.push_str(&format!("\"pid\":{rank},\"tid\":{thread},\"ts\":"));
             micros(text, at.saturating_sub(self.zero));
@@ -289,7 +289,7 @@ impl TraceEvents {
         more: impl FnOnce(&mut String),
     ) {
         let (begin, end) = (times.0.saturating_sub(self.zero), times.1.saturating_sub(self.zero));
-        let text = texts.now();
+        let text = texts.open();
         text.push_str(&opening.text);
         micros(text, begin);
         text.push_str(",\"dur\":");

@@ -9,14 +9,14 @@ use std::{
 use crate::{Error, Result};
 
 /// Writes the content of a file.
-pub(super) type Content<'a> = &'a mut dyn FnMut(&mut dyn Write) -> io::Result<()>;
+pub(super) type WriteContent<'a> = &'a mut dyn FnMut(&mut dyn Write) -> io::Result<()>;
 
 /// What saving and removing checkpoints does to the disk.
 pub(super) trait Disk {
     fn create_folder(&mut self, path: &Path) -> Result<()>;
 
     /// Writes a new file; it may not be on the disk yet.
-    fn write(&mut self, path: &Path, content: Content<'_>) -> Result<()>;
+    fn write(&mut self, path: &Path, content: WriteContent<'_>) -> Result<()>;
 
     /// Brings a file, or the names in a folder, to the disk.
     fn sync(&mut self, path: &Path) -> Result<()>;
@@ -34,7 +34,7 @@ impl Disk for Real {
         fs::create_dir(path).map_err(Error::io("create", path))
     }
 
-    fn write(&mut self, path: &Path, content: Content<'_>) -> Result<()> {
+    fn write(&mut self, path: &Path, content: WriteContent<'_>) -> Result<()> {
         let mut write = || {
             let mut file = BufWriter::with_capacity(1 << 18, File::create_new(path)?);
             content(&mut file)?;

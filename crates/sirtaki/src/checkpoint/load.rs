@@ -8,7 +8,7 @@ use std::{
 use sha2::{Digest, Sha256};
 use sirtaki_engine::files;
 
-use super::{DAMAGED, MANIFEST, Manifest, SUMS, TENSORS, Tensor, save::numbers, tensors::Content};
+use super::{DAMAGED, MANIFEST, Manifest, SUMS, TENSORS, Tensor, save::numbers, tensors::TensorFile};
 use crate::{Error, Result};
 
 /// The longest manifest and list of sums that is read.
@@ -19,7 +19,7 @@ const TEXT_LIMIT: u64 = 16 << 20;
 pub struct Checkpoint {
     /// What it says about itself.
     pub manifest: Manifest,
-    content: Content,
+    content: TensorFile,
 }
 
 impl Checkpoint {
@@ -51,7 +51,7 @@ pub fn load(path: &Path) -> Result<Checkpoint> {
     let file = path.join(TENSORS);
     let bytes = files::read(&file, u64::MAX).map_err(Error::io("read", &file))?;
     compare(&file, &sums, TENSORS, &hex(&Sha256::digest(&bytes)))?;
-    Ok(Checkpoint { manifest, content: Content::new(&file, bytes)? })
+    Ok(Checkpoint { manifest, content: TensorFile::new(&file, bytes)? })
 }
 
 /// The newest checkpoint of this model in `folder` that is complete and intact; none if there is no checkpoint at all.

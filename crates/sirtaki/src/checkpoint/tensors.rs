@@ -73,13 +73,13 @@ impl<'a> Arranged<'a> {
 
 /// The content of a file of tensors.
 #[derive(Debug)]
-pub(super) struct Content {
+pub(super) struct TensorFile {
     bytes: Vec<u8>,
     start: usize,
     metadata: Metadata,
 }
 
-impl Content {
+impl TensorFile {
     pub(super) fn new(file: &Path, bytes: Vec<u8>) -> Result<Self> {
         let (header, metadata) = SafeTensors::read_metadata(&bytes)
             .map_err(|error| Error::file(file, format!("header: {error}"), DAMAGED))?;

@@ -7,7 +7,7 @@ use std::{
 use proptest::prelude::*;
 
 use super::{
-    disk::{Content, Disk, Real},
+    disk::{Disk, Real, WriteContent},
     save::save_on,
     *,
 };
@@ -189,7 +189,7 @@ impl Disk for Crashing {
         Real.create_folder(path)
     }
 
-    fn write(&mut self, path: &Path, content: Content<'_>) -> Result<()> {
+    fn write(&mut self, path: &Path, content: WriteContent<'_>) -> Result<()> {
         self.step(path).inspect_err(|_| {
             if path.parent().unwrap().exists() {
                 fs::write(path, "half of it").unwrap();
@@ -272,6 +272,6 @@ proptest! {
     #[test]
     fn any_tensor_file_is_survived(bytes in prop::collection::vec(any::<u8>(), 0..60), length in 0_u64..40) {
         let bytes = [length.to_le_bytes().as_slice(), b"{\"a\":{\"dtype\":\"F32\",", &bytes].concat();
-        let _ = super::tensors::Content::new(Path::new("t"), bytes);
+        let _ = super::tensors::TensorFile::new(Path::new("t"), bytes);
     }
 }

@@ -10,27 +10,27 @@ const PIXELS: usize = 3 * 32 * 32;
 
 /// Which of the two data sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum Variant {
     /// Ten classes; five files to train with.
     Cifar10,
     /// A hundred classes; the twenty coarse ones in front of them are passed over.
     Cifar100,
 }
 
-impl Kind {
+impl Variant {
     /// How many classes there are.
     pub fn classes(self) -> usize {
         match self {
-            Kind::Cifar10 => 10,
-            Kind::Cifar100 => 100,
+            Variant::Cifar10 => 10,
+            Variant::Cifar100 => 100,
         }
     }
 
     /// Bytes in front of the pixels, of which the last is the label.
     fn labels(self) -> usize {
         match self {
-            Kind::Cifar10 => 1,
-            Kind::Cifar100 => 2,
+            Variant::Cifar10 => 1,
+            Variant::Cifar100 => 2,
         }
     }
 
@@ -38,14 +38,14 @@ impl Kind {
         const TEN: [&str; 5] =
             ["data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin"];
         match self {
-            Kind::Cifar10 => (&TEN, "test_batch.bin"),
-            Kind::Cifar100 => (&["train.bin"], "test.bin"),
+            Variant::Cifar10 => (&TEN, "test_batch.bin"),
+            Variant::Cifar100 => (&["train.bin"], "test.bin"),
         }
     }
 }
 
 /// Reads the binary files of a folder. Samples have the shape `[3, 32, 32]`.
-pub fn load(folder: &Path, kind: Kind, normalise: &Normalise) -> Result<Split<Memory>> {
+pub fn load(folder: &Path, kind: Variant, normalise: &Normalise) -> Result<Split<Memory>> {
     let (train, test) = kind.files();
     let read = |names: &[&str]| {
         let (mut pixels, mut labels) = (Vec::new(), Vec::new());
@@ -60,7 +60,7 @@ pub fn load(folder: &Path, kind: Kind, normalise: &Normalise) -> Result<Split<Me
 }
 
 /// Reads the bytes of one file and adds its images to `pixels` and `labels`.
-pub fn parse(mut source: Source<'_>, kind: Kind, pixels: &mut Vec<u8>, labels: &mut Vec<u8>) -> Result<()> {
+pub fn parse(mut source: Source<'_>, kind: Variant, pixels: &mut Vec<u8>, labels: &mut Vec<u8>) -> Result<()> {
     let record = (kind.labels() + PIXELS) as u64;
     let count = source.left() / record;
     if count == 0 || !source.left().is_multiple_of(record) {
@@ -96,14 +96,14 @@ mod tests {
     use super::*;
     use crate::data::Samples;
 
-    fn record(kind: Kind, label: u8, pixel: u8) -> Vec<u8> {
+    fn record(kind: Variant, label: u8, pixel: u8) -> Vec<u8> {
         let mut bytes = vec![3; kind.labels() - 1];
         bytes.push(label);
         bytes.extend([pixel; PIXELS]);
         bytes
     }
 
-    fn parse_bytes(kind: Kind, bytes: &[u8]) -> Result<(Vec<u8>, Vec<u8>)> {
+    fn parse_bytes(kind: Variant, bytes: &[u8]) -> Result<(Vec<u8>, Vec<u8>)> {
         let (mut pixels, mut labels) = (Vec::new(), Vec::new());
         parse(Source::of_bytes(Path::new("c.bin"), bytes)?, kind, &mut pixels, &mut labels)?;
         Ok((pixels, labels))
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn both_kinds_are_read_from_their_files() {
-        for kind in [Kind::Cifar10, Kind::Cifar100] {
+        for kind in [Variant::Cifar10, Variant::Cifar100] {
             let folder = tempfile::tempdir().unwrap();
             let (train, test) = kind.files();
             for (number, name) in train.iter().chain([&test]).enumerate() {
@@ -132,19 +132,22 @@ mod tests {
 
     #[test]
     fn refusals_name_file_and_field() {
-        let good = record(Kind::Cifar10, 9, 1);
+        let good = record(Variant::Cifar10, 9, 1);
         let says = |kind, bytes: &[u8]| parse_bytes(kind, bytes).unwrap_err().to_string();
-        assert_eq!(says(Kind::Cifar10, &good[1..]), "`c.bin`: length: 3072 bytes are not a number of records of 3073");
-        assert_eq!(says(Kind::Cifar100, &good), "`c.bin`: length: 3073 bytes are not a number of records of 3074");
-        assert_eq!(says(Kind::Cifar10, &[]), "`c.bin`: length: 0 bytes are not a number of records of 3073");
-        let bad = [good, record(Kind::Cifar10, 10, 1)].concat();
-        assert_eq!(says(Kind::Cifar10, &bad), "`c.bin`: label of record 1: 10, and there are 10 classes from 0");
+        assert_eq!(
+            says(Variant::Cifar10, &good[1..]),
+            "`c.bin`: length: 3072 bytes are not a number of records of 3073"
+        );
+        assert_eq!(says(Variant::Cifar100, &good), "`c.bin`: length: 3073 bytes are not a number of records of 3074");
+        assert_eq!(says(Variant::Cifar10, &[]), "`c.bin`: length: 0 bytes are not a number of records of 3073");
+        let bad = [good, record(Variant::Cifar10, 10, 1)].concat();
+        assert_eq!(says(Variant::Cifar10, &bad), "`c.bin`: label of record 1: 10, and there are 10 classes from 0");
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_survived(seed: u8, count in 0_usize..3, cut in 0_usize..3, hundred: bool) {
-            let kind = if hundred { Kind::Cifar100 } else { Kind::Cifar10 };
+            let kind = if hundred { Variant::Cifar100 } else { Variant::Cifar10 };
             let bytes = record(kind, seed, seed).repeat(count);
             let bytes = &bytes[..bytes.len().saturating_sub(cut)];
             let fits = count > 0 && cut == 0 && usize::from(seed) < kind.classes();

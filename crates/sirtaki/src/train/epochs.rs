@@ -14,7 +14,7 @@ use sirtaki_engine::{
 
 use super::{
     checks::{rates, same_settings},
-    images::{self, Images},
+    images::{self, ImageSet},
     meter::{Score, Watch},
     model::{self, Passes},
     networks::{Cnn, LeNet, Network},
@@ -47,7 +47,7 @@ pub fn run(world: &World, settings: &Settings, observer: &mut dyn Observer) -> R
 struct Course<'a, N> {
     world: &'a World,
     settings: &'a Settings,
-    images: Images,
+    images: ImageSet,
     passes: Passes,
     /// Taken out while it is changed.
     network: Option<N>,

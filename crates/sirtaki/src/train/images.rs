@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use super::{networks::Kind, settings::BatchSize};
+use super::{networks::ImageKind, settings::BatchSize};
 use crate::{
     Error, Result,
     data::{Memory, Normalise, Samples, Split, cifar, mnist},
@@ -10,13 +10,13 @@ use crate::{
 
 /// Samples, and what they are like.
 #[derive(Clone)]
-pub(super) struct Images {
+pub(super) struct ImageSet {
     pub(super) train: Arc<Memory>,
     pub(super) test: Arc<Memory>,
-    pub(super) kind: Kind,
+    pub(super) kind: ImageKind,
 }
 
-impl Images {
+impl ImageSet {
     /// Fails if a step of all workers has more samples than there are.
     pub(super) fn check_batch(&self, batch: BatchSize, all: usize) -> Result<()> {
         let samples = self.train.count();
@@ -34,7 +34,7 @@ const FORMS: &str = "name a folder with MNIST's four files (train-images-idx3-ub
                      data_batch_1.bin to data_batch_5.bin and test_batch.bin, or CIFAR-100's train.bin and test.bin";
 
 /// Reads the data set in a folder: MNIST and all that comes in its files, or CIFAR.
-pub(super) fn open(folder: &Path) -> Result<Images> {
+pub(super) fn open(folder: &Path) -> Result<ImageSet> {
     // Mean and deviation of CIFAR's pixels; those of MNIST are known to its reader.
     let colours = [(0.4914, 0.247), (0.4822, 0.2435), (0.4465, 0.2616)];
     if !folder.is_dir() {
@@ -44,9 +44,9 @@ pub(super) fn open(folder: &Path) -> Result<Images> {
     let is_mnist =
         ["train-images-idx3-ubyte", "train-images-idx3-ubyte.gz"].iter().any(|name| folder.join(name).exists());
     let Split { train, test } = if folder.join("data_batch_1.bin").exists() {
-        cifar::load(folder, cifar::Kind::Cifar10, &Normalise::by(&colours)?)?
+        cifar::load(folder, cifar::Variant::Cifar10, &Normalise::by(&colours)?)?
     } else if folder.join("train.bin").exists() {
-        cifar::load(folder, cifar::Kind::Cifar100, &Normalise::by(&colours)?)?
+        cifar::load(folder, cifar::Variant::Cifar100, &Normalise::by(&colours)?)?
     } else if is_mnist {
         mnist::load(folder)?
     } else {
@@ -56,6 +56,6 @@ pub(super) fn open(folder: &Path) -> Result<Images> {
         let problem = format!("samples have {} dimensions, not channels, height and width", train.shape().len());
         Error::file(folder, problem, "give a data set of images")
     })?;
-    let kind = Kind { shape, classes: train.classes() };
-    Ok(Images { train: Arc::new(train), test: Arc::new(test), kind })
+    let kind = ImageKind { shape, classes: train.classes() };
+    Ok(ImageSet { train: Arc::new(train), test: Arc::new(test), kind })
 }

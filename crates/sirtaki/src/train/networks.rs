@@ -16,7 +16,7 @@ use crate::{
 
 /// What images are like: channels, height and width, and the number of classes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Kind {
+pub(super) struct ImageKind {
     pub(super) shape: [usize; 3],
     pub(super) classes: usize,
 }
@@ -24,7 +24,7 @@ pub(super) struct Kind {
 /// Tells classes from images.
 pub(super) trait Network: Module + 'static {
     /// With random weights.
-    fn new(kind: Kind, device: &Device) -> Result<Self>;
+    fn new(kind: ImageKind, device: &Device) -> Result<Self>;
 
     /// A number for each class: the larger, the likelier.
     fn forward(&self, images: Tensor<4>) -> Tensor<2>;
@@ -38,7 +38,7 @@ pub(super) struct LeNet {
 }
 
 impl Network for LeNet {
-    fn new(kind: Kind, device: &Device) -> Result<Self> {
+    fn new(kind: ImageKind, device: &Device) -> Result<Self> {
         let [channels, height, width] = kind.shape;
         let left = |size: usize| Some((size.checked_sub(4)? / 2).checked_sub(4)? / 2).filter(|&left| left > 0);
         let inputs = left(height).zip(left(width)).map(|(height, width)| 16 * height * width);
@@ -68,7 +68,7 @@ pub(super) struct Cnn {
 }
 
 impl Network for Cnn {
-    fn new(kind: Kind, device: &Device) -> Result<Self> {
+    fn new(kind: ImageKind, device: &Device) -> Result<Self> {
         let [channels, height, width] = kind.shape;
         let left = |size: usize| size.checked_sub(4).map(|left| left / 2).filter(|&left| left > 0);
         let inputs = left(height).zip(left(width)).map(|(height, width)| 64 * height * width);
@@ -90,7 +90,7 @@ impl Network for Cnn {
     }
 }
 
-fn too_small(kind: Kind, least: usize) -> Error {
+fn too_small(kind: ImageKind, least: usize) -> Error {
     let [_, height, width] = kind.shape;
     let problem = format!("images of {height} by {width} pixels are too small for this network");
     Error::setting(problem, format!("give images of at least {least} by {least} pixels, or choose another model"))
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn they_are_the_networks_of_the_tutorials() {
-        let (device, kind) = (Device::flex(), Kind { shape: [1, 28, 28], classes: 10 });
+        let (device, kind) = (Device::flex(), ImageKind { shape: [1, 28, 28], classes: 10 });
         assert_eq!(count(&LeNet::new(kind, &device).unwrap()), 44_426);
         assert_eq!(count(&Cnn::new(kind, &device).unwrap()), 1_199_882);
         let images = Tensor::ones([3, 1, 28, 28], &device);
@@ -118,10 +118,10 @@ mod tests {
     fn small_images_are_refused() {
         let device = Device::flex();
         for (size, fits) in [(15, false), (16, true)] {
-            assert_eq!(LeNet::new(Kind { shape: [3, 32, size], classes: 2 }, &device).is_ok(), fits);
+            assert_eq!(LeNet::new(ImageKind { shape: [3, 32, size], classes: 2 }, &device).is_ok(), fits);
         }
         for (size, fits) in [(5, false), (6, true)] {
-            assert_eq!(Cnn::new(Kind { shape: [3, size, 32], classes: 2 }, &device).is_ok(), fits);
+            assert_eq!(Cnn::new(ImageKind { shape: [3, size, 32], classes: 2 }, &device).is_ok(), fits);
         }
     }
 }

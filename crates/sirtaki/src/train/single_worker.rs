@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{images::Images, model::Passes, networks::Network, settings::Method};
+use super::{images::ImageSet, model::Passes, networks::Network, settings::Method};
 use crate::{
     Result, World,
     data::{Ahead, Loader, Memory, Partition, Position, Worker},
@@ -23,7 +23,7 @@ pub(super) fn speed<N: Network>(
     passes: &Passes,
     network: &N,
     method: Method,
-    images: &Images,
+    images: &ImageSet,
     batch: usize,
 ) -> Result<Option<f64>> {
     if world.size() == 1 {
@@ -34,7 +34,13 @@ pub(super) fn speed<N: Network>(
     Ok(Some(speed).filter(|&speed| speed > 0.0))
 }
 
-fn measure<N: Network>(passes: &Passes, mut network: N, method: Method, images: &Images, batch: usize) -> Result<f64> {
+fn measure<N: Network>(
+    passes: &Passes,
+    mut network: N,
+    method: Method,
+    images: &ImageSet,
+    batch: usize,
+) -> Result<f64> {
     let mut optimizer = super::model::optimizer(method);
     let plan = Partition::new(images.train.labels().len(), Position::start(0), Worker { rank: 0, world: 1 }, batch)?;
     let batches = Loader::new(Arc::<Memory>::clone(&images.train), plan, Ahead::default())?;

@@ -1,14 +1,14 @@
 //! Time over size, both logarithmic, one letter per algorithm.
 
-use super::{row::Row, sizes::show, table::time};
+use super::{row::Measurement, sizes::show, table::time};
 
 const HEIGHT: usize = 14;
 /// Columns per size, wide enough for its name.
 const WIDTH: usize = 9;
 
 /// The plot with its legend, line by line.
-pub(super) fn plot(rows: &[Row]) -> Vec<String> {
-    let measured: Vec<&Row> = rows.iter().filter(|row| row.median_us > 0.0).collect();
+pub(super) fn plot(rows: &[Measurement]) -> Vec<String> {
+    let measured: Vec<&Measurement> = rows.iter().filter(|row| row.median_us > 0.0).collect();
     let low = measured.iter().map(|row| row.median_us).fold(f64::INFINITY, f64::min);
     let high = measured.iter().map(|row| row.median_us).fold(0.0, f64::max);
     if measured.is_empty() {
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn the_slowest_is_at_the_top_and_the_fastest_at_the_bottom() {
-        let row = |algorithm: &str, bytes, median_us| Row {
+        let row = |algorithm: &str, bytes, median_us| Measurement {
             algorithm: algorithm.into(),
             ranks: 2,
             bytes,

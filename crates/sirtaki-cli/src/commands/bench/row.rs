@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// One size by one algorithm; also a line of `--json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Row {
+pub(super) struct Measurement {
     /// The algorithm's name, or `auto`.
     pub algorithm: String,
     /// How many processes.
@@ -19,7 +19,7 @@ pub(super) struct Row {
     pub bus_gb_s: f64,
 }
 
-impl Row {
+impl Measurement {
     /// The row for `seconds`, the slowest rank's time of every call.
     pub(super) fn new(algorithm: &str, ranks: usize, bytes: usize, seconds: &mut [f64]) -> Self {
         seconds.sort_unstable_by(f64::total_cmp);
@@ -55,7 +55,7 @@ fn round(value: f64) -> f64 {
 /// One line from a rank to its parent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub(super) enum Report {
+pub(super) enum WorkerMessage {
     /// The ranks have found each other (rank 0 only).
     Connected {
         /// The back end's name.
@@ -67,7 +67,7 @@ pub(super) enum Report {
         algorithm: String,
     },
     /// A measurement (rank 0 only).
-    Measured(Row),
+    Measured(Measurement),
     /// This rank gives up.
     Failed {
         /// What went wrong.
@@ -84,11 +84,11 @@ mod tests {
     #[test]
     fn medians_and_tails_are_samples_themselves() {
         let mut seconds: Vec<f64> = (1..=200).rev().map(|us| f64::from(us) * 1e-6).collect();
-        let row = Row::new("ring", 4, 1_000_000, &mut seconds);
+        let row = Measurement::new("ring", 4, 1_000_000, &mut seconds);
         assert_eq!((row.median_us, row.p99_us), (100.0, 198.0));
         assert_eq!(row.bus_gb_s, 15.0);
-        assert_eq!(Row::new("ring", 1, 8, &mut [1e-6]).bus_gb_s, 0.0);
-        assert_eq!(Row::new("ring", 2, 8, &mut []).median_us, 0.0);
+        assert_eq!(Measurement::new("ring", 1, 8, &mut [1e-6]).bus_gb_s, 0.0);
+        assert_eq!(Measurement::new("ring", 2, 8, &mut []).median_us, 0.0);
     }
 
     #[test]
@@ -98,10 +98,10 @@ mod tests {
 
     #[test]
     fn a_row_is_one_flat_object() {
-        let line = serde_json::to_string(&Row::new("auto", 2, 4, &mut [1e-6])).unwrap();
+        let line = serde_json::to_string(&Measurement::new("auto", 2, 4, &mut [1e-6])).unwrap();
         let expected = r#"{"algorithm":"auto","ranks":2,"bytes":4,"median_us":1.0,"p99_us":1.0,"bus_gb_s":0.004}"#;
         assert_eq!(line, expected);
-        let report = Report::Failed { message: "no".into(), hint: None };
-        assert_eq!(serde_json::from_str::<Report>(&serde_json::to_string(&report).unwrap()).unwrap(), report);
+        let report = WorkerMessage::Failed { message: "no".into(), hint: None };
+        assert_eq!(serde_json::from_str::<WorkerMessage>(&serde_json::to_string(&report).unwrap()).unwrap(), report);
     }
 }

@@ -1,13 +1,13 @@
 //! Results for people: a table, and below it where the algorithms cross over.
 
-use super::{plot::plot, row::Row, sizes::show};
+use super::{plot::plot, row::Measurement, sizes::show};
 use crate::printer::{Printer, Style};
 
 /// Marks the fastest algorithm of a size.
 const BEST: &str = "*";
 
 /// Prints all rows, which come size by size.
-pub(super) fn print(rows: &[Row], printer: &mut Printer) -> std::io::Result<()> {
+pub(super) fn print(rows: &[Measurement], printer: &mut Printer) -> std::io::Result<()> {
     let several = rows.iter().any(|row| row.algorithm != rows[0].algorithm);
     for line in lines(rows, several, printer) {
         printer.data(&line)?;
@@ -21,7 +21,7 @@ pub(super) fn print(rows: &[Row], printer: &mut Printer) -> std::io::Result<()> 
     Ok(())
 }
 
-fn lines(rows: &[Row], several: bool, printer: &Printer) -> Vec<String> {
+fn lines(rows: &[Measurement], several: bool, printer: &Printer) -> Vec<String> {
     let head = if several {
         format!("{:>9}  {:<10} {:>10}   {:>10}  {:>9}", "size", "algorithm", "median", "p99", "bus GB/s")
     } else {
@@ -60,15 +60,15 @@ pub(crate) fn time(microseconds: f64) -> String {
 }
 
 /// The fastest row of a size. `auto` counts only where it is alone.
-fn fastest(rows: &[Row], bytes: usize) -> &Row {
-    let named = |row: &&Row| row.bytes == bytes && row.algorithm != "auto";
-    let least = |a: &&Row, b: &&Row| a.median_us.total_cmp(&b.median_us);
+fn fastest(rows: &[Measurement], bytes: usize) -> &Measurement {
+    let named = |row: &&Measurement| row.bytes == bytes && row.algorithm != "auto";
+    let least = |a: &&Measurement, b: &&Measurement| a.median_us.total_cmp(&b.median_us);
     let best = rows.iter().filter(named).min_by(least);
     best.or_else(|| rows.iter().find(|row| row.bytes == bytes)).unwrap_or(&rows[0])
 }
 
 /// Which algorithm is fastest from which size on.
-fn crossovers(rows: &[Row]) -> Vec<String> {
+fn crossovers(rows: &[Measurement]) -> Vec<String> {
     let mut sizes: Vec<usize> = rows.iter().map(|row| row.bytes).collect();
     sizes.dedup();
     let mut spans: Vec<(&str, usize, usize)> = Vec::new();
@@ -92,8 +92,8 @@ fn crossovers(rows: &[Row]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn row(algorithm: &str, bytes: usize, median_us: f64) -> Row {
-        Row { algorithm: algorithm.into(), ranks: 2, bytes, median_us, p99_us: median_us * 2.0, bus_gb_s: 1.0 }
+    fn row(algorithm: &str, bytes: usize, median_us: f64) -> Measurement {
+        Measurement { algorithm: algorithm.into(), ranks: 2, bytes, median_us, p99_us: median_us * 2.0, bus_gb_s: 1.0 }
     }
 
     #[test]

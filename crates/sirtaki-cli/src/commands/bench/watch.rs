@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Result, anyhow};
 
-use super::row::{Report, Row};
+use super::row::{Measurement, WorkerMessage};
 use crate::{
     args::{Allreduce, Choice},
     launch::{
@@ -34,21 +34,21 @@ struct Failures {
 }
 
 /// Collects the results. Ends when all ranks have, or some time after the first one failed.
-pub(super) fn follow(mut job: LocalJob, arguments: &Allreduce, printer: &mut Printer) -> Result<Vec<Row>> {
+pub(super) fn follow(mut job: LocalJob, arguments: &Allreduce, printer: &mut Printer) -> Result<Vec<Measurement>> {
     let (start, mut rows, mut failures) = (Instant::now(), Vec::new(), Failures::default());
     let mut skipped = Vec::new();
     while !job.is_over() && failures.since.is_none_or(|since| since.elapsed() < GRACE) {
         match job.next(TICK)? {
             Some(WorkerEvent::Output { rank, line }) => match serde_json::from_str(&line) {
-                Ok(Report::Measured(row)) => {
+                Ok(WorkerMessage::Measured(row)) => {
                     if arguments.json {
                         printer.data(&serde_json::to_string(&row)?)?;
                     }
                     rows.push(row);
                 }
-                Ok(Report::Connected { back_end }) => printer.message(&headline(arguments, &back_end)),
-                Ok(Report::Skipped { algorithm }) => skipped.push(algorithm),
-                Ok(Report::Failed { message, hint }) => failures.hear(rank, message, hint),
+                Ok(WorkerMessage::Connected { back_end }) => printer.message(&headline(arguments, &back_end)),
+                Ok(WorkerMessage::Skipped { algorithm }) => skipped.push(algorithm),
+                Ok(WorkerMessage::Failed { message, hint }) => failures.hear(rank, message, hint),
                 Err(_) => printer.message(&format!("rank {rank}: {line}")),
             },
             Some(WorkerEvent::Message { rank, line }) => printer.message(&format!("rank {rank}: {line}")),
@@ -73,7 +73,7 @@ fn headline(arguments: &Allreduce, back_end: &str) -> String {
     format!("all-reduce (sum) of {} among {} processes, back end {back_end}", arguments.dtype.name(), arguments.ranks)
 }
 
-fn progress(rows: &[Row], arguments: &Allreduce, start: Instant) -> String {
+fn progress(rows: &[Measurement], arguments: &Allreduce, start: Instant) -> String {
     let mut done: Vec<usize> = rows.iter().map(|row| row.bytes).collect();
     done.dedup();
     let what = match &arguments.algorithm {

@@ -15,7 +15,7 @@ use sirtaki_engine::job::Job;
 
 use super::{
     data::Buffer,
-    row::{Report, Row},
+    row::{Measurement, WorkerMessage},
 };
 use crate::{
     args::{BenchWorker, Choice},
@@ -33,12 +33,12 @@ pub fn work(arguments: &BenchWorker) -> Result<()> {
     let mut out = std::io::stdout();
     let result = measure_all(arguments, &mut out);
     if let Err(error) = &result {
-        report(&mut out, &Report::Failed { message: format!("{error:#}"), hint: hint(error) })?;
+        report(&mut out, &WorkerMessage::Failed { message: format!("{error:#}"), hint: hint(error) })?;
     }
     result
 }
 
-fn report(out: &mut Stdout, report: &Report) -> Result<()> {
+fn report(out: &mut Stdout, report: &WorkerMessage) -> Result<()> {
     writeln!(out, "{}", serde_json::to_string(report)?)?;
     out.flush()?;
     Ok(())
@@ -48,21 +48,21 @@ fn measure_all(arguments: &BenchWorker, out: &mut Stdout) -> Result<()> {
     let mut group = Job::discover(&env::process)?.connect()?.communicator;
     let lead = group.group().rank() == 0;
     if lead {
-        report(out, &Report::Connected { back_end: group.name().into() })?;
+        report(out, &WorkerMessage::Connected { back_end: group.name().into() })?;
     }
     let choices = choose(&arguments.algorithm, group.as_mut())?;
     if let Choice::All = arguments.algorithm
         && lead
     {
         for algorithm in Algorithm::ALL.into_iter().filter(|&algorithm| !choices.contains(&Some(algorithm))) {
-            report(out, &Report::Skipped { algorithm: algorithm.name().into() })?;
+            report(out, &WorkerMessage::Skipped { algorithm: algorithm.name().into() })?;
         }
     }
     for &bytes in arguments.sizes.list() {
         let mut buffer = Buffer::new(arguments.dtype, bytes);
         let rows = measure(group.as_mut(), &choices, &mut buffer, arguments.repeat)?;
         for row in rows.into_iter().filter(|_| lead) {
-            report(out, &Report::Measured(row))?;
+            report(out, &WorkerMessage::Measured(row))?;
         }
     }
     Ok(group.barrier()?)
@@ -96,7 +96,7 @@ fn measure(
     choices: &[Option<Algorithm>],
     buffer: &mut Buffer,
     repeat: Option<NonZeroUsize>,
-) -> Result<Vec<Row>> {
+) -> Result<Vec<Measurement>> {
     for &algorithm in choices {
         group.force(algorithm)?;
         check(group, buffer).with_context(|| format!("algorithm `{}`", name(algorithm)))?;
@@ -123,7 +123,7 @@ fn measure(
         .zip(seconds)
         .map(|(&algorithm, mut seconds)| {
             group.all_reduce((&mut seconds).into(), Reduction::new(ReduceOp::Max))?;
-            Ok(Row::new(name(algorithm), ranks, bytes, &mut seconds))
+            Ok(Measurement::new(name(algorithm), ranks, bytes, &mut seconds))
         })
         .collect()
 }

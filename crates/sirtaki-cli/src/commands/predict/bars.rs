@@ -1,6 +1,6 @@
 //! What a step consists of, as a bar for each number of workers: the part that computes is what workers are good for.
 
-use super::scale::Row;
+use super::scale::Prediction;
 
 /// Cells of a whole step.
 const WIDTH: usize = 60;
@@ -8,7 +8,7 @@ const WIDTH: usize = 60;
 const CELLS: [char; 3] = ['█', '▒', '·'];
 
 /// The bars with their legend, line by line; none where there is nothing to compare.
-pub(super) fn bars(rows: &[Row]) -> Vec<String> {
+pub(super) fn bars(rows: &[Prediction]) -> Vec<String> {
     if rows.len() < 2 {
         return Vec::new();
     }
@@ -18,12 +18,12 @@ pub(super) fn bars(rows: &[Row]) -> Vec<String> {
         ""
     );
     let title = format!("{:>7}  of each step", "workers");
-    let bar = |row: &Row| format!("{:>7}  {}", row.workers, cells(row));
+    let bar = |row: &Prediction| format!("{:>7}  {}", row.workers, cells(row));
     std::iter::once(title).chain(rows.iter().map(bar)).chain([legend]).collect()
 }
 
 /// The bar of one row. Ends are rounded, not lengths, so that all bars are equally long.
-fn cells(row: &Row) -> String {
+fn cells(row: &Prediction) -> String {
     let part = |seconds: f64| (seconds.max(0.0) / row.step_seconds).min(1.0);
     let moving = part(row.communication_seconds);
     let waiting = (moving + part(row.straggler_seconds)).min(1.0);
@@ -37,8 +37,8 @@ fn cells(row: &Row) -> String {
 mod tests {
     use super::*;
 
-    fn row(workers: usize, step_seconds: f64, straggler_seconds: f64, communication_seconds: f64) -> Row {
-        Row {
+    fn row(workers: usize, step_seconds: f64, straggler_seconds: f64, communication_seconds: f64) -> Prediction {
+        Prediction {
             workers,
             hosts: 1,
             step_seconds,

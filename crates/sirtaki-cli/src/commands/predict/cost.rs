@@ -14,14 +14,14 @@ const PROCESS: f64 = 3.5e9;
 
 /// Time as a straight line over bytes, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(super) struct Line {
+pub(super) struct LinearCost {
     /// However few bytes there are.
     pub fixed: f64,
     /// For each byte.
     pub per_byte: f64,
 }
 
-impl Line {
+impl LinearCost {
     pub(super) fn at(self, bytes: f64) -> f64 {
         self.fixed + self.per_byte * bytes
     }
@@ -37,7 +37,7 @@ pub(super) struct Network {
     /// Workers on a host.
     pub per_host: usize,
     /// An all-reduce inside a host.
-    pub local: Line,
+    pub local: LinearCost,
     /// The one algorithm to use, if it is not chosen by size.
     pub forced: Option<Algorithm>,
 }
@@ -143,7 +143,7 @@ mod tests {
 
     /// 1 ms and 1 MB/s of data.
     fn network(per_host: usize, forced: Option<Algorithm>) -> Network {
-        let local = Line { fixed: 0.5, per_byte: 1e-6 };
+        let local = LinearCost { fixed: 0.5, per_byte: 1e-6 };
         Network { latency: 1e-3, bandwidth: 1e6 / PAYLOAD, per_host, local, forced }
     }
 

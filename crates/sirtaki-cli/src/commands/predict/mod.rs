@@ -18,15 +18,15 @@ use anyhow::Result;
 use sirtaki_engine::decide::fuse::Limits;
 
 use self::{
-    cost::{Line, Network},
-    scale::{Scaling, predict},
+    cost::{LinearCost, Network},
+    scale::{ScalingMode, predict},
     show::Forecast,
     work::Work,
 };
 use crate::{args::predict::Predict, printer::Printer};
 
 /// An all-reduce inside a host where none was recorded: what two processes of a usual machine need.
-const LOCAL: Line = Line { fixed: 10e-6, per_byte: 0.2e-9 };
+const LOCAL: LinearCost = LinearCost { fixed: 10e-6, per_byte: 0.2e-9 };
 
 /// Predicts and prints.
 pub fn run(arguments: &Predict, printer: &mut Printer) -> Result<()> {
@@ -54,7 +54,7 @@ fn forecast(work: Work, arguments: &Predict) -> Forecast {
         forced: arguments.algorithm,
     };
     let limits = Limits { fused: arguments.fusion, large: arguments.fusion_large };
-    let scaling = if arguments.strong { Scaling::Strong } else { Scaling::Weak };
+    let scaling = if arguments.strong { ScalingMode::Strong } else { ScalingMode::Weak };
     let rows = predict(&work, &network, limits, scaling, &arguments.workers.0);
     Forecast { work, network, scaling, rows }
 }

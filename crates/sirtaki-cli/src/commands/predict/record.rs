@@ -14,7 +14,7 @@ use serde_json::Value;
 use sirtaki_engine::files;
 
 use super::{
-    cost::Line,
+    cost::LinearCost,
     trace::{Handed, Rank, Trace},
     work::{Sample, Tensor, Work},
 };
@@ -177,7 +177,7 @@ fn optimizer(ranks: &[Rank]) -> f64 {
 
 /// All-reduces inside a host: of each, the time of the rank that came last and waited for nobody; of each size, the usual
 /// one; then the straight line that fits best.
-fn local(ranks: &[Rank]) -> Option<Line> {
+fn local(ranks: &[Rank]) -> Option<LinearCost> {
     let (first, others) = ranks.split_first()?;
     let mut sizes: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
     for (number, reduced) in first.reduced.iter().filter(|(_, reduced)| reduced.algorithm == "flat") {
@@ -191,7 +191,7 @@ fn local(ranks: &[Rank]) -> Option<Line> {
 }
 
 /// The line through points of bytes and seconds with the least squares, neither of whose parts is negative.
-fn fit(points: &[(f64, f64)]) -> Line {
+fn fit(points: &[(f64, f64)]) -> LinearCost {
     let count = points.len() as f64;
     let (bytes, seconds) = points.iter().fold((0.0, 0.0), |sum, point| (sum.0 + point.0, sum.1 + point.1));
     let (bytes, seconds) = (bytes / count, seconds / count);
@@ -200,8 +200,8 @@ fn fit(points: &[(f64, f64)]) -> Line {
     let slope = if variance > 0.0 { (covariance / variance).max(0.0) } else { 0.0 };
     let fixed = seconds - slope * bytes;
     match fixed < 0.0 && bytes > 0.0 {
-        true => Line { fixed: 0.0, per_byte: seconds / bytes },
-        false => Line { fixed: fixed.max(0.0), per_byte: slope },
+        true => LinearCost { fixed: 0.0, per_byte: seconds / bytes },
+        false => LinearCost { fixed: fixed.max(0.0), per_byte: slope },
     }
 }
 

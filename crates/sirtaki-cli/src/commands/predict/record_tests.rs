@@ -122,8 +122,8 @@ fn the_line_is_that_of_the_least_squares_and_never_negative() {
     let line = fit(&[(0.0, 1.0), (10.0, 2.0), (20.0, 3.0)]);
     near(&[line.fixed, line.per_byte], &[1.0, 0.1]);
     // Falling times have no slope, and a line below zero starts at zero.
-    assert_eq!(fit(&[(0.0, 2.0), (10.0, 1.0)]), Line { fixed: 1.5, per_byte: 0.0 });
-    assert_eq!(fit(&[(10.0, 0.0), (20.0, 3.0)]), Line { fixed: 0.0, per_byte: 0.1 });
+    assert_eq!(fit(&[(0.0, 2.0), (10.0, 1.0)]), LinearCost { fixed: 1.5, per_byte: 0.0 });
+    assert_eq!(fit(&[(10.0, 0.0), (20.0, 3.0)]), LinearCost { fixed: 0.0, per_byte: 0.1 });
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub(super) struct Batch {
 
 /// How a step went, in seconds since its beginning.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Course {
+pub(super) struct StepTimes {
     /// The slowest worker had computed everything.
     pub computed: f64,
     /// Everything was reduced as well.
@@ -58,7 +58,7 @@ pub(super) fn batches(tensors: &[Tensor], limits: Limits, network: &Network, wor
 }
 
 /// A step in which all workers have the tensors at the times `ready` and have computed everything at `computed`.
-pub(super) fn replay(batches: &[Batch], vote: f64, ready: &[f64], computed: f64) -> Course {
+pub(super) fn replay(batches: &[Batch], vote: f64, ready: &[f64], computed: f64) -> StepTimes {
     let complete = |batch: &Batch| batch.members.iter().map(|&at| ready[at]).fold(0.0, f64::max);
     let (mut now, mut next) = (0.0_f64, 0);
     while next < batches.len() {
@@ -69,16 +69,16 @@ pub(super) fn replay(batches: &[Batch], vote: f64, ready: &[f64], computed: f64)
             next += 1;
         }
     }
-    Course { computed, ended: now.max(computed) }
+    StepTimes { computed, ended: now.max(computed) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::predict::cost::{Line, PAYLOAD};
+    use crate::commands::predict::cost::{LinearCost, PAYLOAD};
 
     fn network() -> Network {
-        Network { latency: 0.0, bandwidth: 1e6 / PAYLOAD, per_host: 1, local: Line::default(), forced: None }
+        Network { latency: 0.0, bandwidth: 1e6 / PAYLOAD, per_host: 1, local: LinearCost::default(), forced: None }
     }
 
     fn tensors(sizes: &[usize]) -> Vec<Tensor> {
@@ -105,14 +105,14 @@ mod tests {
     #[test]
     fn what_is_hidden_behind_computing_costs_nothing() {
         let course = replay(&[batch(&[0], 2.0), batch(&[1], 3.0)], 0.0, &[1.0, 2.0], 10.0);
-        assert_eq!(course, Course { computed: 10.0, ended: 10.0 });
+        assert_eq!(course, StepTimes { computed: 10.0, ended: 10.0 });
     }
 
     #[test]
     fn batches_wait_for_each_other_and_for_their_last_tensor() {
         // The first begins at 4, with its second tensor, and is in the way of the next until 6.
         let course = replay(&[batch(&[0, 2], 2.0), batch(&[1], 3.0)], 0.0, &[1.0, 2.0, 4.0], 4.0);
-        assert_eq!(course, Course { computed: 4.0, ended: 9.0 });
+        assert_eq!(course, StepTimes { computed: 4.0, ended: 9.0 });
     }
 
     #[test]
@@ -126,6 +126,6 @@ mod tests {
 
     #[test]
     fn nothing_to_reduce_is_computing_alone() {
-        assert_eq!(replay(&[], 1.0, &[], 2.0), Course { computed: 2.0, ended: 2.0 });
+        assert_eq!(replay(&[], 1.0, &[], 2.0), StepTimes { computed: 2.0, ended: 2.0 });
     }
 }

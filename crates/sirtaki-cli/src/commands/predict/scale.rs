@@ -9,7 +9,7 @@ use sirtaki_engine::decide::fuse::Limits;
 
 use super::{
     cost::Network,
-    replay::{Batch, Course, batches, replay},
+    replay::{Batch, StepTimes, batches, replay},
     work::{Sample, Work},
 };
 
@@ -21,7 +21,7 @@ const EFFORT: usize = 200_000_000;
 /// How much every worker has to do when there are more of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Scaling {
+pub(super) enum ScalingMode {
     /// The same.
     Weak,
     /// Its part of what all workers of the recorded job had to do together.
@@ -30,7 +30,7 @@ pub(super) enum Scaling {
 
 /// What to expect of a number of workers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Row {
+pub(super) struct Prediction {
     pub workers: usize,
     pub hosts: usize,
     pub step_seconds: f64,
@@ -56,7 +56,13 @@ pub(super) struct Collectives {
 }
 
 /// Predicts one row for each number of workers.
-pub(super) fn predict(work: &Work, network: &Network, limits: Limits, scaling: Scaling, workers: &[usize]) -> Vec<Row> {
+pub(super) fn predict(
+    work: &Work,
+    network: &Network,
+    limits: Limits,
+    scaling: ScalingMode,
+    workers: &[usize],
+) -> Vec<Prediction> {
     let row = |&workers: &usize| Forecast { work, network, limits, scaling, workers }.row();
     workers.iter().map(row).collect()
 }
@@ -65,7 +71,7 @@ struct Forecast<'a> {
     work: &'a Work,
     network: &'a Network,
     limits: Limits,
-    scaling: Scaling,
+    scaling: ScalingMode,
     workers: usize,
 }
 
@@ -73,8 +79,8 @@ impl Forecast<'_> {
     /// How much of the recorded work each of `workers` has.
     fn share(&self, workers: usize) -> f64 {
         match self.scaling {
-            Scaling::Weak => 1.0,
-            Scaling::Strong => self.work.workers as f64 / workers as f64,
+            ScalingMode::Weak => 1.0,
+            ScalingMode::Strong => self.work.workers as f64 / workers as f64,
         }
     }
 
@@ -83,7 +89,7 @@ impl Forecast<'_> {
         self.work.samples.iter().map(|sample| sample.scaled(share, self.work.fixed)).collect()
     }
 
-    fn row(&self) -> Row {
+    fn row(&self) -> Prediction {
         let alone = mean(self.samples(1).iter().map(|sample| sample.computed));
         let samples = self.samples(self.workers);
         let own = mean(samples.iter().map(|sample| sample.computed));
@@ -94,11 +100,11 @@ impl Forecast<'_> {
         let n = self.workers as f64;
         // The work of one step of one worker, had all of it to be done alone.
         let speedup = match self.scaling {
-            Scaling::Weak => n * alone / step,
-            Scaling::Strong => alone / step,
+            ScalingMode::Weak => n * alone / step,
+            ScalingMode::Strong => alone / step,
         };
         let batch = self.work.batch.map(|batch| batch as f64 * self.share(self.workers));
-        Row {
+        Prediction {
             workers: self.workers,
             hosts: self.network.hosts(self.workers),
             step_seconds: step,
@@ -111,10 +117,10 @@ impl Forecast<'_> {
         }
     }
 
-    fn courses(&self, samples: &[Sample], batches: &[Batch]) -> Vec<Course> {
+    fn courses(&self, samples: &[Sample], batches: &[Batch]) -> Vec<StepTimes> {
         let vote = self.network.vote(self.workers);
         let step = |ready: &[f64], computed| match self.workers {
-            1 => Course { computed, ended: computed },
+            1 => StepTimes { computed, ended: computed },
             _ => replay(batches, vote, ready, computed),
         };
         // One worker's recorded steps need no drawing.
@@ -196,7 +202,7 @@ mod tests {
 
     use super::*;
     use crate::commands::predict::{
-        cost::{Line, PAYLOAD},
+        cost::{LinearCost, PAYLOAD},
         work::Tensor,
     };
 
@@ -207,7 +213,7 @@ mod tests {
             latency: 0.0,
             bandwidth: 1e6 / PAYLOAD,
             per_host: 1,
-            local: Line::default(),
+            local: LinearCost::default(),
             forced: Some(Algorithm::Doubling),
         }
     }
@@ -233,7 +239,7 @@ mod tests {
 
     #[test]
     fn weak_scaling_keeps_the_work_of_a_worker() {
-        let rows = predict(&work(&[4.0]), &network(), LIMITS, Scaling::Weak, &[1, 2, 4]);
+        let rows = predict(&work(&[4.0]), &network(), LIMITS, ScalingMode::Weak, &[1, 2, 4]);
         assert_eq!((rows[0].step_seconds, rows[0].efficiency, rows[0].samples_per_second), (4.0, 1.0, Some(2.5)));
         // 1 s by doubling between two, 2 s among four.
         near(rows[1].step_seconds, 5.0, 1e-3);
@@ -246,7 +252,7 @@ mod tests {
 
     #[test]
     fn strong_scaling_shares_the_work_of_the_recorded_workers() {
-        let rows = predict(&work(&[4.0]), &network(), LIMITS, Scaling::Strong, &[1, 2, 4]);
+        let rows = predict(&work(&[4.0]), &network(), LIMITS, ScalingMode::Strong, &[1, 2, 4]);
         assert_eq!((rows[0].step_seconds, rows[0].samples_per_second), (8.0, Some(2.5)));
         near(rows[1].step_seconds, 5.0, 1e-3);
         near(rows[2].step_seconds, 2.0 + 2.0, 1e-3);
@@ -260,11 +266,11 @@ mod tests {
         let mut times = vec![1.0; 9];
         times.push(2.0);
         let fast = Network { bandwidth: 1e12, ..network() };
-        let rows = predict(&work(&times), &fast, LIMITS, Scaling::Weak, &[2, 100]);
+        let rows = predict(&work(&times), &fast, LIMITS, ScalingMode::Weak, &[2, 100]);
         near(rows[0].step_seconds, 1.19, 0.07);
         near(rows[1].step_seconds, 2.0, 0.02);
         near(rows[1].straggler_seconds, 0.9, 0.02);
-        let again = predict(&work(&times), &fast, LIMITS, Scaling::Weak, &[2, 100]);
+        let again = predict(&work(&times), &fast, LIMITS, ScalingMode::Weak, &[2, 100]);
         assert_eq!(rows, again);
     }
 

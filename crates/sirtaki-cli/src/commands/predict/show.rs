@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{
     bars::bars,
     cost::Network,
-    scale::{Row, Scaling},
+    scale::{Prediction, ScalingMode},
     work::Work,
 };
 use crate::{
@@ -24,8 +24,8 @@ const LEFT_OUT: &str = "Left out: other traffic and switches that are slower tha
 pub(super) struct Forecast {
     pub work: Work,
     pub network: Network,
-    pub scaling: Scaling,
-    pub rows: Vec<Row>,
+    pub scaling: ScalingMode,
+    pub rows: Vec<Prediction>,
 }
 
 impl Forecast {
@@ -44,7 +44,7 @@ impl Forecast {
         if self.network.per_host > 1 && self.work.local.is_none() {
             list.push("No all-reduce inside a host was recorded; 5 GB/s are assumed.".into());
         }
-        if self.scaling == Scaling::Strong && self.work.fixed == 0.0 {
+        if self.scaling == ScalingMode::Strong && self.work.fixed == 0.0 {
             list.push("No time of the optimizer is known; all computing is taken to shrink with the data.".into());
         }
         list
@@ -83,8 +83,8 @@ impl Forecast {
             work.variation() * 100.0
         ));
         let scaling = match self.scaling {
-            Scaling::Weak => "every worker has as much to do as one".to_owned(),
-            Scaling::Strong => format!("all workers share what {} had to do", count(work.workers, "worker")),
+            ScalingMode::Weak => "every worker has as much to do as one".to_owned(),
+            ScalingMode::Strong => format!("all workers share what {} had to do", count(work.workers, "worker")),
         };
         printer.message(&format!(
             "{} a host, {} Gbit/s and {} between hosts; {scaling}",
@@ -112,7 +112,7 @@ fn count(number: usize, what: &str) -> String {
     if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
 }
 
-fn table(rows: &[Row]) -> Vec<String> {
+fn table(rows: &[Prediction]) -> Vec<String> {
     let samples = rows.iter().any(|row| row.samples_per_second.is_some());
     let column = |text: &str| if samples { format!("  {text:>9}") } else { String::new() };
     let head = format!(
@@ -126,7 +126,7 @@ fn table(rows: &[Row]) -> Vec<String> {
         "stragglers",
         "communication"
     );
-    let line = |row: &Row| {
+    let line = |row: &Prediction| {
         let list: Vec<String> =
             row.collectives.iter().map(|some| format!("{} {}", some.count, some.algorithm)).collect();
         let text = format!(

@@ -1,6 +1,6 @@
 //! What a step of one worker is: when which gradient is there, how long it computes, and how much that varies.
 
-use super::cost::Line;
+use super::cost::LinearCost;
 
 /// A tensor that is reduced in every step.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub(super) struct Work {
     /// Seconds of a step that do not depend on how much data it is for: the optimizer.
     pub fixed: f64,
     /// An all-reduce inside a host, where that was recorded.
-    pub local: Option<Line>,
+    pub local: Option<LinearCost>,
     /// Copying into and out of a shared buffer, in seconds per byte.
     pub copy: f64,
     /// What to know about where this comes from.

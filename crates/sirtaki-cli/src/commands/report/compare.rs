@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    read::Run,
+    read::RecordedRun,
     spread::{Reached, Spread},
 };
 
@@ -42,26 +42,26 @@ pub(crate) struct Group {
 
 /// How work grows with workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub(crate) enum ScalingKind {
     /// The same work, shared.
     Strong,
     /// As much for each.
     Weak,
 }
 
-impl Kind {
+impl ScalingKind {
     /// One word.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Kind::Strong => "strong",
-            Kind::Weak => "weak",
+            ScalingKind::Strong => "strong",
+            ScalingKind::Weak => "weak",
         }
     }
 
     fn setting(self) -> &'static str {
         match self {
-            Kind::Strong => ALL,
-            Kind::Weak => EACH,
+            ScalingKind::Strong => ALL,
+            ScalingKind::Weak => EACH,
         }
     }
 }
@@ -85,21 +85,21 @@ pub(crate) struct Point {
 
 /// The same job on several numbers of workers. The first point is the baseline.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Scaling {
+pub(crate) struct ScalingSeries {
     /// How work grows.
-    pub(crate) kind: Kind,
+    pub(crate) kind: ScalingKind,
     /// The batch that stays equal.
     pub(crate) batch: String,
     /// By number of workers.
     pub(crate) points: Vec<Point>,
 }
 
-impl Scaling {
+impl ScalingSeries {
     /// What stays equal, for people.
     pub(crate) fn title(&self) -> String {
         match self.kind {
-            Kind::Strong => format!("Strong: {} samples per step for all workers together", self.batch),
-            Kind::Weak => format!("Weak: {} samples per step for each worker", self.batch),
+            ScalingKind::Strong => format!("Strong: {} samples per step for all workers together", self.batch),
+            ScalingKind::Weak => format!("Weak: {} samples per step for each worker", self.batch),
         }
     }
 
@@ -113,7 +113,7 @@ impl Scaling {
 }
 
 /// Settings with the variables that change what is computed, but not the seed.
-fn essence(run: &Run) -> BTreeMap<String, String> {
+fn essence(run: &RecordedRun) -> BTreeMap<String, String> {
     let shows = |name: &str| SHOWING.contains(&name.trim_start_matches("SIRTAKI_").trim_start_matches("HOROVOD_"));
     let variables = run.environment.iter().filter(|(name, _)| !shows(name));
     let settings = run.settings.iter().filter(|(name, _)| *name != SEED);
@@ -126,7 +126,7 @@ fn essence(run: &Run) -> BTreeMap<String, String> {
 }
 
 /// Groups by workers, then settings.
-pub(crate) fn groups(runs: &[Run], target: Option<f64>) -> Vec<Group> {
+pub(crate) fn groups(runs: &[RecordedRun], target: Option<f64>) -> Vec<Group> {
     let mut found: BTreeMap<(usize, BTreeMap<String, String>), Vec<usize>> = BTreeMap::new();
     for (index, run) in runs.iter().enumerate() {
         found.entry((run.ranks, essence(run))).or_default().push(index);
@@ -138,8 +138,8 @@ pub(crate) fn groups(runs: &[Run], target: Option<f64>) -> Vec<Group> {
             letter: letter(index),
             ranks,
             settings,
-            throughput: Spread::of(counting().filter_map(Run::throughput)),
-            accuracy: Spread::of(counting().filter_map(Run::test_accuracy)),
+            throughput: Spread::of(counting().filter_map(RecordedRun::throughput)),
+            accuracy: Spread::of(counting().filter_map(RecordedRun::test_accuracy)),
             reached: target.map(|target| (target, Reached::of(counting().map(|run| run.time_to(target))))),
             members: members.clone(),
         }
@@ -160,10 +160,10 @@ fn letter(mut index: usize) -> String {
 }
 
 /// What the points of a scaling have in common: its kind, the batch that stays equal, and all settings that do.
-type Family<'a> = (Kind, String, Vec<(&'a str, &'a str)>);
+type Family<'a> = (ScalingKind, String, Vec<(&'a str, &'a str)>);
 
 /// The scalings that these groups are points of.
-pub(crate) fn scalings(groups: &[Group]) -> Vec<Scaling> {
+pub(crate) fn scalings(groups: &[Group]) -> Vec<ScalingSeries> {
     let mut found: BTreeMap<Family<'_>, Vec<usize>> = BTreeMap::new();
     for (index, group) in groups.iter().enumerate() {
         if group.throughput.is_none() || group.ranks == 0 {
@@ -176,15 +176,15 @@ pub(crate) fn scalings(groups: &[Group]) -> Vec<Scaling> {
             .filter(|(name, _)| !following(name))
             .map(|(name, value)| (name.as_str(), value.as_str()))
             .collect();
-        for kind in [Kind::Strong, Kind::Weak] {
+        for kind in [ScalingKind::Strong, ScalingKind::Weak] {
             if let Some(batch) = group.settings.get(kind.setting()) {
                 found.entry((kind, batch.clone(), same.clone())).or_default().push(index);
             }
         }
     }
-    let scaling = |((kind, batch, _), members): ((Kind, String, _), Vec<usize>)| {
+    let scaling = |((kind, batch, _), members): ((ScalingKind, String, _), Vec<usize>)| {
         let workers: BTreeSet<usize> = members.iter().map(|&member| groups[member].ranks).collect();
-        (workers.len() > 1).then(|| Scaling { kind, batch, points: points(groups, &members) })
+        (workers.len() > 1).then(|| ScalingSeries { kind, batch, points: points(groups, &members) })
     };
     found.into_iter().filter_map(scaling).collect()
 }

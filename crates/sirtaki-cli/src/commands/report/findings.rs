@@ -2,8 +2,8 @@
 //! data are different ways to show it.
 
 use super::{
-    compare::{self, Group, Scaling},
-    read::{Run, Unreadable},
+    compare::{self, Group, ScalingSeries},
+    read::{RecordedRun, Unreadable},
     words,
 };
 
@@ -11,18 +11,18 @@ use super::{
 #[derive(Debug)]
 pub(crate) struct Findings {
     /// Those that could be read, by the time they started.
-    pub(crate) runs: Vec<Run>,
+    pub(crate) runs: Vec<RecordedRun>,
     /// Those that could not.
     pub(crate) unreadable: Vec<Unreadable>,
     /// Runs that differ in nothing but their seed.
     pub(crate) groups: Vec<Group>,
     /// Groups that differ in nothing but the number of workers.
-    pub(crate) scalings: Vec<Scaling>,
+    pub(crate) scalings: Vec<ScalingSeries>,
 }
 
 impl Findings {
     /// What follows from these runs; `target` is the accuracy to reach, if not each run's own.
-    pub(crate) fn new(mut runs: Vec<Run>, unreadable: Vec<Unreadable>, target: Option<f64>) -> Self {
+    pub(crate) fn new(mut runs: Vec<RecordedRun>, unreadable: Vec<Unreadable>, target: Option<f64>) -> Self {
         runs.sort_by(|a, b| a.started.unwrap_or(0.0).total_cmp(&b.started.unwrap_or(0.0)).then(a.name.cmp(&b.name)));
         let groups = compare::groups(&runs, target);
         let scalings = compare::scalings(&groups);

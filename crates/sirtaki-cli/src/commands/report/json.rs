@@ -3,10 +3,10 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    compare::{Group, Point, Scaling},
+    compare::{Group, Point, ScalingSeries},
     document::Document,
     findings::Findings,
-    read::{Run, State},
+    read::{RecordedRun, RunState},
     spread::Spread,
 };
 
@@ -30,14 +30,14 @@ pub(crate) fn write(findings: &Findings, document: &Document) -> String {
     format!("{value:#}\n")
 }
 
-fn run(run: &Run, letter: &str, findings: &Findings) -> Value {
+fn run(run: &RecordedRun, letter: &str, findings: &Findings) -> Value {
     let group = findings.groups.iter().find(|group| group.letter == letter);
     let target = group.and_then(|group| group.reached.as_ref()).map(|reached| reached.0);
     json!({
         "name": run.name,
         "group": letter,
         "state": run.state.name(),
-        "failed": match &run.state { State::Failed(why) => Some(why), _ => None },
+        "failed": match &run.state { RunState::Failed(why) => Some(why), _ => None },
         "problems": run.problems,
         "started": run.started,
         "seconds": run.lasted(),
@@ -83,7 +83,7 @@ fn group(group: &Group, findings: &Findings) -> Value {
     })
 }
 
-fn scaling(scaling: &Scaling, findings: &Findings) -> Value {
+fn scaling(scaling: &ScalingSeries, findings: &Findings) -> Value {
     let letter = |point: &Point| findings.groups[point.group].letter.clone();
     let point = |point: &Point| {
         json!({

@@ -1,11 +1,11 @@
 //! What follows from one run: the figures that a report compares.
 
-use super::read::{Run, State};
+use super::read::{RecordedRun, RunState};
 
-impl Run {
+impl RecordedRun {
     /// Whether its figures count in a mean. Others are drawn and listed.
     pub(crate) fn counts(&self) -> bool {
-        self.state == State::Finished
+        self.state == RunState::Finished
     }
 
     /// Samples per second of all workers from the first row to the last, with everything in between: testing and
@@ -56,14 +56,14 @@ mod tests {
     use super::*;
     use crate::commands::report::read::Step;
 
-    fn run(rows: &[(f64, Option<f64>, Option<f64>)]) -> Run {
+    fn run(rows: &[(f64, Option<f64>, Option<f64>)]) -> RecordedRun {
         let row = |&(seconds, samples, test_accuracy)| Step {
             seconds: Some(seconds),
             samples,
             test_accuracy,
             ..Step::default()
         };
-        Run { steps: rows.iter().map(row).collect(), ..Run::default() }
+        RecordedRun { steps: rows.iter().map(row).collect(), ..RecordedRun::default() }
     }
 
     #[test]

@@ -25,12 +25,12 @@ pub(crate) fn lines(table: &Table) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::document::Row;
+    use super::super::document::TableRow;
     use super::*;
 
     #[test]
     fn numbers_stand_below_each_other() {
-        let row = |cells: [&str; 2]| Row { cells: cells.map(Into::into).to_vec(), marked: false };
+        let row = |cells: [&str; 2]| TableRow { cells: cells.map(Into::into).to_vec(), marked: false };
         let table = Table {
             title: "T".into(),
             note: "about".into(),

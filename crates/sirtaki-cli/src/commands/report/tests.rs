@@ -1,14 +1,14 @@
 //! Grouping, scaling, and what the page makes of names that want to be more than names.
 
 use super::{
-    compare::{self, Kind},
+    compare::{self, ScalingKind},
     document, figures,
     findings::Findings,
     json, markdown, page,
-    read::{Run, State, Step, Unreadable},
+    read::{RecordedRun, RunState, Step, Unreadable},
 };
 
-fn run(ranks: usize, batch: usize, seed: usize, rate: f64) -> Run {
+fn run(ranks: usize, batch: usize, seed: usize, rate: f64) -> RecordedRun {
     let row = |seconds: f64, test_accuracy| Step {
         seconds: Some(seconds),
         samples: Some(seconds * rate),
@@ -23,17 +23,17 @@ fn run(ranks: usize, batch: usize, seed: usize, rate: f64) -> Run {
         ("seed", seed.to_string()),
         ("target_accuracy", "0.9".to_owned()),
     ];
-    Run {
+    RecordedRun {
         name: format!("{ranks}-{batch}-{seed}"),
-        state: State::Finished,
+        state: RunState::Finished,
         ranks,
         settings: settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
         steps: vec![row(1.0, None), row(2.0, Some(0.8)), row(3.0, Some(0.95))],
-        ..Run::default()
+        ..RecordedRun::default()
     }
 }
 
-fn scaling_runs() -> Vec<Run> {
+fn scaling_runs() -> Vec<RecordedRun> {
     let mut runs = Vec::new();
     for seed in [1, 2] {
         let more = 10.0 * seed as f64;
@@ -61,7 +61,10 @@ fn runs_that_differ_in_their_seed_alone_are_one_group() {
 fn strong_and_weak_scaling_are_told_apart_and_share_their_baseline() {
     let groups = compare::groups(&scaling_runs(), None);
     let scalings = compare::scalings(&groups);
-    assert_eq!(scalings.iter().map(|scaling| scaling.kind).collect::<Vec<_>>(), [Kind::Strong, Kind::Weak]);
+    assert_eq!(
+        scalings.iter().map(|scaling| scaling.kind).collect::<Vec<_>>(),
+        [ScalingKind::Strong, ScalingKind::Weak]
+    );
     for (scaling, expected) in scalings.iter().zip([165.0 / 105.0, 195.0 / 105.0]) {
         let [base, point] = scaling.points.as_slice() else { panic!("{scaling:?}") };
         assert_eq!((base.workers, base.speedup.mean, base.efficiency.mean), (1, 1.0, 1.0));
@@ -89,8 +92,8 @@ fn a_baseline_of_two_workers_has_a_speed_up_of_two() {
 #[test]
 fn what_did_not_finish_is_counted_and_in_no_mean() {
     let mut runs = scaling_runs();
-    runs[0].state = State::Failed("out of memory".into());
-    runs[3].state = State::Unfinished;
+    runs[0].state = RunState::Failed("out of memory".into());
+    runs[3].state = RunState::Unfinished;
     let lost = Unreadable { name: "lost".into(), why: "run.json is damaged".into() };
     let findings = Findings::new(runs, vec![lost], None);
     assert_eq!(findings.census(), "7 runs: 4 finished, 1 failed, 1 unfinished, 1 unreadable");
@@ -113,7 +116,7 @@ fn names_from_files_stay_names() {
     evil.command = vec![bad.into()];
     evil.hosts = vec![bad.into()];
     evil.version = bad.into();
-    evil.state = State::Failed(bad.into());
+    evil.state = RunState::Failed(bad.into());
     let other = run(2, 128, 1, 150.0);
     for runs in [vec![evil.clone()], vec![evil, other]] {
         let findings = Findings::new(runs, vec![Unreadable { name: bad.into(), why: bad.into() }], None);
@@ -128,7 +131,7 @@ fn names_from_files_stay_names() {
 
 #[test]
 fn a_run_that_says_next_to_nothing_has_a_page_too() {
-    let empty = Run { name: "empty".into(), ..Run::default() };
+    let empty = RecordedRun { name: "empty".into(), ..RecordedRun::default() };
     let findings = Findings::new(vec![empty], Vec::new(), None);
     let document = document::write(&findings, None);
     let page = page::write(&findings, &document, &figures::draw(&findings));

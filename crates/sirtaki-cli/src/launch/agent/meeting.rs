@@ -27,13 +27,13 @@ use crate::{
 };
 
 /// The store of the job, and a port kept free for the meeting of other tools, such as PyTorch's.
-pub(super) struct Meeting {
+pub(super) struct StoreHost {
     server: TcpStoreServer,
     pub(super) master_port: u16,
     _kept: OwnedFd,
 }
 
-impl Meeting {
+impl StoreHost {
     /// Serves the store: on loopback alone unless `open`, and else also on the network of this interface, or on all as
     /// long as none is chosen.
     pub(super) fn serve(secret: &Secret, tls: bool, open: bool, interface: Option<String>) -> Result<Self> {
@@ -172,13 +172,13 @@ mod tests {
     fn the_store_listens_where_it_has_to_and_nowhere_else() {
         let secret = Secret::random().unwrap();
         let loopback = IpAddr::from(Ipv4Addr::LOCALHOST);
-        let alone = Meeting::serve(&secret, false, false, None).unwrap();
+        let alone = StoreHost::serve(&secret, false, false, None).unwrap();
         assert!(alone.stores().iter().all(|store| store.ip() == loopback));
-        let mut open = Meeting::serve(&secret, false, true, None).unwrap();
+        let mut open = StoreHost::serve(&secret, false, true, None).unwrap();
         assert!(open.stores().iter().all(|store| !store.ip().is_unspecified()), "{:?}", open.stores());
         open.keep(loopback);
         assert!(open.stores().iter().all(|store| store.ip() == loopback), "{:?}", open.stores());
-        let error = Meeting::serve(&secret, false, true, Some("none7".into())).err().unwrap();
+        let error = StoreHost::serve(&secret, false, true, Some("none7".into())).err().unwrap();
         assert!(error.to_string().contains("none7"), "{error}");
     }
 

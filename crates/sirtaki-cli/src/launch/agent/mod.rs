@@ -33,7 +33,7 @@ use signal_hook::{
 };
 
 pub use self::relays::relay;
-use self::{meeting::Meeting, mouth::Mouth, ranks::Ranks, relays::Relay, watchdog::Watchdog};
+use self::{meeting::StoreHost, mouth::Mouth, ranks::Ranks, relays::Relay, watchdog::Watchdog};
 use super::{
     child::OpenFiles,
     cores, gpus,
@@ -154,7 +154,7 @@ enum End {
 struct Agent {
     mouth: Mouth,
     sender: Sender<Happening>,
-    meeting: Option<Meeting>,
+    meeting: Option<StoreHost>,
     ranks: Ranks,
     /// What starts as soon as Open MPI has handed over its ranks, and the process of its launcher, if that is here.
     connecting: Option<(Box<HostStart>, Option<Pid>)>,
@@ -203,7 +203,7 @@ impl Agent {
 
     fn follow(&mut self, order: Order) {
         match order {
-            Order::Serve { secret, tls, open, interface } => match Meeting::serve(&secret, tls, open, interface) {
+            Order::Serve { secret, tls, open, interface } => match StoreHost::serve(&secret, tls, open, interface) {
                 Ok(meeting) => {
                     let (stores, master_port) = (meeting.stores(), meeting.master_port);
                     self.meeting = Some(meeting);

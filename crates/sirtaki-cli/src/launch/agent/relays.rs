@@ -23,7 +23,7 @@ use rustix::{
 
 use super::Happening;
 use crate::{
-    args::Relay as Arguments,
+    args::RelayArguments,
     launch::{
         child, environment,
         protocol::{self, Connect, HostStart},
@@ -111,7 +111,7 @@ fn gather(listener: &UnixListener, ranks: &[usize], patience: Duration) -> Resul
 }
 
 /// The relay itself, started by Open MPI's launcher: hands over what a rank needs and stays until it has ended.
-pub fn relay(arguments: &Arguments) -> Result<()> {
+pub fn relay(arguments: &RelayArguments) -> Result<()> {
     let number = |name: &str| std::env::var(name).ok()?.parse::<usize>().ok();
     let rank = number("OMPI_COMM_WORLD_RANK").or_else(|| number("PMIX_RANK"));
     let rank = rank.context("this is started by Open MPI's launcher, which is not there")?;

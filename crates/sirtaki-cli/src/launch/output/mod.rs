@@ -34,7 +34,7 @@ use anyhow::Result;
 use self::{
     block::Block,
     folder::Folder,
-    rows::{Line, Rows},
+    rows::{OutputLine, Rows},
     tail::Tail,
 };
 pub use self::{folder::file_name, tag::Tag};
@@ -257,7 +257,7 @@ impl<'a> Output<'a> {
     }
 
     /// Takes the lines that `give` makes of a rank's rows, and says how many there were.
-    fn take(&mut self, rank: usize, stream: Stream, give: impl FnOnce(&mut Rows, &mut dyn FnMut(Line))) -> usize {
+    fn take(&mut self, rank: usize, stream: Stream, give: impl FnOnce(&mut Rows, &mut dyn FnMut(OutputLine))) -> usize {
         let shown = self.is_shown(rank, stream);
         let terminal = self.printer.is_terminal(stream);
         let tag = &self.tags[stream as usize][rank];

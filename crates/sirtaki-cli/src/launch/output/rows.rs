@@ -20,7 +20,7 @@ const LOOKS: usize = 128;
 
 /// A finished line.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct OutputLine {
     /// Without its end.
     pub(super) bytes: Vec<u8>,
     /// It was too long, and the next line is its continuation.
@@ -78,18 +78,18 @@ impl Rows {
     }
 
     /// Takes `bytes` and gives the lines they finish.
-    pub(super) fn feed(&mut self, bytes: &[u8], line: &mut dyn FnMut(Line)) {
+    pub(super) fn feed(&mut self, bytes: &[u8], line: &mut dyn FnMut(OutputLine)) {
         let Self { scanner, page } = self;
         scanner.feed(bytes, &mut |token| page.take(token, line));
     }
 
     /// The stream has ended: what stands there is finished.
-    pub(super) fn finish(&mut self, line: &mut dyn FnMut(Line)) {
+    pub(super) fn finish(&mut self, line: &mut dyn FnMut(OutputLine)) {
         let Self { scanner, page } = self;
         scanner.finish(&mut |token| page.take(token, line));
         let wiped = |row: &Row| row.live && is_blank(&row.bytes);
         for row in page.rows.drain(..).filter(|row| !row.bytes.is_empty() && !wiped(row)) {
-            line(Line { bytes: row.into_bytes(), goes_on: false });
+            line(OutputLine { bytes: row.into_bytes(), goes_on: false });
         }
         *self = Self::new(page.terminal, page.limit);
     }
@@ -111,7 +111,7 @@ impl Rows {
 }
 
 impl Page {
-    fn take(&mut self, token: Token<'_>, line: &mut dyn FnMut(Line)) {
+    fn take(&mut self, token: Token<'_>, line: &mut dyn FnMut(OutputLine)) {
         match token {
             Token::Text(bytes) => self.write(bytes, line),
             Token::Newline => self.newline(line),
@@ -140,7 +140,7 @@ impl Page {
     }
 
     /// Text at the cursor.
-    fn write(&mut self, mut bytes: &[u8], line: &mut dyn FnMut(Line)) {
+    fn write(&mut self, mut bytes: &[u8], line: &mut dyn FnMut(OutputLine)) {
         while !bytes.is_empty() {
             let row = &mut self.rows[self.at];
             if std::mem::take(&mut row.returned) {
@@ -159,7 +159,7 @@ impl Page {
     }
 
     /// Bytes that show nothing: after a return they wait for the text that replaces the row.
-    fn write_unseen(&mut self, bytes: &[u8], line: &mut dyn FnMut(Line)) {
+    fn write_unseen(&mut self, bytes: &[u8], line: &mut dyn FnMut(OutputLine)) {
         let row = &mut self.rows[self.at];
         if !row.returned {
             self.begin();
@@ -179,7 +179,7 @@ impl Page {
         }
     }
 
-    fn newline(&mut self, line: &mut dyn FnMut(Line)) {
+    fn newline(&mut self, line: &mut dyn FnMut(OutputLine)) {
         self.rows[self.at].returned = true;
         self.at += 1;
         if self.at < self.rows.len() {
@@ -210,17 +210,17 @@ impl Page {
         self.reach = self.reach.max(self.rows.len() - 1 - self.at);
     }
 
-    fn finish_first(&mut self, line: &mut dyn FnMut(Line)) {
+    fn finish_first(&mut self, line: &mut dyn FnMut(OutputLine)) {
         self.at -= 1;
         if let Some(row) = self.rows.pop_front()
             && !(row.bar && is_blank(&row.bytes))
         {
-            line(Line { bytes: row.into_bytes(), goes_on: false });
+            line(OutputLine { bytes: row.into_bytes(), goes_on: false });
         }
     }
 
     /// There is too much for a row, or for bars: it becomes lines, and the row of the cursor goes on in a new one.
-    fn spill(&mut self, line: &mut dyn FnMut(Line)) {
+    fn spill(&mut self, line: &mut dyn FnMut(OutputLine)) {
         let mut next = Row::default();
         for (number, mut row) in std::mem::take(&mut self.rows).into_iter().enumerate() {
             let goes_on = number == self.at;
@@ -228,7 +228,7 @@ impl Page {
                 next.bytes = row.bytes.split_off(whole_characters(&row.bytes));
             }
             if goes_on || !is_blank(&row.bytes) {
-                line(Line { bytes: row.into_bytes(), goes_on });
+                line(OutputLine { bytes: row.into_bytes(), goes_on });
             }
         }
         self.rows.push_back(next);

@@ -5,7 +5,7 @@ use super::*;
 fn lines(pieces: &[&[u8]], terminal: bool, limit: usize) -> Vec<String> {
     let mut rows = Rows::new(terminal, limit);
     let mut lines = Vec::new();
-    let mut line = |line: Line| {
+    let mut line = |line: OutputLine| {
         let mark = if line.goes_on { "+" } else { "" };
         lines.push(format!("{}{mark}", line.bytes.escape_ascii()));
     };

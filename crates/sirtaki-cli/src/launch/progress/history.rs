@@ -9,7 +9,7 @@ const ROWS: usize = 600;
 
 /// A job at some moment, as far as plots show it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub(super) struct Row {
+pub(super) struct HistoryRow {
     /// Seconds since the ranks were started.
     pub(super) seconds: f64,
     /// Steps that were done.
@@ -34,7 +34,7 @@ pub(super) struct Row {
     memory: u64,
 }
 
-impl Row {
+impl HistoryRow {
     fn is_test(&self) -> bool {
         self.test_loss.is_some() || self.test_accuracy.is_some()
     }
@@ -43,7 +43,7 @@ impl Row {
 /// All rows.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    rows: Vec<Row>,
+    rows: Vec<HistoryRow>,
     /// Seconds between rows at least.
     apart: f64,
     /// The last test that was seen.
@@ -61,7 +61,7 @@ impl History {
             return;
         }
         self.tested = tested;
-        self.rows.push(Row {
+        self.rows.push(HistoryRow {
             seconds: moment.seconds,
             step: said.step,
             loss: said.loss,
@@ -79,14 +79,14 @@ impl History {
     }
 
     /// All rows, oldest first.
-    pub(super) fn rows(&self) -> &[Row] {
+    pub(super) fn rows(&self) -> &[HistoryRow] {
         &self.rows
     }
 
     /// Leaves out every second row, tests last.
     fn thin(&mut self) {
         let mut number = 0;
-        let mut every_second = |row: &Row, tests: bool| {
+        let mut every_second = |row: &HistoryRow, tests: bool| {
             number += 1;
             number % 2 == 1 || row.is_test() && !tests
         };

@@ -8,7 +8,7 @@ use super::{
     memory::Reading,
     participant::Count,
     post::{Inline, Post},
-    room::{Room, Waiting},
+    room::{Room, WaitContext},
 };
 use crate::{CommError, Rank, signature::Signature};
 
@@ -57,8 +57,8 @@ impl<'a> Visit<'a> {
         (rank + 1..size).chain(0..rank)
     }
 
-    pub(super) fn wait(&self) -> Waiting<'_> {
-        Waiting { call: &self.call, number: self.number }
+    pub(super) fn wait(&self) -> WaitContext<'_> {
+        WaitContext { call: &self.call, number: self.number }
     }
 
     /// The bytes that `rank` announced along with its call.

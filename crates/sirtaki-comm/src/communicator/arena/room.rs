@@ -53,7 +53,7 @@ pub(crate) struct Room {
 }
 
 /// What ends a wait.
-pub(super) struct Waiting<'a> {
+pub(super) struct WaitContext<'a> {
     /// The call this is part of.
     pub(super) call: &'a Signature,
     /// Number of that call.
@@ -122,7 +122,13 @@ impl Room {
 
     /// Waits until `signal`, which `who` sets, has reached `target` (both count upwards and may wrap round).
     #[inline]
-    pub(super) fn wait(&self, wait: &Waiting<'_>, who: Rank, signal: &Signal, target: u32) -> Result<(), CommError> {
+    pub(super) fn wait(
+        &self,
+        wait: &WaitContext<'_>,
+        who: Rank,
+        signal: &Signal,
+        target: u32,
+    ) -> Result<(), CommError> {
         if reached(signal, target) {
             return Ok(());
         }
@@ -130,7 +136,7 @@ impl Room {
     }
 
     #[cold]
-    fn wait_longer(&self, wait: &Waiting<'_>, who: Rank, signal: &Signal, target: u32) -> Result<(), CommError> {
+    fn wait_longer(&self, wait: &WaitContext<'_>, who: Rank, signal: &Signal, target: u32) -> Result<(), CommError> {
         let start = Instant::now();
         while start.elapsed() < self.spinning {
             for _ in 0..LOOKS {
@@ -162,7 +168,7 @@ impl Room {
 
     fn sleep_until(
         &self,
-        wait: &Waiting<'_>,
+        wait: &WaitContext<'_>,
         who: Rank,
         start: Instant,
         sleep: &dyn Fn() -> bool,
@@ -182,7 +188,7 @@ impl Room {
         Ok(())
     }
 
-    fn timed_out(&self, wait: &Waiting<'_>, who: Rank, waited: Duration) -> CommError {
+    fn timed_out(&self, wait: &WaitContext<'_>, who: Rank, waited: Duration) -> CommError {
         let culprit = self.culprit(who);
         let (rank, who) = (self.group.world_rank(culprit), self.group.describe(culprit));
         let (rank, who) = match self.observer.get().and_then(|observer| observer.blame(&[rank])) {
@@ -194,7 +200,7 @@ impl Room {
     }
 
     /// Reasons to give up a wait for `who`.
-    fn look_round(&self, wait: &Waiting<'_>, who: Rank) -> Result<(), CommError> {
+    fn look_round(&self, wait: &WaitContext<'_>, who: Rank) -> Result<(), CommError> {
         self.stopper.check()?;
         for rank in 0..self.group.size() {
             let status = &self.lane(rank).status.0;

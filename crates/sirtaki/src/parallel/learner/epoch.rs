@@ -18,7 +18,7 @@ use crate::{Result, World, parallel::gradients::Reducer};
 pub(super) type Events<'a, M> = Option<&'a mut SupervisedTrainingEventProcessor<M>>;
 
 /// What an epoch needs, besides the learner.
-pub(super) struct Epoch<'a> {
+pub(super) struct EpochContext<'a> {
     pub(super) world: &'a World,
     pub(super) reducer: Reducer,
     pub(super) interrupter: &'a Interrupter,
@@ -26,7 +26,7 @@ pub(super) struct Epoch<'a> {
     pub(super) passes: usize,
 }
 
-impl Epoch<'_> {
+impl EpochContext<'_> {
     /// Trains with this rank's part of the data; `items` is how many all ranks have.
     pub(super) fn train<M: LearnerModel>(
         &mut self,

@@ -24,7 +24,7 @@ use burn::{
 use sirtaki_engine::Compression;
 
 use self::{
-    epoch::{Epoch, Events},
+    epoch::{EpochContext, Events},
     rounds::stops,
 };
 use super::gradients::Reducer;
@@ -173,7 +173,8 @@ impl Strategy {
         let valid = (self.leads() || self.split_validation).then(|| valid.to_device(&device.inner()));
         let interrupter = components.interrupter.clone();
         let passes = components.grad_accumulation.unwrap_or(1);
-        let mut epoch = Epoch { world: &self.world, reducer: self.reducer.clone(), interrupter: &interrupter, passes };
+        let mut epoch =
+            EpochContext { world: &self.world, reducer: self.reducer.clone(), interrupter: &interrupter, passes };
         for number in starting_epoch..=components.num_epochs {
             let items = data.train.num_items();
             let mut events: Events<'_, M> = self.leads().then_some(&mut components.event_processor);

@@ -17,7 +17,7 @@ use anyhow::{Context, Result};
 use sirtaki_engine::files;
 
 use self::{
-    plan::{Command, Job, Kind},
+    plan::{Growth, JobCommand, PlannedRun},
     turn::Interrupt,
 };
 use crate::{
@@ -35,8 +35,8 @@ const PAGE: &str = "report.html";
 
 /// Makes all runs, or as many as it may, and their report.
 pub fn run(arguments: &Scaling, program: &Path, printer: &mut Printer) -> Result<u8> {
-    let command = Command::new(&arguments.command)?;
-    if matches!(command, Command::Train(_)) && !cfg!(feature = "train") {
+    let command = JobCommand::new(&arguments.command)?;
+    if matches!(command, JobCommand::Train(_)) && !cfg!(feature = "train") {
         let hint = "name another program after two dashes, or use a `sirtaki` that was built with feature `train`";
         return Err(Advice::new("this `sirtaki` has no `train`", hint).into());
     }
@@ -83,15 +83,15 @@ fn workers(arguments: &Scaling) -> Vec<usize> {
     list
 }
 
-fn kinds(arguments: &Scaling, command: &Command) -> Result<Vec<Kind>> {
+fn kinds(arguments: &Scaling, command: &JobCommand) -> Result<Vec<Growth>> {
     match (arguments.strong, arguments.weak, command.takes_batch()) {
         (true, _, false) => {
             let hint = "pass {batch} or {global_batch} to the program, or leave out --strong";
             Err(Advice::new("work cannot be shared by a program that is not told its batch", hint).into())
         }
-        (true, _, true) => Ok(vec![Kind::Strong]),
-        (false, true, _) | (false, false, false) => Ok(vec![Kind::Weak]),
-        (false, false, true) => Ok(vec![Kind::Strong, Kind::Weak]),
+        (true, _, true) => Ok(vec![Growth::Strong]),
+        (false, true, _) | (false, false, false) => Ok(vec![Growth::Weak]),
+        (false, false, true) => Ok(vec![Growth::Strong, Growth::Weak]),
     }
 }
 
@@ -108,22 +108,22 @@ fn folder(arguments: &Scaling) -> Result<PathBuf> {
 
 /// Makes one run and says why it failed, if it did.
 fn one(
-    job: &Job,
+    job: &PlannedRun,
     place: &Path,
     title: &str,
-    (command, program, interrupt): (&Command, &Path, &Interrupt),
+    (command, program, interrupt): (&JobCommand, &Path, &Interrupt),
     printer: &mut Printer,
 ) -> Result<Option<String>> {
     fs::create_dir(place).with_context(|| format!("cannot make {}", place.display()))?;
     let arguments = command.arguments(job, place);
-    let mut plan = read::Plan {
+    let mut plan = read::RunPlan {
         format: FORMAT.into(),
         command: std::iter::once("sirtaki".to_owned()).chain(arguments.clone()).collect(),
         ranks: job.workers,
         settings: job.settings(),
         ended: None,
     };
-    let write = |plan: &read::Plan| {
+    let write = |plan: &read::RunPlan| {
         let text = serde_json::to_string_pretty(plan)? + "\n";
         files::write(&place.join(read::PLAN), text.as_bytes())
             .with_context(|| format!("cannot write into {}", place.display()))
@@ -131,13 +131,13 @@ fn one(
     write(&plan)?;
     let tick = |time: Duration| printer.progress(&format!("{title}, {:.0} s", time.as_secs_f64()));
     let (lasted, failed) = turn::take(program, &arguments, place, interrupt, tick)?;
-    plan.ended = Some(read::Ended { seconds: Some(lasted.as_secs_f64()), failed: failed.clone(), dropped: 0 });
+    plan.ended = Some(read::RunEnd { seconds: Some(lasted.as_secs_f64()), failed: failed.clone(), dropped: 0 });
     write(&plan)?;
     Ok(failed)
 }
 
-fn describe(job: &Job) -> String {
-    let kind = if job.kind == Kind::Both { String::new() } else { format!("{}, ", job.kind.name()) };
+fn describe(job: &PlannedRun) -> String {
+    let kind = if job.kind == Growth::Both { String::new() } else { format!("{}, ", job.kind.name()) };
     format!("{kind}{}, batch {}, seed {}", count(job.workers, "worker"), job.all(), job.seed)
 }
 

@@ -6,7 +6,7 @@ use crate::printer::Advice;
 
 /// How work grows with workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum Growth {
     /// The same work, shared.
     Strong,
     /// As much for each.
@@ -15,30 +15,30 @@ pub(super) enum Kind {
     Both,
 }
 
-impl Kind {
+impl Growth {
     pub(super) fn name(self) -> &'static str {
         match self {
-            Kind::Strong => "strong",
-            Kind::Weak => "weak",
-            Kind::Both => "both",
+            Growth::Strong => "strong",
+            Growth::Weak => "weak",
+            Growth::Both => "both",
         }
     }
 }
 
 /// One run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Job {
-    pub(super) kind: Kind,
+pub(super) struct PlannedRun {
+    pub(super) kind: Growth,
     pub(super) workers: usize,
     /// Samples per step of each worker.
     pub(super) each: usize,
     pub(super) seed: usize,
 }
 
-impl Job {
+impl PlannedRun {
     /// Its folder's name.
     pub(super) fn name(&self) -> String {
-        let kind = if self.kind == Kind::Both { String::new() } else { format!("{}-", self.kind.name()) };
+        let kind = if self.kind == Growth::Both { String::new() } else { format!("{}-", self.kind.name()) };
         format!("{kind}workers{}-seed{}", self.workers, self.seed)
     }
 
@@ -61,7 +61,7 @@ impl Job {
 
 /// What is to be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Command {
+pub(super) enum JobCommand {
     /// `sirtaki train` with these options.
     Train(Vec<String>),
     /// Another program.
@@ -71,46 +71,46 @@ pub(super) enum Command {
 /// Options of `sirtaki train` that a scaling sets itself.
 const OURS: [&str; 6] = ["-n", "--ranks", "--seed", "--batch-size", "--global-batch", "--checkpoint-dir"];
 
-impl Command {
+impl JobCommand {
     /// From what was typed.
     pub(super) fn new(words: &[String]) -> Result<Self, Advice> {
         let options = match words {
             [] => &[],
             [program, train, options @ ..] if is_sirtaki(program) && train == "train" => options,
-            other => return Ok(Command::Other(other.to_vec())),
+            other => return Ok(JobCommand::Other(other.to_vec())),
         };
         let ours = |word: &&String| OURS.contains(&word.split('=').next().unwrap_or(""));
         if let Some(word) = options.iter().find(ours) {
             let hint = "choose with --workers, --seeds, --batch and -o before the two dashes";
             return Err(Advice::new(format!("`bench scaling` sets {word} of `sirtaki train` itself"), hint));
         }
-        Ok(Command::Train(options.to_vec()))
+        Ok(JobCommand::Train(options.to_vec()))
     }
 
     /// Whether the batch can be chosen, without which work cannot be shared.
     pub(super) fn takes_batch(&self) -> bool {
         match self {
-            Command::Train(_) => true,
-            Command::Other(words) => {
+            JobCommand::Train(_) => true,
+            JobCommand::Other(words) => {
                 words.iter().any(|word| word.contains("{batch}") || word.contains("{global_batch}"))
             }
         }
     }
 
     /// The arguments of `sirtaki` for a run that is recorded in this folder.
-    pub(super) fn arguments(&self, job: &Job, folder: &Path) -> Vec<String> {
+    pub(super) fn arguments(&self, job: &PlannedRun, folder: &Path) -> Vec<String> {
         let (workers, folder) = (job.workers.to_string(), folder.display().to_string());
         match self {
-            Command::Train(options) => {
+            JobCommand::Train(options) => {
                 let (name, batch) =
-                    if job.kind == Kind::Weak { ("--batch-size", job.each) } else { ("--global-batch", job.all()) };
+                    if job.kind == Growth::Weak { ("--batch-size", job.each) } else { ("--global-batch", job.all()) };
                 let ours =
                     ["-n", &workers, "--seed", &job.seed.to_string(), name, &batch.to_string()].map(str::to_owned);
                 let place = ["--checkpoint-dir", &folder, "--keep", "1"].map(str::to_owned);
                 let train = std::iter::once("train".to_owned());
                 train.chain(options.iter().cloned()).chain(ours).chain(place).collect()
             }
-            Command::Other(words) => {
+            JobCommand::Other(words) => {
                 let fill = |word: &String| {
                     word.replace("{workers}", &workers)
                         .replace("{batch}", &job.each.to_string())
@@ -129,17 +129,17 @@ fn is_sirtaki(program: &str) -> bool {
 }
 
 /// All runs: seed by seed, so that whatever changes meanwhile changes for all of them.
-pub(super) fn jobs(workers: &[usize], kinds: &[Kind], batch: usize, seeds: usize) -> Result<Vec<Job>, Advice> {
+pub(super) fn jobs(workers: &[usize], kinds: &[Growth], batch: usize, seeds: usize) -> Result<Vec<PlannedRun>, Advice> {
     let mut jobs = Vec::new();
     for seed in 1..=seeds {
         for &workers in workers {
             if workers == 1 {
-                jobs.push(Job { kind: Kind::Both, workers, each: batch, seed });
+                jobs.push(PlannedRun { kind: Growth::Both, workers, each: batch, seed });
                 continue;
             }
             for &kind in kinds {
-                let each = if kind == Kind::Strong { batch / workers } else { batch };
-                if kind == Kind::Strong && each * workers != batch {
+                let each = if kind == Growth::Strong { batch / workers } else { batch };
+                if kind == Growth::Strong && each * workers != batch {
                     let hint =
                         format!("choose a multiple, such as --batch {}, or other --workers", workers * each.max(1));
                     return Err(Advice::new(
@@ -147,7 +147,7 @@ pub(super) fn jobs(workers: &[usize], kinds: &[Kind], batch: usize, seeds: usize
                         hint,
                     ));
                 }
-                jobs.push(Job { kind, workers, each, seed });
+                jobs.push(PlannedRun { kind, workers, each, seed });
             }
         }
     }
@@ -174,8 +174,8 @@ mod tests {
 
     #[test]
     fn one_worker_runs_once_and_seeds_take_turns() {
-        let jobs = jobs(&[1, 2, 4], &[Kind::Strong, Kind::Weak], 128, 2).unwrap();
-        let names: Vec<String> = jobs.iter().map(Job::name).collect();
+        let jobs = jobs(&[1, 2, 4], &[Growth::Strong, Growth::Weak], 128, 2).unwrap();
+        let names: Vec<String> = jobs.iter().map(PlannedRun::name).collect();
         let first = [
             "workers1-seed1",
             "strong-workers2-seed1",
@@ -191,34 +191,34 @@ mod tests {
 
     #[test]
     fn what_cannot_be_shared_is_said_before_anything_runs() {
-        let error = jobs(&[1, 3], &[Kind::Strong], 128, 1).unwrap_err();
+        let error = jobs(&[1, 3], &[Growth::Strong], 128, 1).unwrap_err();
         assert_eq!(
             (error.message.as_str(), error.hint.contains("--batch 126")),
             ("a batch of 128 cannot be shared equally by 3 workers", true)
         );
-        assert!(jobs(&[3], &[Kind::Weak], 128, 1).is_ok());
+        assert!(jobs(&[3], &[Growth::Weak], 128, 1).is_ok());
         assert_eq!((powers(1), powers(2), powers(12)), (vec![1], vec![1, 2], vec![1, 2, 4, 8]));
         assert_eq!(powers(0), [1]);
     }
 
     #[test]
     fn training_gets_its_options_and_ours() {
-        let command = Command::new(&words("/opt/bin/sirtaki train --model cnn")).unwrap();
-        let job = Job { kind: Kind::Weak, workers: 2, each: 64, seed: 3 };
+        let command = JobCommand::new(&words("/opt/bin/sirtaki train --model cnn")).unwrap();
+        let job = PlannedRun { kind: Growth::Weak, workers: 2, each: 64, seed: 3 };
         let expected = "train --model cnn -n 2 --seed 3 --batch-size 64 --checkpoint-dir f --keep 1";
         assert_eq!(command.arguments(&job, Path::new("f")), words(expected));
-        let strong = Job { kind: Kind::Strong, ..job };
+        let strong = PlannedRun { kind: Growth::Strong, ..job };
         assert!(command.arguments(&strong, Path::new("f")).join(" ").contains("--global-batch 128"));
-        assert_eq!(Command::new(&[]).unwrap(), Command::Train(Vec::new()));
-        assert!(Command::new(&words("sirtaki train --seed=4")).unwrap_err().message.contains("--seed=4"));
+        assert_eq!(JobCommand::new(&[]).unwrap(), JobCommand::Train(Vec::new()));
+        assert!(JobCommand::new(&words("sirtaki train --seed=4")).unwrap_err().message.contains("--seed=4"));
     }
 
     #[test]
     fn other_programs_get_what_they_ask_for() {
-        let command = Command::new(&words("python train.py --b={batch} {global_batch} {seed} {workers}")).unwrap();
-        let job = Job { kind: Kind::Strong, workers: 2, each: 64, seed: 3 };
+        let command = JobCommand::new(&words("python train.py --b={batch} {global_batch} {seed} {workers}")).unwrap();
+        let job = PlannedRun { kind: Growth::Strong, workers: 2, each: 64, seed: 3 };
         let expected = "run -n 2 --record=f -- python train.py --b=64 128 3 2";
         assert_eq!(command.arguments(&job, Path::new("f")), words(expected));
-        assert!(command.takes_batch() && !Command::new(&words("./train {seed}")).unwrap().takes_batch());
+        assert!(command.takes_batch() && !JobCommand::new(&words("./train {seed}")).unwrap().takes_batch());
     }
 }

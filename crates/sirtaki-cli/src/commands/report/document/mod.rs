@@ -20,7 +20,7 @@ pub(crate) struct Key {
 
 /// One row of a table.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Row {
+pub(crate) struct TableRow {
     /// From left to right.
     pub(crate) cells: Vec<String>,
     /// Whether it stands out.
@@ -39,7 +39,7 @@ pub(crate) struct Table {
     /// Columns that carry on after the head's, such as one per group.
     pub(crate) more: Vec<String>,
     /// From top to bottom.
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<TableRow>,
 }
 
 /// Everything but the plots.

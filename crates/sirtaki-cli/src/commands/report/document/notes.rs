@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 
 use crate::commands::report::{
-    compare::{Group, Scaling},
+    compare::{Group, ScalingSeries},
     findings::Findings,
-    read::Run,
+    read::RecordedRun,
     spread::ENOUGH,
     words::{count, percent, rounded_percent},
 };
@@ -72,12 +72,12 @@ fn apart(findings: &Findings) -> Option<String> {
 }
 
 fn machines(findings: &Findings) -> Vec<String> {
-    let differ = |what: &str, of: &dyn Fn(&Run) -> String| {
+    let differ = |what: &str, of: &dyn Fn(&RecordedRun) -> String| {
         let values: BTreeSet<String> = findings.runs.iter().map(of).filter(|value| !value.is_empty()).collect();
         let list: Vec<String> = values.iter().cloned().collect();
         (values.len() > 1).then(|| format!("Runs were made {what}: {}.", list.join("; ")))
     };
-    let machine = |run: &Run| run.machine.processor.clone().unwrap_or_default();
+    let machine = |run: &RecordedRun| run.machine.processor.clone().unwrap_or_default();
     let mut notes: Vec<String> = Vec::new();
     notes.extend(differ("on different processors", &machine));
     notes.extend(differ("with different versions of Sirtaki", &|run| run.version.clone()));
@@ -92,7 +92,7 @@ fn machines(findings: &Findings) -> Vec<String> {
     notes
 }
 
-fn about(findings: &Findings, scaling: &Scaling) -> Vec<String> {
+fn about(findings: &Findings, scaling: &ScalingSeries) -> Vec<String> {
     let mut notes = Vec::new();
     let kind = scaling.kind.name();
     let (Some(first), Some(last)) = (scaling.points.first(), scaling.points.last()) else { return notes };

@@ -2,9 +2,9 @@
 
 use super::Key;
 use crate::commands::report::{
-    compare::{Group, Kind, Scaling},
+    compare::{Group, ScalingKind, ScalingSeries},
     findings::Findings,
-    read::{Run, State},
+    read::{RecordedRun, RunState},
     words::{bytes, count, duration, figure, grouped, percent, rounded_percent, tidy_percent},
 };
 
@@ -34,7 +34,7 @@ pub(super) fn sentence(findings: &Findings) -> String {
 }
 
 /// What one run reached.
-fn one(run: &Run) -> String {
+fn one(run: &RecordedRun) -> String {
     let who = run.setting("model").unwrap_or("The program");
     let workers = count(run.ranks, "worker");
     let speed = run.throughput().map(|rate| format!("{} samples per second", grouped(rate)));
@@ -47,13 +47,13 @@ fn one(run: &Run) -> String {
         (None, None) => format!("ran on {workers}{lasted} and recorded neither speed nor accuracy"),
     };
     match &run.state {
-        State::Finished => format!("{who} {reached}."),
-        State::Failed(why) => format!("{who} {reached}, and then failed: {why}"),
-        State::Unfinished => format!("{who} {reached}. It has not ended, or was killed."),
+        RunState::Finished => format!("{who} {reached}."),
+        RunState::Failed(why) => format!("{who} {reached}, and then failed: {why}"),
+        RunState::Unfinished => format!("{who} {reached}. It has not ended, or was killed."),
     }
 }
 
-fn scaled(scaling: &Scaling) -> String {
+fn scaled(scaling: &ScalingSeries) -> String {
     let (Some(first), Some(last)) = (scaling.points.first(), scaling.points.last()) else { return String::new() };
     let accuracy = match (&first.accuracy, &last.accuracy) {
         (Some(before), Some(after)) => {
@@ -62,8 +62,8 @@ fn scaled(scaling: &Scaling) -> String {
         _ => "Test accuracy was not recorded.".into(),
     };
     let kind = match scaling.kind {
-        Kind::Strong => "Sharing the same work",
-        Kind::Weak => "With as much work for each",
+        ScalingKind::Strong => "Sharing the same work",
+        ScalingKind::Weak => "With as much work for each",
     };
     format!(
         "{kind}, {} are {} times as fast as {}, {} efficient. {accuracy}",
@@ -102,7 +102,7 @@ fn key(name: &'static str, value: Option<String>, detail: impl Into<String>) -> 
     value.map(|value| Key { name, value, detail: detail.into() })
 }
 
-fn of_one(findings: &Findings, run: &Run) -> Vec<Key> {
+fn of_one(findings: &Findings, run: &RecordedRun) -> Vec<Key> {
     let epochs = run.setting("epochs").map_or(String::new(), |epochs| format!("after {epochs} epochs"));
     let reached = findings.groups.first().and_then(|group| group.reached.as_ref());
     let (time, target) = match reached {
@@ -122,7 +122,7 @@ fn of_one(findings: &Findings, run: &Run) -> Vec<Key> {
     keys.into_iter().flatten().collect()
 }
 
-fn hosts(run: &Run) -> usize {
+fn hosts(run: &RecordedRun) -> usize {
     let hosts: std::collections::BTreeSet<&String> = run.hosts.iter().collect();
     hosts.len().max(1)
 }
@@ -131,7 +131,7 @@ fn of_several(findings: &Findings) -> Vec<Key> {
     let mut keys = Vec::new();
     for scaling in &findings.scalings {
         let Some((first, last)) = scaling.points.first().zip(scaling.points.last()) else { continue };
-        let name = if scaling.kind == Kind::Strong { "Strong scaling" } else { "Weak scaling" };
+        let name = if scaling.kind == ScalingKind::Strong { "Strong scaling" } else { "Weak scaling" };
         let (from, to) = (first.workers, count(last.workers, "worker"));
         let times = format!("{}×", figure(last.speedup.mean / from.max(1) as f64));
         let efficiency = rounded_percent(last.efficiency.mean);

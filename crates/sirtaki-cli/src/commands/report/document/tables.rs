@@ -1,10 +1,10 @@
 //! What was measured and set, with nothing left out.
 
-use super::{Row, Table};
+use super::{Table, TableRow};
 use crate::commands::report::{
     compare,
     findings::Findings,
-    read::{Operation, Run, State},
+    read::{Operation, RecordedRun, RunState},
     words::{bytes, count, duration, figure, grouped, percent, rounded_percent, tidy_percent},
 };
 
@@ -20,8 +20,8 @@ pub(super) fn tables(findings: &Findings) -> Vec<Table> {
     tables
 }
 
-fn row(cells: Vec<String>) -> Row {
-    Row { cells, marked: false }
+fn row(cells: Vec<String>) -> TableRow {
+    TableRow { cells, marked: false }
 }
 
 fn or_dash(value: Option<String>) -> String {
@@ -30,8 +30,8 @@ fn or_dash(value: Option<String>) -> String {
 
 /// One table per scaling.
 pub(crate) fn scalings(findings: &Findings) -> Vec<Table> {
-    let table = |scaling: &compare::Scaling| Table {
-        title: format!("{} scaling", if scaling.kind == compare::Kind::Strong { "Strong" } else { "Weak" }),
+    let table = |scaling: &compare::ScalingSeries| Table {
+        title: format!("{} scaling", if scaling.kind == compare::ScalingKind::Strong { "Strong" } else { "Weak" }),
         note: format!("{}; baseline: {}", scaling.title(), scaling.baseline(&findings.groups)),
         head: vec!["#workers", "group", "#samples/s", "#speed-up", "#efficiency", "#test accuracy", "#runs"],
         more: Vec::new(),
@@ -81,16 +81,16 @@ fn groups(findings: &Findings) -> Table {
 }
 
 fn runs(findings: &Findings) -> Table {
-    let cells = |(index, run): (usize, &Run)| {
+    let cells = |(index, run): (usize, &RecordedRun)| {
         let group = &findings.groups[findings.group_of(index)];
         let time =
             group.reached.as_ref().map(|(target, _)| run.time_to(*target).map_or("not reached".into(), duration));
         let state = match &run.state {
-            State::Failed(why) => format!("failed: {why}"),
+            RunState::Failed(why) => format!("failed: {why}"),
             state => state.name().into(),
         };
         let problems = run.problems.iter().map(|problem| format!("; {problem}")).collect::<String>();
-        Row {
+        TableRow {
             cells: vec![
                 group.letter.clone(),
                 run.name.clone(),
@@ -109,7 +109,7 @@ fn runs(findings: &Findings) -> Table {
     let lost = |run: &crate::commands::report::read::Unreadable| {
         let mut cells = vec!["–".to_owned(), run.name.clone(), format!("unreadable: {}", run.why)];
         cells.resize(10, "–".into());
-        Row { cells, marked: true }
+        TableRow { cells, marked: true }
     };
     Table {
         title: "All runs".into(),
@@ -133,11 +133,11 @@ fn runs(findings: &Findings) -> Table {
 
 fn settings(findings: &Findings) -> Option<Table> {
     let several = findings.groups.len() > 1;
-    let cells = |(name, values, differ): (&str, Vec<&str>, bool)| Row {
+    let cells = |(name, values, differ): (&str, Vec<&str>, bool)| TableRow {
         cells: std::iter::once(name).chain(values).map(Into::into).collect(),
         marked: differ,
     };
-    let rows: Vec<Row> = compare::table(&findings.groups).into_iter().map(cells).collect();
+    let rows: Vec<TableRow> = compare::table(&findings.groups).into_iter().map(cells).collect();
     let column = |index: usize| if several { findings.groups[index].letter.clone() } else { "value".into() };
     (!rows.is_empty()).then(|| Table {
         title: "Hyper-parameters".into(),

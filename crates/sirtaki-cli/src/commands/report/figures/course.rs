@@ -5,10 +5,10 @@ use crate::{
     commands::report::{
         compare::Group,
         findings::Findings,
-        read::{Run, Step},
+        read::{RecordedRun, Step},
         words::{duration, grouped, percent, tidy_percent},
     },
-    plot::{Chart, Dots, Guide, Line, Scale, Series},
+    plot::{Chart, Dots, Dotted, Guide, Scale, Series},
 };
 
 /// Points of all lines of a plot together, and of one line at least and at most.
@@ -111,7 +111,7 @@ fn tip(name: &str, value: f64) -> String {
     if name == "Accuracy" { percent(value) } else { format!("{value:.4}") }
 }
 
-fn points(run: &Run, value: Value, over: Over) -> Vec<(f64, f64)> {
+fn points(run: &RecordedRun, value: Value, over: Over) -> Vec<(f64, f64)> {
     run.steps.iter().filter_map(|step| Some((over.of(step)?, value(step)?))).collect()
 }
 
@@ -129,7 +129,7 @@ fn thin(points: Vec<(f64, f64)>, runs: usize) -> Vec<(f64, f64)> {
 }
 
 fn throughput(findings: &Findings) -> Option<Figure> {
-    let line = |(index, run): (usize, &Run)| Series {
+    let line = |(index, run): (usize, &RecordedRun)| Series {
         name: findings.label_of(index),
         style: findings.style_of(index),
         points: rates(run),
@@ -146,7 +146,7 @@ fn throughput(findings: &Findings) -> Option<Figure> {
 
 /// Test accuracy at the end, group by group.
 fn accuracies(findings: &Findings) -> String {
-    let one = |run: &Run| run.test_accuracy().map(percent);
+    let one = |run: &RecordedRun| run.test_accuracy().map(percent);
     let list: Vec<String> = match findings.runs.as_slice() {
         [run] => one(run).into_iter().collect(),
         _ => findings
@@ -163,7 +163,7 @@ fn accuracies(findings: &Findings) -> String {
 }
 
 /// Samples per second between rows, at most so many.
-fn rates(run: &Run) -> Vec<(f64, f64)> {
+fn rates(run: &RecordedRun) -> Vec<(f64, f64)> {
     let rows = points(run, |step| step.samples, Over::Time);
     let every = rows.len().div_ceil(RATES).max(1);
     let mut marks: Vec<(f64, f64)> = rows.iter().copied().step_by(every).collect();
@@ -180,18 +180,18 @@ fn compared(findings: &Findings) -> Option<Figure> {
     if findings.runs.len() < 2 {
         return None;
     }
-    let line = |(index, group): (usize, &Group)| Line {
+    let line = |(index, group): (usize, &Group)| Dotted {
         name: findings.name_of(index),
         style: index,
         values: group.throughput.as_ref().map_or(Vec::new(), |spread| spread.values.clone()),
         mean: group.throughput.as_ref().map(|spread| spread.mean),
         note: group.accuracy.as_ref().map_or("no test".into(), |spread| percent(spread.mean)),
     };
-    let lines: Vec<Line> = findings.groups.iter().enumerate().map(line).collect();
+    let lines: Vec<Dotted> = findings.groups.iter().enumerate().map(line).collect();
     let title = "Throughput and test accuracy".to_owned();
     let show = |value| format!("{} samples/s", grouped(value));
     let dots = Dots { title: title.clone(), x: ("samples/s of all workers", Scale::Plain), lines, show };
-    let longest = findings.runs.iter().filter_map(Run::lasted).fold(0.0, f64::max);
+    let longest = findings.runs.iter().filter_map(RecordedRun::lasted).fold(0.0, f64::max);
     let note = format!(
         "Marks: finished runs, of which the longest took {}. Stroke: their mean. To the right: mean test accuracy at the end.",
         duration(longest)
@@ -215,7 +215,10 @@ mod tests {
     #[test]
     fn rates_come_from_neighbours_and_ignore_clocks_that_stand_still() {
         let row = |seconds, samples| Step { seconds: Some(seconds), samples: Some(samples), ..Step::default() };
-        let run = Run { steps: vec![row(1.0, 0.0), row(2.0, 50.0), row(2.0, 60.0), row(4.0, 160.0)], ..Run::default() };
+        let run = RecordedRun {
+            steps: vec![row(1.0, 0.0), row(2.0, 50.0), row(2.0, 60.0), row(4.0, 160.0)],
+            ..RecordedRun::default()
+        };
         assert_eq!(rates(&run), [(1.5, 50.0), (3.0, 50.0)]);
     }
 }

@@ -8,7 +8,7 @@ use crate::{
         read::{Profile, RankProfile},
         words::{bytes, count, duration, grouped},
     },
-    plot::{Bars, Chart, Row, Scale, Series},
+    plot::{BarRow, Bars, Chart, Scale, Series},
 };
 
 /// Ranks that have a row each.
@@ -78,9 +78,9 @@ fn split(findings: &Findings) -> Option<Figure> {
         bar.push((4, (elapsed - known).max(0.0)));
         let exposed = mean(&ranks, |rank| rank.exposed_seconds);
         let communication = vec![(5, exposed), (6, mean(&ranks, |rank| rank.hidden_seconds))];
-        Row { name, bars: vec![bar, communication], note: duration(elapsed) }
+        BarRow { name, bars: vec![bar, communication], note: duration(elapsed) }
     };
-    let rows: Vec<Row> = rows.into_iter().map(row).collect();
+    let rows: Vec<BarRow> = rows.into_iter().map(row).collect();
     let total: f64 = rows.iter().flat_map(|row| row.bars.iter().flatten()).map(|part| part.1).sum();
     let title = "Where the time went".to_owned();
     let bars =
@@ -98,9 +98,9 @@ fn memory(findings: &Findings) -> Option<Figure> {
         if largest < 2.0 * 1024_f64.powi(3) { (1024_f64.powi(2), "MiB") } else { (1024_f64.powi(3), "GiB") };
     let row = |(name, ranks): RankGroup<'_>| {
         let value = ranks.iter().map(|rank| rank.largest_memory_bytes).fold(0.0, f64::max);
-        Row { name, bars: vec![vec![(0, value / unit)]], note: bytes(value) }
+        BarRow { name, bars: vec![vec![(0, value / unit)]], note: bytes(value) }
     };
-    let rows: Vec<Row> = rows.into_iter().map(row).collect();
+    let rows: Vec<BarRow> = rows.into_iter().map(row).collect();
     let title = "Memory".to_owned();
     let x = (
         if label == "MiB" { "largest memory of a rank (MiB)" } else { "largest memory of a rank (GiB)" },
@@ -179,9 +179,9 @@ fn late_by_phase(findings: &Findings) -> Option<Figure> {
         let events = mean(&ranks, |rank| {
             rank.lateness.as_ref().map_or(0.0, |late| late.late_events.unwrap_or(late.events) as f64)
         });
-        Row { name, bars: vec![bar], note: format!("{} times", grouped(events)) }
+        BarRow { name, bars: vec![bar], note: format!("{} times", grouped(events)) }
     };
-    let rows: Vec<Row> = rows.into_iter().map(row).collect();
+    let rows: Vec<BarRow> = rows.into_iter().map(row).collect();
     let total: f64 = rows.iter().flat_map(|row| row.bars.iter().flatten()).map(|part| part.1).sum();
     let title = "Who kept the others waiting".to_owned();
     let bars = Bars {

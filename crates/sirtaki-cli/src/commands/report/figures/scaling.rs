@@ -3,12 +3,12 @@
 use super::Figure;
 use crate::{
     commands::report::{
-        compare::{Group, Point, Scaling},
+        compare::{Group, Point, ScalingSeries},
         findings::Findings,
         spread::{ENOUGH, Spread},
         words::{count, duration, percent, rounded_percent, tidy_percent},
     },
-    plot::{Chart, Dots, Guide, Line, Scale, Series},
+    plot::{Chart, Dots, Dotted, Guide, Scale, Series},
 };
 
 /// All of them that there is something to say about.
@@ -22,7 +22,7 @@ fn series(findings: &Findings, of: fn(&Point) -> &Spread, show: fn(f64) -> Strin
         let accuracy = point.accuracy.as_ref().map_or("not recorded".into(), |accuracy| percent(accuracy.mean));
         format!("{}: {}, test accuracy {accuracy}", count(point.workers, "worker"), of(point).show(show))
     };
-    let line = |(style, scaling): (usize, &Scaling)| Series {
+    let line = |(style, scaling): (usize, &ScalingSeries)| Series {
         name: scaling
             .points
             .last()
@@ -39,7 +39,7 @@ fn series(findings: &Findings, of: fn(&Point) -> &Spread, show: fn(f64) -> Strin
 /// What each scaling keeps equal and is compared with, and the accuracy at both ends.
 fn note(findings: &Findings) -> String {
     let accuracy = |point: &Point| point.accuracy.as_ref().map(|accuracy| percent(accuracy.mean));
-    let about = |scaling: &Scaling| {
+    let about = |scaling: &ScalingSeries| {
         let ends = scaling.points.first().zip(scaling.points.last());
         let ends = ends.and_then(|(first, last)| Some(format!("{} to {}", accuracy(first)?, accuracy(last)?)));
         let ends = ends.map_or("not recorded".into(), |ends| ends);
@@ -91,7 +91,7 @@ fn time_to_accuracy(findings: &Findings) -> Option<Figure> {
             _ if got < of => format!("{got} of {of} runs"),
             _ => reached.mean.map_or(String::new(), duration),
         };
-        let line = Line {
+        let line = Dotted {
             name: findings.name_of(index),
             style: index,
             values: reached.times.clone(),
@@ -100,7 +100,7 @@ fn time_to_accuracy(findings: &Findings) -> Option<Figure> {
         };
         Some((*target, line))
     };
-    let (targets, lines): (Vec<f64>, Vec<Line>) = findings.groups.iter().enumerate().filter_map(line).unzip();
+    let (targets, lines): (Vec<f64>, Vec<Dotted>) = findings.groups.iter().enumerate().filter_map(line).unzip();
     let mut goals: Vec<String> = targets.into_iter().map(tidy_percent).collect();
     goals.dedup();
     let title = format!("Time to {} test accuracy", goals.join(" or "));

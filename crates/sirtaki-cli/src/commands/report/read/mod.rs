@@ -29,7 +29,7 @@ pub(crate) const PROFILE: &str = "profile.json";
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) enum State {
+pub(crate) enum RunState {
     /// Well.
     Finished,
     /// With an error.
@@ -39,13 +39,13 @@ pub(crate) enum State {
     Unfinished,
 }
 
-impl State {
+impl RunState {
     /// One word.
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            State::Finished => "finished",
-            State::Failed(_) => "failed",
-            State::Unfinished => "unfinished",
+            RunState::Finished => "finished",
+            RunState::Failed(_) => "failed",
+            RunState::Unfinished => "unfinished",
         }
     }
 }
@@ -90,7 +90,7 @@ pub(crate) struct Machine {
 /// How it ended, as it is written.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Ended {
+pub(crate) struct RunEnd {
     /// From start to end.
     #[serde(deserialize_with = "sound")]
     pub(crate) seconds: Option<f64>,
@@ -115,7 +115,7 @@ struct Exit {
 struct Written {
     format: String,
     started: Option<f64>,
-    ended: Option<Ended>,
+    ended: Option<RunEnd>,
     exit: Option<Exit>,
     command: Vec<String>,
     launch: Vec<String>,
@@ -132,7 +132,7 @@ struct Written {
 /// `plan.json`.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Plan {
+pub(crate) struct RunPlan {
     /// What kind of file this is.
     pub(crate) format: String,
     /// What was started.
@@ -143,12 +143,12 @@ pub(crate) struct Plan {
     #[serde(deserialize_with = "texts")]
     pub(crate) settings: BTreeMap<String, String>,
     /// Missing while it runs.
-    pub(crate) ended: Option<Ended>,
+    pub(crate) ended: Option<RunEnd>,
 }
 
 /// A run as far as it can be known.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Run {
+pub(crate) struct RecordedRun {
     /// The folder's name.
     pub(crate) name: String,
     /// Seconds since 1970.
@@ -156,7 +156,7 @@ pub(crate) struct Run {
     /// From start to end.
     pub(crate) seconds: Option<f64>,
     /// How it ended.
-    pub(crate) state: State,
+    pub(crate) state: RunState,
     /// Of rank 0.
     pub(crate) command: Vec<String>,
     /// Of Sirtaki.
@@ -222,11 +222,11 @@ fn is_run(folder: &Path) -> bool {
 }
 
 /// Reads a run folder.
-pub(crate) fn read(folder: &Path) -> Result<Run, Unreadable> {
+pub(crate) fn read(folder: &Path) -> Result<RecordedRun, Unreadable> {
     let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let name = real.file_name().map_or_else(|| real.display().to_string(), |name| name.to_string_lossy().into_owned());
     let unreadable = |why: String| Unreadable { name: name.clone(), why };
-    let plan: Option<Plan> = files::json(&folder.join(PLAN), files::SMALL).map_err(unreadable)?;
+    let plan: Option<RunPlan> = files::json(&folder.join(PLAN), files::SMALL).map_err(unreadable)?;
     let written: Option<Written> = files::json(&folder.join(RUN), files::SMALL).map_err(unreadable)?;
     if let Some(written) = &written
         && written.format != "sirtaki run, version 1"
@@ -247,14 +247,14 @@ pub(crate) fn read(folder: &Path) -> Result<Run, Unreadable> {
         Ok(profile) => run.profile = profile.map(Profile::checked),
         Err(why) => run.problems.push(why),
     }
-    if run.steps.is_empty() && run.state == State::Finished {
+    if run.steps.is_empty() && run.state == RunState::Finished {
         run.problems.push("it says nothing of its steps".into());
     }
     Ok(run)
 }
 
 /// What the run says of itself, over what was planned.
-fn assemble(name: String, written: Option<Written>, plan: Option<Plan>) -> Run {
+fn assemble(name: String, written: Option<Written>, plan: Option<RunPlan>) -> RecordedRun {
     let recorded = written.is_some();
     let (written, plan) = (written.unwrap_or_default(), plan.unwrap_or_default());
     let planned_end = plan.ended.unwrap_or_default();
@@ -264,17 +264,17 @@ fn assemble(name: String, written: Option<Written>, plan: Option<Plan>) -> Run {
     let commands = [written.launch, written.command, plan.command];
     let killed = written.exit.filter(|exit| exit.code != 0).map(|exit| exit.how);
     let problems = (ended.dropped > 0).then(|| format!("{} rows were dropped by a slow disk", ended.dropped));
-    Run {
+    RecordedRun {
         name,
         started: written.started.filter(|seconds| seconds.is_finite()),
         seconds: ended.seconds.or(planned_end.seconds),
         state: match ended.failed.or(killed).or(planned_end.failed) {
-            Some(why) => State::Failed(why),
-            None if written.ended.is_some() => State::Finished,
+            Some(why) => RunState::Failed(why),
+            None if written.ended.is_some() => RunState::Finished,
             None if !recorded && planned_end.seconds.is_some() => {
-                State::Failed("it ended without having recorded anything".into())
+                RunState::Failed("it ended without having recorded anything".into())
             }
-            None => State::Unfinished,
+            None => RunState::Unfinished,
         },
         command: commands.into_iter().find(|command| !command.is_empty()).unwrap_or_default(),
         version: written.version,
@@ -284,7 +284,7 @@ fn assemble(name: String, written: Option<Written>, plan: Option<Plan>) -> Run {
         environment: written.environment,
         settings,
         problems: problems.into_iter().collect(),
-        ..Run::default()
+        ..RecordedRun::default()
     }
 }
 

@@ -61,7 +61,7 @@ pub(crate) struct Lateness {
     /// At worst.
     pub(crate) most_seconds: f64,
     /// How often how much, by powers of four.
-    pub(crate) distribution: Vec<Late>,
+    pub(crate) distribution: Vec<LateClass>,
     /// Seconds by what the rank did meanwhile.
     pub(crate) by_phase: BTreeMap<String, f64>,
 }
@@ -69,7 +69,7 @@ pub(crate) struct Lateness {
 /// One class of lateness.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub(crate) struct Late {
+pub(crate) struct LateClass {
     /// At least so much.
     pub(crate) from_seconds: f64,
     /// So often.

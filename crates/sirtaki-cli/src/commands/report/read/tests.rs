@@ -26,7 +26,7 @@ fn a_run_is_read_as_far_as_it_goes() {
     let run = read(&path).unwrap();
     assert_eq!(
         (run.name.as_str(), run.state.clone(), run.ranks, run.seconds),
-        ("a run", State::Finished, 2, Some(9.5))
+        ("a run", RunState::Finished, 2, Some(9.5))
     );
     assert_eq!(run.settings["epochs"], "3");
     assert_eq!(run.steps.iter().map(|step| step.step).collect::<Vec<_>>(), [0, 1]);
@@ -37,18 +37,18 @@ fn a_run_is_read_as_far_as_it_goes() {
 #[test]
 fn how_a_run_ended_is_told_by_whoever_knows() {
     let (_place, path) = folder(&[(RUN, &GOOD.replace("null", "\"no memory\""))]);
-    assert_eq!(read(&path).unwrap().state, State::Failed("no memory".into()));
+    assert_eq!(read(&path).unwrap().state, RunState::Failed("no memory".into()));
     let running = GOOD.replace("\"ended\"", "\"not_ended\"");
     let (_place, path) = folder(&[(RUN, &running)]);
-    assert_eq!(read(&path).unwrap().state, State::Unfinished);
+    assert_eq!(read(&path).unwrap().state, RunState::Unfinished);
     let killed = running.replacen('{', "{\"exit\": {\"code\": 137, \"how\": \"rank 1 was killed\"},", 1);
     let (_place, path) = folder(&[(RUN, &killed)]);
-    assert_eq!(read(&path).unwrap().state, State::Failed("rank 1 was killed".into()));
+    assert_eq!(read(&path).unwrap().state, RunState::Failed("rank 1 was killed".into()));
     let plan = r#"{"ranks": 4, "settings": {"seed": "7"}, "ended": {"seconds": 0.2, "failed": "no such file"}}"#;
     let (_place, path) = folder(&[(PLAN, plan)]);
     let planned = read(&path).unwrap();
     assert_eq!((planned.ranks, planned.settings["seed"].as_str()), (4, "7"));
-    assert_eq!(planned.state, State::Failed("no such file".into()));
+    assert_eq!(planned.state, RunState::Failed("no such file".into()));
 }
 
 #[test]
