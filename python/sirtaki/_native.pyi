@@ -63,6 +63,7 @@ class Engine:
     cross: tuple[int, int]
     homogeneous: bool
     back_end: str
+    device_way: str | None
     @staticmethod
     def join_job(defaults: dict[str, str], round: int, timeout: float | None = None) -> Engine: ...
     @staticmethod

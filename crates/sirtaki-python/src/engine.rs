@@ -217,6 +217,12 @@ impl Engine {
         (self.cross.rank, self.cross.size)
     }
 
+    /// How tensors of GPUs travel and why, in words; nothing before the first of them.
+    #[getter]
+    fn device_way(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        Ok(self.own(py)?.engine.device_way().map(str::to_owned))
+    }
+
     /// Whether all hosts have the same number of ranks.
     #[getter]
     fn homogeneous(&self) -> bool {

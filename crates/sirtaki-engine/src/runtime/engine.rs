@@ -117,6 +117,7 @@ impl Engine {
             answers: Mutex::default(),
             watcher: OnceLock::new(),
             ended: AtomicBool::new(false),
+            device: OnceLock::new(),
         });
         let (device, warn) = (shared.settings.device.clone(), shared.settings.warn.clone());
         let owner = Owner::new(shared.clone(), Runner::new(world, device, warn), comm.clone())?;
@@ -265,6 +266,11 @@ impl Engine {
     /// Where the run is recorded, on rank 0.
     pub fn run_folder(&self) -> Option<PathBuf> {
         self.shared.kept_in()
+    }
+
+    /// How tensors of GPUs travel and why, in words, once there were any.
+    pub fn device_way(&self) -> Option<&str> {
+        self.shared.device.get().map(String::as_str)
     }
 
     /// What ranks have done in numbers, as far as this one knows: itself, the ranks of its host, and on rank 0 with

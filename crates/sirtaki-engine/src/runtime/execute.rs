@@ -92,6 +92,9 @@ impl Owner {
             }
             None => self.runner.run(items),
         };
+        if let Some(way) = self.runner.device_way() {
+            shared.device.get_or_init(|| way.to_owned());
+        }
         shared.telemetry.stream.running(false);
         self.note(&requests, &mut parts, began);
         self.shared.activity.running_since.store(0, Ordering::Release);

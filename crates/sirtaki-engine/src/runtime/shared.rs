@@ -50,6 +50,8 @@ pub(crate) struct Shared {
     pub(crate) watcher: OnceLock<Thread>,
     /// The owner thread has ended.
     pub(crate) ended: AtomicBool,
+    /// How tensors of GPUs travel and why, in words, once there were any.
+    pub(crate) device: OnceLock<String>,
     /// Timeline and profile.
     pub(crate) telemetry: Telemetry,
 }

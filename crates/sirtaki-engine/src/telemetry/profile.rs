@@ -24,6 +24,8 @@ pub struct Profile {
     pub counts: Vec<Option<Counts>>,
     /// Bytes per second that one process of rank 0's machine copies, if that was measured.
     pub copies: Option<f64>,
+    /// How tensors of GPUs travelled and why, in words, if there were any.
+    pub device: Option<String>,
 }
 
 /// A number of all ranks, compared.
@@ -63,7 +65,7 @@ pub struct Line {
 impl Profile {
     /// The profile of ranks on these hosts.
     pub fn new(hosts: Vec<String>, counts: Vec<Option<Counts>>) -> Self {
-        Self { hosts, counts, copies: None }
+        Self { hosts, counts, copies: None, device: None }
     }
 
     /// The same, with what this machine can do beside it.

@@ -62,6 +62,9 @@ impl Profile {
                 100.0 * hidden / run
             )?;
         }
+        if let Some(device) = &self.device {
+            writeln!(f, "tensors of GPUs travelled {device}")?;
+        }
         self.straggler_line(f)?;
         self.operations(f)
     }

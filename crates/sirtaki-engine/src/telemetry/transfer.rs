@@ -325,7 +325,8 @@ impl Shared {
             (None, _) => known[rank].counts.clone(),
         };
         let hosts = self.group.members().iter().map(|member| member.host.clone()).collect();
-        Profile::new(hosts, (0..self.group.size()).map(counts).collect())
+        let profile = Profile::new(hosts, (0..self.group.size()).map(counts).collect());
+        Profile { device: self.device.get().cloned(), ..profile }
     }
 }
 

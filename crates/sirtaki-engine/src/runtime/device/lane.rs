@@ -41,6 +41,8 @@ pub(crate) struct DeviceLane {
     /// Copies to the host, beside those from it.
     pub(super) incoming: Stream,
     pub(super) carrier: Carrier,
+    /// How, and why so, in words.
+    way: String,
     pub(super) gate: Gate,
     pub(super) stopper: Stopper,
     /// The host's memory that copies pass through, once it is needed.
@@ -87,8 +89,14 @@ impl DeviceLane {
         if let (Carrier::Staged, Way::Staged, None, 0) = (&carrier, way, settings.way, rank) {
             warn(&format!("tensors of GPUs travel through the host's memory, because {reason}"));
         }
+        let way = describe(&carrier, &reason);
         let (stream, incoming) = (gpu.stream(true)?, gpu.stream(true)?);
-        Ok(Self { gpu, stream, incoming, carrier, gate, stopper: comm.stopper(), pinned: None })
+        Ok(Self { gpu, stream, incoming, carrier, way, gate, stopper: comm.stopper(), pinned: None })
+    }
+
+    /// How tensors travel and why, in words that follow "travel".
+    pub(crate) fn way(&self) -> &str {
+        &self.way
     }
 
     /// Queues a batch with all other ranks; nothing comes of items without a tensor.
@@ -120,6 +128,16 @@ impl DeviceLane {
         if let Carrier::Nccl(group) = self.carrier {
             group.leave();
         }
+    }
+}
+
+fn describe(carrier: &Carrier, reason: &str) -> String {
+    match carrier {
+        Carrier::Nccl(group) => {
+            let nccl = group.nccl();
+            format!("by NCCL {} ({}), because {reason}", nccl.version(), nccl.path().display())
+        }
+        Carrier::Staged => format!("through the host's memory, because {reason}"),
     }
 }
 

@@ -88,6 +88,11 @@ impl Runner {
         outputs
     }
 
+    /// How tensors of GPUs travel and why, in words, once there were any.
+    pub(crate) fn device_way(&self) -> Option<&str> {
+        self.device.as_ref().map(DeviceLane::way)
+    }
+
     /// Fails everything that was queued on a device, and everything that comes.
     pub(crate) fn abort(&mut self, reason: &CommError) {
         self.comm.abort(reason);
