@@ -64,6 +64,11 @@ impl Gpu {
         }))
     }
 
+    /// The driver it was found by.
+    pub fn driver(&self) -> &Arc<Driver> {
+        &self.driver
+    }
+
     /// Its number among those that this process sees.
     pub fn number(&self) -> u32 {
         self.number

@@ -12,7 +12,7 @@ use sirtaki_comm::{
 
 use super::{
     gate::Gate,
-    way::{self, Choice, DeviceSettings, Offer, Way, choose},
+    way::{self, Choice, DeviceSettings, Offer, Way, choose, crowded},
 };
 use crate::{
     decide::message::{decode, encode},
@@ -63,7 +63,7 @@ impl DeviceLane {
         let mut gate = found.as_ref().ok().map(|gpu| Gate::new(gpu.uuid(), rank));
         let nccl = Nccl::load(settings.nccl.as_deref());
         let offer = Offer {
-            gpu: found.as_ref().map(|gpu| way::Gpu { uuid: gpu.uuid(), name: gpu.name().into() }).map_err(text),
+            gpu: found.as_ref().map(describe_gpu).map_err(text),
             nccl: nccl.as_ref().map(|nccl| nccl.version()).map_err(text),
             wanted: settings.way,
             contended: settings.subset || gate.as_ref().is_some_and(Gate::is_claimed),
@@ -88,6 +88,9 @@ impl DeviceLane {
         };
         if let (Carrier::Staged, Way::Staged, None, 0) = (&carrier, way, settings.way, rank) {
             warn(&format!("tensors of GPUs travel through the host's memory, because {reason}"));
+        }
+        if let (0, Some(text)) = (rank, crowded(&offers, &hosts)) {
+            warn(&text);
         }
         let way = describe(&carrier, &reason);
         let (stream, incoming) = (gpu.stream(true)?, gpu.stream(true)?);
@@ -139,6 +142,10 @@ fn describe(carrier: &Carrier, reason: &str) -> String {
         }
         Carrier::Staged => format!("through the host's memory, because {reason}"),
     }
+}
+
+fn describe_gpu(gpu: &Arc<Gpu>) -> way::Gpu {
+    way::Gpu { uuid: gpu.uuid(), name: gpu.name().into(), seen: gpu.driver().count().unwrap_or(1) }
 }
 
 fn text(error: &CommError) -> String {

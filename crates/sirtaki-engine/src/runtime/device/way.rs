@@ -5,6 +5,8 @@ use std::{collections::BTreeSet, path::PathBuf};
 use serde::{Deserialize, Serialize};
 use sirtaki_comm::Rank;
 
+use crate::decide::check::name_ranks;
+
 /// How tensors in the memory of GPUs travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Way {
@@ -60,6 +62,8 @@ pub(super) struct Offer {
 pub(super) struct Gpu {
     pub(super) uuid: [u8; 16],
     pub(super) name: String,
+    /// How many GPUs its process sees.
+    pub(super) seen: u32,
 }
 
 /// What was decided, and why, in words.
@@ -104,13 +108,49 @@ pub(super) fn choose(offers: &[Offer], hosts: &[&str]) -> Result<Choice, (Rank, 
     }
 }
 
+/// What to say where ranks of a host share a GPU although it has more of them.
+pub(super) fn crowded(offers: &[Offer], hosts: &[&str]) -> Option<String> {
+    let gpus: Vec<&Gpu> = offers.iter().filter_map(|offer| offer.gpu.as_ref().ok()).collect();
+    for host in hosts {
+        let here = || gpus.iter().zip(hosts).enumerate().filter(|(_, (_, other))| *other == host);
+        let used: BTreeSet<[u8; 16]> = here().map(|(_, (gpu, _))| gpu.uuid).collect();
+        let seen = here().map(|(_, (gpu, _))| gpu.seen as usize).max().unwrap_or(0);
+        for uuid in used.iter().filter(|_| seen > used.len()) {
+            let ranks: Vec<Rank> = here().filter(|(_, (gpu, _))| gpu.uuid == *uuid).map(|(rank, _)| rank).collect();
+            if ranks.len() > 1 {
+                return Some(format!(
+                    "{} use one GPU, although {seen} can be seen there; hint: choose one for each rank, in PyTorch with \
+                     torch.cuda.set_device(hvd.local_rank())",
+                    name_ranks(&ranks)
+                ));
+            }
+        }
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    #[test]
+    fn ranks_that_crowd_one_gpu_are_named() {
+        let seeing = |gpu, seen| {
+            let own = Gpu { uuid: [gpu; 16], name: "GPU".into(), seen };
+            Offer { gpu: Ok(own), ..offer(gpu, true) }
+        };
+        let crowd = [seeing(1, 2), seeing(1, 2), seeing(2, 2)];
+        assert_eq!(
+            crowded(&crowd, &["a", "a", "b"]).unwrap().split(';').next(),
+            Some("ranks 0,1 use one GPU, although 2 can be seen there")
+        );
+        assert_eq!(crowded(&crowd, &["a", "a", "a"]), None, "all of them are used");
+        assert_eq!(crowded(&[seeing(1, 1), seeing(1, 1)], &["a", "a"]), None, "there is no other");
+    }
+
     fn offer(gpu: u8, nccl: bool) -> Offer {
         Offer {
-            gpu: Ok(Gpu { uuid: [gpu; 16], name: "GPU".into() }),
+            gpu: Ok(Gpu { uuid: [gpu; 16], name: "GPU".into(), seen: 1 }),
             nccl: if nccl { Ok("2.28.9".into()) } else { Err("no library was found".into()) },
             wanted: None,
             contended: false,
