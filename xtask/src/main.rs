@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, reason = "a task talks to the person who started it")]
 
 mod fuzz;
+mod gpu;
 mod hygiene;
 mod loom;
 mod packages;
@@ -36,7 +37,8 @@ enum Task {
         #[arg(long)]
         list: bool,
     },
-    /// Compare with other libraries and launchers: `cargo xtask bench comm`; what encryption costs: `… bench tls`
+    /// Compare with other libraries and launchers: `cargo xtask bench comm`; what encryption costs: `… bench tls`; with
+    /// PyTorch's own NCCL on a machine with a GPU: `… bench gpu`
     Bench {
         /// Passed on to the benchmark program
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -44,6 +46,8 @@ enum Task {
     },
     /// Build the Python package into target/wheels
     Wheel,
+    /// Pack wheel, tests, figures and a runner for a machine with a GPU into target/gpu-bundle
+    GpuBundle,
     /// Write generated pages and expected texts anew: docs/environment.md, the command's help
     Docs,
 }
@@ -70,6 +74,7 @@ fn perform(task: Task) -> Result<()> {
             Ok(())
         }
         Task::Test { steps, .. } => steps::run(&shell, &steps),
+        Task::Bench { arguments } if arguments == ["gpu"] => gpu::bench(&shell),
         // Takes root and none of the other libraries.
         Task::Bench { arguments } if arguments == ["tls"] => {
             let example = ["--package", "sirtaki-comm", "--example", "tls_speed"];
@@ -85,6 +90,7 @@ fn perform(task: Task) -> Result<()> {
             shell.run(run.args(wheel))
         }
         Task::Wheel => python::wheel(&shell).map(drop),
+        Task::GpuBundle => gpu::bundle(&shell).map(drop),
         Task::Docs => {
             let tests = cargo(["test", "--package", "sirtaki-cli", "--lib", "--test", "golden"]);
             shell.run(tests.env("BLESS", "1"))

@@ -144,6 +144,14 @@ fn build(shell: &Shell, maturin: Call, folder: &str, options: &[&str]) -> Result
     }
 }
 
+/// Fetches the wheels of packages in pure Python into a folder, without what they need themselves.
+pub(crate) fn download(shell: &Shell, folder: &Path, packages: &[&str]) -> Result<()> {
+    let python = shell.root.join(TOOLS).join("bin/python").display().to_string();
+    let pip = Call::new(python).args(["-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]);
+    let pure = ["--only-binary=:all:", "--platform=any", "--dest", &folder.display().to_string()];
+    shell.run(pip.args(pure).args(packages.to_vec()))
+}
+
 /// How to call maturin.
 fn maturin(shell: &Shell) -> Result<Call> {
     installed(shell, "maturin", MATURIN)

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::{
-    fuzz, hygiene, loom, packages, python,
+    fuzz, gpu, hygiene, loom, packages, python,
     shell::{Shell, cargo, has},
 };
 
@@ -33,6 +33,11 @@ const STEPS: &[Step] = &[
 /// Steps for now and then, which take long or need large downloads; they run only when they are named.
 const NOW_AND_THEN: &[Step] = &[
     Step { name: "cuda", about: "feature `cuda` type-checked, without a GPU", run: cuda },
+    Step {
+        name: "gpu",
+        about: "everything that needs a GPU, on 2 and 4 ranks, by each way; fails without one",
+        run: gpu::test,
+    },
     Step { name: "kill-matrix", about: "100 runs in which some part of a job is ended", run: kill_matrix },
     Step {
         name: "python-versions",
@@ -71,7 +76,11 @@ pub(crate) fn run(shell: &Shell, names: &[String]) -> Result<()> {
         };
         outcomes.push((step, outcome));
     }
-    summarise(&outcomes)
+    let result = summarise(&outcomes);
+    if names.is_empty() {
+        println!("left out: everything that needs a GPU; `cargo xtask test gpu` runs it where there is one");
+    }
+    result
 }
 
 fn select(names: &[String]) -> Result<Vec<&'static Step>> {
