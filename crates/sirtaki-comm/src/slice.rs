@@ -2,7 +2,7 @@
 //!
 //! A view knows its element type at run time, because the callers above (an engine that fuses tensors, a Python
 //! adapter) do. Construction checks length and alignment once, so nothing below has to.
-//! The fields are private: device memory becomes a second kind of view without touching callers.
+//! Elements in the memory of a GPU are a [`View`](crate::device::View) instead.
 
 use crate::{CommError, DType, Element};
 

@@ -5,8 +5,6 @@
 //! Only forms with counts per rank exist; equal counts are a special case, not a second method.
 //! Calls take `&mut self`: one thread owns a communicator, so there are no locks inside. Concurrency comes from
 //! [`Communicator::split`], whose groups are independent of each other and of their parent.
-//!
-//! A GPU back end (NCCL) becomes one more implementation here, and device memory one more kind of [`crate::Slice`].
 
 mod arena;
 pub(crate) mod call;
