@@ -56,6 +56,7 @@ try:
 except sirtaki.Error as error:
     print("noticed:", error, flush=True)
     go_on(error)
+    raise SystemExit(3)
 """
 )
 
