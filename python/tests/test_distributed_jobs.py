@@ -14,7 +14,7 @@ from sirtaki._launcher import find_command
 
 HERE = Path(__file__).parent
 DDP = (HERE / "programs" / "ddp.py").read_text().replace('"gloo"', '"sirtaki"')
-PAGE = HERE.parents[1] / "docs" / "from-ddp.md"
+PAGES = HERE.parents[1] / "docs"
 FINDS_BACK_ENDS = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 5)
 EXTRA = "" if FINDS_BACK_ENDS else "import sirtaki.torch\n"
 SIRTAKI = [find_command(), "run", "-n", "2", "--", sys.executable]
@@ -192,9 +192,12 @@ def test_ranks_that_disagree_with_the_launcher(tmp_path):
 
 
 @pytest.mark.skipif(not FINDS_BACK_ENDS, reason="the page is about newer versions")
-@pytest.mark.parametrize("number", range(4))
-def test_the_page_for_ddp(tmp_path, number):
-    scripts = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(scripts) == 4
+@pytest.mark.parametrize(
+    ("page", "number"),
+    [*(("from-ddp.md", n) for n in range(4)), *(("from-apex.md", n) for n in range(3))],
+)
+def test_the_pages_for_others(tmp_path, page, number):
+    scripts = re.findall(r"```python\n(.*?)```", (PAGES / page).read_text(), re.DOTALL)
+    assert len(scripts) == {"from-ddp.md": 4, "from-apex.md": 3}[page]
     code, text = run(tmp_path, SIRTAKI, scripts[number])
     assert code == 0, text

@@ -1,4 +1,4 @@
-"""The names and signatures of Horovod 0.28.1 for PyTorch, all of them present.
+"""The names and signatures of Horovod 0.28.1 for PyTorch, all of them present, and apex's.
 
 A table by hand: what a script may call, with its arguments and their defaults.
 """
@@ -22,6 +22,11 @@ SCATTER = "name=None, op=0, process_set=ALL, prescale_factor=1.0, postscale_fact
 GATHER = "name=None, process_set=ALL"
 
 FUNCTIONS = {
+    "DistributedDataParallel": "module, message_size=10000000, delay_allreduce=False, "
+    "shared_param=None, allreduce_trigger_params=None, retain_allreduce_buffers=False, "
+    "allreduce_always_fp32=False, num_allreduce_streams=1, allreduce_communicators=None, "
+    "gradient_average=True, gradient_predivide_factor=1.0, gradient_average_split_factor=None, "
+    "prof=False",
     "DistributedOptimizer": "optimizer, named_parameters=None, compression=NONE, "
     "backward_passes_per_step=1, op=0, gradient_predivide_factor=1.0, num_groups=0, groups=None, "
     "sparse_as_dense=False, process_set=ALL",

@@ -22,6 +22,7 @@ pub mod runs;
 pub mod scale;
 pub mod slurm;
 pub mod sshd;
+pub mod stand_in;
 pub mod team;
 pub mod trace;
 pub mod wait;

@@ -12,7 +12,7 @@
 
 - ``asynchronous``, ``synchronous``, ``sparse``: collectives; the second have gradients.
 - ``compression``: tensors that travel as a smaller type.
-- ``optimizer``, ``adasum``, ``data_parallel``: training.
+- ``optimizer``, ``adasum``, ``data_parallel``: training; ``apex``: the same for apex's scripts.
 - ``functions``, ``sync_batch_norm``: models, optimizers and objects; statistics of batches.
 - ``elastic``: training that goes on after a failure.
 - ``mpi_ops``, ``mpi_lib_v2``: modules of Horovod's that scripts import.
@@ -50,6 +50,7 @@ from sirtaki._process_sets import (
 )
 from sirtaki.torch import distributed as distributed
 from sirtaki.torch import elastic, mpi_lib_v2, mpi_ops
+from sirtaki.torch.apex import DistributedDataParallel
 from sirtaki.torch.asynchronous import (
     allgather_async,
     allreduce_async,
@@ -111,6 +112,7 @@ __all__ = [
     "Adasum",
     "Average",
     "Compression",
+    "DistributedDataParallel",
     "DistributedOptimizer",
     "Error",
     "HorovodInternalError",

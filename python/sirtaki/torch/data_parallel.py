@@ -39,6 +39,8 @@ class DataParallel(torch.nn.Module):
         compression: Any,
         process_set: ProcessSet,
         broadcast_buffers: bool,
+        op: int = Average,
+        scale: tuple[float, float] = (1.0, 1.0),
     ) -> None:
         super().__init__()
         self.module = module
@@ -50,6 +52,7 @@ class DataParallel(torch.nn.Module):
         self._local: set[torch.Tensor] = set()
         """Parameters with gradients that the other ranks do not know of."""
         self._reduces, self._called_back, self._steps = True, False, 0
+        self._op, self._scale = op, scale
         root, state = process_set.ranks[0], module.state_dict(keep_vars=True)
         handles = [
             broadcast_async_(tensor, root, f"model.{name}", process_set)
@@ -58,7 +61,7 @@ class DataParallel(torch.nn.Module):
         ]
         for handle in handles:
             handle.wait()
-        if len(process_set.ranks) > 1:
+        if len(process_set.ranks) > 1 or scale[0] * scale[1] != 1.0:
             self._hooks = [when_accumulated(p, self._accumulated) for _, p in self._named]
         elif self._named:
             self._hooks = [when_accumulated(self._named[0][1], self._count)]
@@ -151,20 +154,24 @@ class DataParallel(torch.nn.Module):
             self._called_back = True
             enter_phase("backward")
             torch.autograd.Variable._execution_engine.queue_callback(self._finish)
+        self._is_ready(parameter)
+
+    def _is_ready(self, parameter: torch.Tensor) -> None:
+        """A gradient is complete; whatever is not handed in here is at the end of backward."""
         self._start_reduction(parameter, parameter.grad)
 
     def _start_reduction(self, parameter: torch.Tensor, gradient: torch.Tensor) -> None:
         name = self._names[parameter]
         if gradient.is_sparse:
             self._in_flight[parameter] = sparse_allreduce_async(
-                gradient, name, Average, self._process_set
+                gradient, name, self._op, self._process_set
             )
             return
         small, ctx = gradient, None
         wire = travels_as(self._compression, gradient)
         if not wire:
             small, ctx = self._compression.compress(gradient)
-        handle = reduce_in_place([small], name, Average, (1.0, 1.0), self._process_set, wire)
+        handle = reduce_in_place([small], name, self._op, self._scale, self._process_set, wire)
 
         def wait() -> torch.Tensor:
             result = handle.wait()[0]
@@ -207,6 +214,13 @@ class DataParallel(torch.nn.Module):
             _progress.count(self._steps)
 
 
+def mark_steps() -> None:
+    """Marks steps of optimizers for timelines and profiles, from now on."""
+    if not world.sees_steps:
+        world.sees_steps = True
+        around_steps(partial(enter_phase, "optimizer"), partial(enter_phase, "input"))
+
+
 def _spread(engine: Any, name: str, described: list) -> Any:
     return engine.broadcast(name, described, 0)
 
@@ -230,7 +244,5 @@ def data_parallel(
     >>> optimizer.step()
     """
     init()
-    if not world.sees_steps:
-        world.sees_steps = True
-        around_steps(partial(enter_phase, "optimizer"), partial(enter_phase, "input"))
+    mark_steps()
     return DataParallel(model, compression, process_set, broadcast_buffers)

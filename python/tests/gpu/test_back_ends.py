@@ -1,4 +1,4 @@
-"""Sirtaki beside PyTorch's own back ends in one process group, and what a job says about its GPU."""
+"""Sirtaki beside PyTorch's own back ends in one process group, and what a job holds of a GPU."""
 
 import pytest
 from jobs import Job

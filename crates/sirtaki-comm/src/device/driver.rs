@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use super::library::{functions, open};
+use super::library::{functions, open, reason};
 use crate::CommError;
 
 /// Addresses and handles of the driver, which are as wide as pointers.
@@ -90,7 +90,7 @@ impl Driver {
         let library = open("the CUDA driver", path, &["libcuda.so.1", "libcuda.so"])?;
         // SAFETY: these are the driver's own types, which it does not change under a name.
         let functions = unsafe { Functions::bind(library) }
-            .map_err(|error| unavailable(format!("it is older than CUDA 11.8: {error}")))?;
+            .map_err(|error| unavailable(format!("it is older than CUDA 11.8: {}", reason(&error))))?;
         let mut driver = Driver { functions, version: 0 };
         let (mut version, functions) = (0, &driver.functions);
         // SAFETY: it may be called at any time.

@@ -27,8 +27,11 @@ pub struct Gpu {
     /// Events that nobody uses at present.
     events: Mutex<Vec<Handle>>,
     /// What is dropped once an event is past.
-    kept: Mutex<Vec<(Arc<Event>, Box<dyn Any + Send>)>>,
+    kept: Mutex<Vec<Kept>>,
 }
+
+/// Something, and when it may go.
+type Kept = (Arc<Event>, Box<dyn Any + Send>);
 
 impl fmt::Debug for Gpu {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -106,15 +109,15 @@ impl Gpu {
         // SAFETY: it writes one handle.
         let code = unsafe { (self.driver.functions.stream_create)(&raw mut handle, NON_BLOCKING, priority) };
         self.driver.check("make a stream", code)?;
-        Ok(Stream { gpu: self.clone(), handle, owned: true })
+        Ok(Stream(Arc::new(Queue { gpu: self.clone(), handle, owned: true })))
     }
 
     /// A framework's stream.
     ///
     /// # Safety
-    /// It must be a stream of this GPU in this process and exist while the value does.
+    /// It must be a stream of this GPU in this process and exist while the value does, or memory that goes back in its order.
     pub unsafe fn foreign_stream(self: &Arc<Self>, handle: usize) -> Stream {
-        Stream { gpu: self.clone(), handle, owned: false }
+        Stream(Arc::new(Queue { gpu: self.clone(), handle, owned: false }))
     }
 
     fn event(self: &Arc<Self>) -> Result<Event, CommError> {
@@ -158,63 +161,71 @@ impl Gpu {
 }
 
 /// Work of a GPU that is done in order.
-pub struct Stream {
+pub struct Stream(Arc<Queue>);
+
+/// What a stream is to the driver; there while anybody has to queue something.
+pub(super) struct Queue {
     gpu: Arc<Gpu>,
-    handle: Handle,
+    pub(super) handle: Handle,
     /// Whether it ends with this value.
     owned: bool,
 }
 
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "stream {:#x} of {:?}", self.handle, self.gpu)
+        write!(f, "stream {:#x} of {:?}", self.0.handle, self.0.gpu)
     }
 }
 
 impl Stream {
     /// The GPU that does the work.
     pub fn gpu(&self) -> &Arc<Gpu> {
-        &self.gpu
+        &self.0.gpu
     }
 
     /// What the driver and frameworks call it.
     pub fn handle(&self) -> usize {
-        self.handle
+        self.0.handle
     }
 
     /// An event that happens when what the stream has to do now is done.
     pub fn record(&self) -> Result<Event, CommError> {
-        let event = self.gpu.event()?;
+        let event = self.gpu().event()?;
         self.record_in(&event)?;
         Ok(event)
     }
 
     /// The same with an event that there is.
     pub fn record_in(&self, event: &Event) -> Result<(), CommError> {
-        self.gpu.enter()?;
+        self.gpu().enter()?;
         // SAFETY: both live and belong to this GPU.
-        let code = unsafe { (self.gpu.driver.functions.event_record)(event.handle, self.handle) };
-        self.gpu.driver.check("record an event", code)
+        let code = unsafe { (self.gpu().driver.functions.event_record)(event.handle, self.handle()) };
+        self.gpu().driver.check("record an event", code)
     }
 
     /// Has what comes next wait for an event.
     pub fn wait(&self, event: &Event) -> Result<(), CommError> {
-        self.gpu.enter()?;
+        self.gpu().enter()?;
         // SAFETY: both live.
-        let code = unsafe { (self.gpu.driver.functions.stream_wait)(self.handle, event.handle, 0) };
-        self.gpu.driver.check("wait for an event", code)
+        let code = unsafe { (self.gpu().driver.functions.stream_wait)(self.handle(), event.handle, 0) };
+        self.gpu().driver.check("wait for an event", code)
     }
 
     /// Whether everything it had to do is done.
     pub fn is_done(&self) -> Result<bool, CommError> {
-        self.gpu.enter()?;
+        self.gpu().enter()?;
         // SAFETY: it lives.
-        let code = unsafe { (self.gpu.driver.functions.stream_query)(self.handle) };
-        self.gpu.driver.is_ready("do the work of a stream", code)
+        let code = unsafe { (self.gpu().driver.functions.stream_query)(self.handle()) };
+        self.gpu().driver.is_ready("do the work of a stream", code)
+    }
+
+    /// It as something that may outlive this value.
+    pub(super) fn queue(&self) -> Arc<Queue> {
+        self.0.clone()
     }
 }
 
-impl Drop for Stream {
+impl Drop for Queue {
     fn drop(&mut self) {
         if self.owned && self.gpu.enter().is_ok() {
             // SAFETY: it is ours; what it still has to do is done all the same.
@@ -251,7 +262,7 @@ impl Event {
             std::mem::take(&mut *kept).into_iter().partition(|(event, _)| event.is_past().unwrap_or(true));
         *kept = rest;
         drop(kept);
-        let past: Vec<(Arc<Event>, Box<dyn Any + Send>)> = past;
+        let past: Vec<Kept> = past;
         drop(past);
     }
 

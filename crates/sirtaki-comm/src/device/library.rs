@@ -1,6 +1,9 @@
 //! Functions of a library that is loaded at run time.
 
-use std::path::{Path, PathBuf};
+use std::{
+    error::Error,
+    path::{Path, PathBuf},
+};
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
@@ -42,7 +45,7 @@ pub(super) fn open(what: &str, path: Option<&Path>, names: &[&str]) -> Result<&'
         unsafe { Library::open(Some(name.as_os_str()), flags) }
     };
     let opened = match path {
-        Some(path) => load(path, RTLD_NOW | RTLD_LOCAL).map_err(|error| unavailable(error.to_string()))?,
+        Some(path) => load(path, RTLD_NOW | RTLD_LOCAL).map_err(|error| unavailable(reason(&error)))?,
         None => {
             let names = || names.iter().map(Path::new);
             let present = names().find_map(|name| load(name, RTLD_NOW | RTLD_NOLOAD).ok());
@@ -56,6 +59,11 @@ pub(super) fn open(what: &str, path: Option<&Path>, names: &[&str]) -> Result<&'
         }
     };
     Ok(Box::leak(Box::new(opened)))
+}
+
+/// What the system said; the error itself only names the function that it said it of.
+pub(super) fn reason(error: &libloading::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 /// The file from which the library that has this symbol was loaded.

@@ -9,8 +9,8 @@ use std::{
 
 use super::{
     View,
-    driver::{Handle, IpcHandle, IpcHandleByValue},
-    gpu::{Gpu, Stream},
+    driver::{IpcHandle, IpcHandleByValue},
+    gpu::{Gpu, Queue, Stream},
 };
 use crate::{CommError, DType};
 
@@ -31,7 +31,7 @@ enum Kind {
     /// Freed at once, once the device has done everything.
     Plain,
     /// Freed in the order of a stream.
-    Ordered(Handle),
+    Ordered(Arc<Queue>),
     /// Another process's.
     Opened,
 }
@@ -54,7 +54,7 @@ impl Memory {
     }
 
     /// Memory for work of this stream. Nothing waits for it, and it goes back in the order of the same stream unless
-    /// [`Memory::free_on`] names another, which must exist by then.
+    /// [`Memory::free_on`] names another.
     pub fn on_stream(stream: &Stream, bytes: usize) -> Result<Self, CommError> {
         let gpu = stream.gpu();
         gpu.enter()?;
@@ -66,7 +66,7 @@ impl Memory {
             // Some virtual machines do not have it.
             return Self::new(gpu, bytes);
         }
-        Ok(Self { gpu: gpu.clone(), address, bytes, kind: Kind::Ordered(stream.handle()) })
+        Ok(Self { gpu: gpu.clone(), address, bytes, kind: Kind::Ordered(stream.queue()) })
     }
 
     /// What other processes open it by; only for memory of [`Memory::new`].
@@ -119,8 +119,8 @@ impl Memory {
 
     /// Has it go back in the order of another stream.
     pub fn free_on(&mut self, stream: &Stream) {
-        if let Kind::Ordered(handle) = &mut self.kind {
-            *handle = stream.handle();
+        if let Kind::Ordered(queue) = &mut self.kind {
+            *queue = stream.queue();
         }
     }
 }
@@ -133,9 +133,9 @@ impl Drop for Memory {
         let functions = &self.gpu.driver.functions;
         // SAFETY: it is ours, and the driver waits for work that uses it, or frees in the order of the stream.
         unsafe {
-            match self.kind {
+            match &self.kind {
                 Kind::Plain => (functions.memory_free)(self.address),
-                Kind::Ordered(stream) => (functions.memory_free_async)(self.address, stream),
+                Kind::Ordered(queue) => (functions.memory_free_async)(self.address, queue.handle),
                 Kind::Opened => (functions.memory_close)(self.address),
             }
         };

@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     driver::Handle,
-    library::{functions, open, path_of},
+    library::{functions, open, path_of, reason},
 };
 use crate::{CommError, DType};
 
@@ -106,8 +106,8 @@ impl Nccl {
         // SAFETY: these are NCCL's own types, which it does not change under a name.
         unsafe {
             Ok(Nccl {
-                functions: Functions::bind(library).map_err(|error| unavailable(error.to_string()))?,
-                error_text: *library.get(b"ncclGetErrorString").map_err(|error| unavailable(error.to_string()))?,
+                functions: Functions::bind(library).map_err(|error| unavailable(reason(&error)))?,
+                error_text: *library.get(b"ncclGetErrorString").map_err(|error| unavailable(reason(&error)))?,
                 last_error: library.get(b"ncclGetLastError").ok().map(|symbol| *symbol),
                 version,
                 path: path.clone(),

@@ -1,7 +1,7 @@
 """Every file here is run by several ranks at once, on a machine with a GPU, which they may share.
 
-All ranks meet after each test. One that fails everywhere does not keep the next from running; after
-one that failed on some ranks only, nobody knows what the others wait for, and the job ends.
+All ranks meet after each test. One that fails everywhere does not keep the next from running;
+after one that failed on some ranks only, nobody knows what the others wait for: the job ends.
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""What the tests with a GPU share: the device of this rank, tensors, and something to keep it busy."""
+"""What tests with a GPU share: the device of this rank, tensors, and what keeps it busy."""
 
 import functools
 import os
@@ -10,14 +10,14 @@ import sirtaki.torch as hvd
 DEVICE = torch.device("cuda", hvd.local_rank() % torch.cuda.device_count())
 LARGE = 3_000_001
 STAGED = os.environ.get("SIRTAKI_GPU") == "staged"
-"""Whether the host reduces: then whoever waits for a result waits for the GPU that computes the input."""
+"""Whether the host reduces: then whoever waits for a result waits for the GPU before it."""
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 INTEGERS = [torch.int8, torch.uint8, torch.int32, torch.int64]
 TYPES = [*FLOATS, *INTEGERS, torch.bool]
 
 
 def example(rank, shape=(33,), dtype=torch.float32):
-    """Small whole numbers that all ranks can compute for each; their sums are exact in all types."""
+    """Small whole numbers that all ranks can compute for each; sums are exact in all types."""
     count = torch.Size(shape).numel()
     values = torch.arange(count, device=DEVICE) % 5 + rank + 1
     return (
@@ -49,7 +49,7 @@ def _cycles_of_a_millisecond():
 
 
 def busy(milliseconds):
-    """Keeps the current stream busy for so long; gives an event that is there when it is through."""
+    """Keeps the current stream busy for so long; gives the event at its end."""
     torch.cuda._sleep(int(milliseconds * _cycles_of_a_millisecond()))
     done = torch.cuda.Event()
     done.record()

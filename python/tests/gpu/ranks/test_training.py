@@ -1,4 +1,4 @@
-"""Training on GPUs learns what one process learns from everything, and no step waits on the host."""
+"""Training on GPUs learns what one process learns from it all; no step waits on the host."""
 
 import copy
 import warnings
