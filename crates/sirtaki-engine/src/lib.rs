@@ -28,7 +28,7 @@ pub use decide::{
 };
 pub use error::EngineError;
 pub use runtime::{
-    callers::{Blocking, HandIn},
+    callers::{Blocking, Doing, HandIn},
     engine::Engine,
     memory::Tensor,
     ticket::{Outcome, Output, Ticket},

@@ -1,7 +1,12 @@
 //! A framework's memory for the engine: used where it lies, and kept alive until the engine has done with it. The only
 //! file that trusts addresses.
 
-use pyo3::{Py, PyAny, PyResult, exceptions::PyValueError};
+use pyo3::{
+    Bound, Py, PyAny, PyResult, Python,
+    exceptions::PyValueError,
+    pyfunction,
+    types::{PyDict, PyDictMethods},
+};
 use sirtaki_comm::DType;
 use sirtaki_engine::Tensor;
 
@@ -31,4 +36,14 @@ pub(crate) fn tensor((address, code, shape, owner): Described) -> PyResult<(Tens
     // keeps the reference until somebody has it.
     let tensor = unsafe { Tensor::foreign(address as *mut u8, dtype, elements, Box::new(owner)) };
     Ok((tensor, dtype, shape))
+}
+
+/// The element types that travel, by name, with their codes and sizes.
+#[pyfunction]
+pub(crate) fn dtypes(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let all = PyDict::new(py);
+    for dtype in DType::ALL {
+        all.set_item(dtype.name(), dtype as u8)?;
+    }
+    Ok(all)
 }

@@ -16,7 +16,7 @@ use pyo3::{
 };
 use sirtaki_engine::{Outcome, Output as Done};
 
-use crate::{completions::Completions, engine::Engine, error, output::Output};
+use crate::{completions::Completions, engine::Engine, error, hand_in::HandIn, output::Output};
 
 /// How long a signal may go unnoticed.
 const SLICE: Duration = Duration::from_millis(100);
@@ -80,10 +80,11 @@ impl Ticket {
         Ok(Some(list.into_any().unbind()))
     }
 
-    /// Puts `number` into `completions` once it is done.
+    /// Puts `number` into `completions` once it is done. Whoever takes it out may submit something.
     fn notify(&self, py: Python<'_>, completions: &Completions, number: u64) -> PyResult<()> {
         self.check_process(py)?;
-        self.ticket.when_done(completions.callback(number));
+        let hand_in = self.ticket.hand_in().map(HandIn::new);
+        self.ticket.when_done(completions.callback(number, hand_in));
         Ok(())
     }
 }

@@ -82,16 +82,17 @@ def create(store: Any, rank: int, size: int, timeout: timedelta) -> Group:
     """The process group of ``size`` ranks that share a store."""
     whole, limits = not dist.is_initialized(), _limits(timeout)
     seconds = timeout.total_seconds()
+    Meeting.worlds += whole
     place = Place(
         rank,
         size,
         store,
+        Meeting.worlds,
         meeting=lambda name: Meeting(store, name, rank),
         split=partial(_split, store, rank, timeout),
     )
     pairs = Pairs(rank, partial(Meeting, store), limits, seconds, lambda: Meeting.world)
     if whole:
-        Meeting.worlds += 1
         _common.start(limits, seconds)
         if (_common.rank(), _common.size()) == (rank, size):
             Meeting.world = _common.engine()
