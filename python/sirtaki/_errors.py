@@ -12,6 +12,8 @@ class Error(RuntimeError):
     __module__ = "sirtaki"
 
     rank: int | None = None
+    refused = False
+    """Whether ranks disagreed about something; everything else goes on."""
 
 
 class LaunchError(RuntimeError):

@@ -9,8 +9,10 @@ from typing_extensions import TypeAlias
 __all__ = [
     "Completions",
     "Engine",
+    "HandIn",
     "Output",
     "Phase",
+    "Thread",
     "Ticket",
     "command",
     "dtypes",
@@ -24,6 +26,9 @@ _Stream: TypeAlias = tuple[int, int]
 _Described: TypeAlias = tuple[int, int, Sequence[int], Any, _Stream | None]
 """Address, code of the element type, shape, what keeps the memory alive, and for a GPU the
 stream that computes the elements."""
+
+_Name: TypeAlias = str | tuple[str, str]
+"""A name, or one made from a call and its size, with that call."""
 
 def main() -> int: ...
 def command(arguments: Sequence[str]) -> int: ...
@@ -39,10 +44,21 @@ class Output:
     def copy_to(self, address: int, stream: _Stream) -> None: ...
 
 @final
+class Thread:
+    def __new__(cls) -> Thread: ...
+
+@final
+class HandIn:
+    def __enter__(self) -> None: ...
+    def __exit__(self, *error: object) -> None: ...
+    def end(self) -> None: ...
+
+@final
 class Completions:
     def __new__(cls) -> Completions: ...
     def put(self, number: int) -> None: ...
     def next(self) -> int | None: ...
+    def hand_in(self, number: int) -> HandIn | None: ...
     def close(self) -> None: ...
 
 @final
@@ -79,7 +95,7 @@ class Engine:
     def is_sealed(self, parts: Sequence[bytes], code: bytes) -> bool: ...
     def all_reduce(
         self,
-        name: str,
+        name: _Name,
         tensors: Sequence[_Described],
         op: str,
         before: float = 1.0,
@@ -87,19 +103,30 @@ class Engine:
         wire: str | None = None,
     ) -> Ticket: ...
     def all_gather(
-        self, name: str, tensors: Sequence[_Described], of_all: bool = True
+        self,
+        name: _Name,
+        tensors: Sequence[_Described],
+        of_all: bool = True,
+        room: Sequence[Sequence[int]] = (),
     ) -> Ticket: ...
-    def broadcast(self, name: str, tensors: Sequence[_Described], root: int) -> Ticket: ...
-    def all_to_all(self, name: str, tensor: _Described, splits: Sequence[int]) -> Ticket: ...
+    def broadcast(self, name: _Name, tensors: Sequence[_Described], root: int) -> Ticket: ...
+    def all_to_all(
+        self,
+        name: _Name,
+        tensor: _Described,
+        splits: Sequence[int],
+        room: Sequence[int] = (),
+    ) -> Ticket: ...
     def reduce_scatter(
         self,
-        name: str,
+        name: _Name,
         tensors: Sequence[_Described],
         op: str,
         before: float = 1.0,
         after: float = 1.0,
     ) -> Ticket: ...
-    def barrier(self, name: str) -> Ticket: ...
+    def barrier(self, name: _Name) -> Ticket: ...
+    def hand_in(self, thread: Thread) -> HandIn: ...
     def join(self) -> Ticket: ...
     def process_set(self, name: str, members: Sequence[int]) -> Ticket: ...
     def start_timeline(self, path: str | os.PathLike[str]) -> None: ...

@@ -21,10 +21,11 @@ const ENVIRONMENT: &str = "target/python/environment";
 const NEEDS: [&str; 8] = ["accelerate", "cloudpickle", "mpi4py", "mypy", "numpy", "pytest", "selenium", "viztracer"];
 const PYTEST: [&str; 7] = ["-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider"];
 /// Tests that one process runs.
-const ALONE: [&str; 8] = [
+const ALONE: [&str; 9] = [
     "python/tests/test_horovodrun.py",
     "python/tests/test_torch_jobs.py",
     "python/tests/test_distributed_jobs.py",
+    "python/tests/test_distributed_hosts.py",
     "python/tests/test_surface.py",
     "python/tests/test_types.py",
     "python/tests/test_examples.py",

@@ -28,7 +28,7 @@ pub use decide::{
 };
 pub use error::EngineError;
 pub use runtime::{
-    callers::{Blocking, HandIn},
+    callers::{Blocking, Doing, HandIn},
     device::{DeviceSettings, Way},
     engine::Engine,
     memory::Tensor,

@@ -1,18 +1,22 @@
 //! What is done, in the order in which it got done, for threads of Python that act on it.
 //!
-//! The engine's thread only puts a number into a queue: it must not wait for the interpreter.
+//! The engine's thread only puts a number into a queue: it must not wait for the interpreter. Whoever acts may submit
+//! something, which is announced when the number is promised.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
 };
 
 use pyo3::{Python, pyclass, pymethods};
 
+use crate::hand_in::HandIn;
+
 #[derive(Default)]
 struct Queue {
     numbers: Mutex<(VecDeque<u64>, bool)>,
     changed: Condvar,
+    announced: Mutex<HashMap<u64, HandIn>>,
 }
 
 impl Queue {
@@ -46,8 +50,11 @@ pub(crate) struct Completions {
 }
 
 impl Completions {
-    /// Puts in a number when it is called.
-    pub(crate) fn callback(&self, number: u64) -> impl FnOnce() + Send + 'static {
+    /// Puts in a number when it is called; `hand_in` announces what may follow.
+    pub(crate) fn callback(&self, number: u64, hand_in: Option<HandIn>) -> impl FnOnce() + Send + 'static {
+        if let Some(hand_in) = hand_in {
+            self.queue.announced.lock().unwrap_or_else(PoisonError::into_inner).insert(number, hand_in);
+        }
         let queue = self.queue.clone();
         move || queue.put(number)
     }
@@ -68,6 +75,11 @@ impl Completions {
     /// Waits for the next number; nothing once it is closed and empty.
     fn next(&self, py: Python<'_>) -> Option<u64> {
         py.detach(|| self.queue.next())
+    }
+
+    /// What was announced for a number; entered while somebody acts on it.
+    fn hand_in(&self, number: u64) -> Option<HandIn> {
+        self.queue.announced.lock().unwrap_or_else(PoisonError::into_inner).remove(&number)
     }
 
     /// Ends the waits of all threads.

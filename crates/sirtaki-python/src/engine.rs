@@ -7,25 +7,22 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use pyo3::{
-    Bound, Py, PyAny, PyRef, PyResult, Python,
-    pybacked::PyBackedBytes,
-    pyclass, pyfunction, pymethods,
-    types::{PyBytes, PyDict},
-};
-use sirtaki_comm::{DType, Group, Rank, ReduceOp, Reduction, device::Nccl, secure::Secret};
+use pyo3::{Bound, Py, PyAny, PyRef, PyResult, Python, pybacked::PyBackedBytes, pyclass, pymethods, types::PyBytes};
+use sirtaki_comm::{DType, Group, Rank, ReduceOp, Reduction, secure::Secret};
 use sirtaki_engine::{
     Compression, Operation, Place, Request, Tensor,
-    job::{Meeting, Position, World, variables},
+    job::{Meeting, Position, World},
     telemetry::Progress,
 };
 
 use crate::{
     error,
+    hand_in::{HandIn, Thread},
     in_flight::InFlight,
     job::{Variables, discover, set_timeout},
     meeting::Foreign,
     memory::{self, Described},
+    name::Name,
     phase::Phase,
     ticket::{self, Ticket, misuse},
 };
@@ -105,12 +102,12 @@ impl Engine {
     }
 
     /// Hands in tensors that have all the same to happen to them: one alone, or a group.
-    fn hand_in(
+    fn submit(
         &self,
         py: Python<'_>,
-        name: &str,
+        name: &Name,
         tensors: Vec<Described>,
-        request: impl Fn(&str, DType, &[usize]) -> Request,
+        mut request: impl FnMut(&str, DType, &[usize]) -> Request,
         in_place: bool,
     ) -> PyResult<Ticket> {
         let own = self.own(py)?;
@@ -119,15 +116,15 @@ impl Engine {
         for (index, described) in tensors.into_iter().enumerate() {
             let (tensor, dtype, shape) = memory::tensor(described)?;
             let request = match count {
-                1 => request(name, dtype, &shape),
-                _ => request(&format!("{name}.{index}"), dtype, &shape),
+                1 => request(name.text(), dtype, &shape),
+                _ => request(&format!("{}.{index}", name.text()), dtype, &shape),
             };
             let mut request = request.placed(tensor.place());
             // What lies elsewhere is compressed by the framework.
             request.compression = request.compression.filter(|_| request.place == Place::Host);
-            requests.push((request, tensor));
+            requests.push((name.complete(request), tensor));
         }
-        Ok(Ticket::new(self.in_flight.submit(&own.engine, name, requests), in_place))
+        Ok(Ticket::new(self.in_flight.submit(&own.engine, name.text(), requests), in_place))
     }
 
     fn without_data(&self, py: Python<'_>, name: &str, operation: Operation, in_place: bool) -> PyResult<Ticket> {
@@ -238,7 +235,7 @@ impl Engine {
     fn all_reduce(
         &self,
         py: Python<'_>,
-        name: &str,
+        name: Name,
         tensors: Vec<Described>,
         op: &str,
         before: f64,
@@ -259,31 +256,51 @@ impl Engine {
             let request = Request::new(name, operation.clone(), dtype, shape);
             Request { compression: compression.filter(|_| dtype == DType::F32 && op != "adasum"), ..request }
         };
-        self.hand_in(py, name, tensors, request, true)
+        self.submit(py, &name, tensors, request, true)
     }
 
-    /// Gathers the rows of all ranks. With `of_all` a rank that has joined makes it fail, otherwise it brings none.
-    #[pyo3(signature = (name, tensors, of_all = true))]
-    fn all_gather(&self, py: Python<'_>, name: &str, tensors: Vec<Described>, of_all: bool) -> PyResult<Ticket> {
+    /// Gathers the rows of all ranks; `room` says for how many of each, by tensor, if that is not any number. With `of_all` a rank that
+    /// has joined makes it fail, otherwise it brings none.
+    #[pyo3(signature = (name, tensors, of_all = true, room = Vec::new()))]
+    fn all_gather(
+        &self,
+        py: Python<'_>,
+        name: Name,
+        tensors: Vec<Described>,
+        of_all: bool,
+        room: Vec<Vec<usize>>,
+    ) -> PyResult<Ticket> {
+        let mut room = room.into_iter();
         let request = |name: &str, dtype, shape: &[usize]| {
             let request = Request::new(name, Operation::AllGather, dtype, shape);
-            Request { of_all, ..request }
+            Request { of_all, room: room.next().unwrap_or_default(), ..request }
         };
-        self.hand_in(py, name, tensors, request, false)
+        self.submit(py, &name, tensors, request, false)
     }
 
     /// Replaces tensors by those of `root`.
-    fn broadcast(&self, py: Python<'_>, name: &str, tensors: Vec<Described>, root: Rank) -> PyResult<Ticket> {
+    fn broadcast(&self, py: Python<'_>, name: Name, tensors: Vec<Described>, root: Rank) -> PyResult<Ticket> {
         let operation = Operation::Broadcast { root };
         let request = |name: &str, dtype, shape: &[usize]| Request::new(name, operation.clone(), dtype, shape).of_all();
-        self.hand_in(py, name, tensors, request, true)
+        self.submit(py, &name, tensors, request, true)
     }
 
-    /// Sends rows to other ranks.
-    fn all_to_all(&self, py: Python<'_>, name: &str, tensor: Described, splits: Vec<usize>) -> PyResult<Ticket> {
+    /// Sends rows to other ranks; `room` is for how many of each, if that is not any number.
+    #[pyo3(signature = (name, tensor, splits, room = Vec::new()))]
+    fn all_to_all(
+        &self,
+        py: Python<'_>,
+        name: Name,
+        tensor: Described,
+        splits: Vec<usize>,
+        room: Vec<usize>,
+    ) -> PyResult<Ticket> {
         let operation = Operation::AllToAll { splits };
-        let request = |name: &str, dtype, shape: &[usize]| Request::new(name, operation.clone(), dtype, shape).of_all();
-        self.hand_in(py, name, vec![tensor], request, false)
+        let request = |name: &str, dtype, shape: &[usize]| {
+            let request = Request::new(name, operation.clone(), dtype, shape).of_all();
+            Request { room: room.clone(), ..request }
+        };
+        self.submit(py, &name, vec![tensor], request, false)
     }
 
     /// Reduces tensors and gives every rank its share of the rows. What is handed in is overwritten.
@@ -291,7 +308,7 @@ impl Engine {
     fn reduce_scatter(
         &self,
         py: Python<'_>,
-        name: &str,
+        name: Name,
         tensors: Vec<Described>,
         op: &str,
         before: f64,
@@ -299,12 +316,17 @@ impl Engine {
     ) -> PyResult<Ticket> {
         let operation = Operation::ReduceScatter(reduction(op)?.scaled(before, after));
         let request = |name: &str, dtype, shape: &[usize]| Request::new(name, operation.clone(), dtype, shape).of_all();
-        self.hand_in(py, name, tensors, request, false)
+        self.submit(py, &name, tensors, request, false)
     }
 
     /// Meets all ranks.
-    fn barrier(&self, py: Python<'_>, name: &str) -> PyResult<Ticket> {
-        self.without_data(py, name, Operation::Barrier, true)
+    fn barrier(&self, py: Python<'_>, name: Name) -> PyResult<Ticket> {
+        self.without_data(py, name.text(), Operation::Barrier, true)
+    }
+
+    /// Something will be submitted later for a thread, by whichever one enters the result.
+    fn hand_in(&self, py: Python<'_>, thread: &Thread) -> PyResult<HandIn> {
+        Ok(HandIn::new(self.own(py)?.engine.hand_in_for(thread.0)))
     }
 
     /// Says that this rank has no more data.
@@ -376,22 +398,4 @@ impl Engine {
 fn reduction(op: &str) -> PyResult<Reduction> {
     let op = ReduceOp::ALL.into_iter().find(|known| known.name() == op);
     op.map(Reduction::new).ok_or_else(|| misuse("there is no such reduction"))
-}
-
-/// The version of NCCL as one number, such as 22809; 0 where there is none that can be used.
-#[pyfunction]
-pub(crate) fn nccl_version() -> i32 {
-    let path = std::env::var_os(variables::NCCL).filter(|path| !path.is_empty()).map(PathBuf::from);
-    Nccl::load(path.as_deref()).map_or(0, |nccl| nccl.version_code())
-}
-
-/// The element types that travel, by name, with their codes and sizes.
-#[pyfunction]
-pub(crate) fn dtypes(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
-    use pyo3::types::PyDictMethods;
-    let all = PyDict::new(py);
-    for dtype in DType::ALL {
-        all.set_item(dtype.name(), dtype as u8)?;
-    }
-    Ok(all)
 }

@@ -21,7 +21,11 @@ pub(crate) fn of_engine(py: Python<'_>, error: &EngineError) -> PyErr {
         EngineError::Failed { reason, .. } | EngineError::Comm(reason) => Some(reason),
         _ => None,
     };
-    raised(py, with_timeout(reason, error.to_string()), error.rank())
+    let raised = raised(py, with_timeout(reason, error.to_string()), error.rank());
+    match raised.value(py).setattr("refused", matches!(error, EngineError::Mismatch(_))) {
+        Ok(()) => raised,
+        Err(other) => other,
+    }
 }
 
 /// The text of an error. Programs for PyTorch look for " timeout " where a time limit has passed.

@@ -9,7 +9,8 @@
 //! - `engine`: joining a job and handing in tensors.
 //! - `job`: what variables say of it.
 //! - `meeting`: ranks that meet in a framework's store.
-//! - `in_flight`: names that are in use.
+//! - `name`: names of requests, and the calls that they are made for.
+//! - `in_flight`: names that are in use; `hand_in`: what is still to come.
 //! - `ticket`: waiting, with the interpreter free and signals heard.
 //! - `completions`: what is done, for threads that act on it.
 //! - `memory`: memory of a framework's tensors, for the engine.
@@ -22,10 +23,12 @@ mod command;
 mod completions;
 mod engine;
 mod error;
+mod hand_in;
 mod in_flight;
 mod job;
 mod meeting;
 mod memory;
+mod name;
 mod output;
 mod phase;
 mod ticket;
@@ -37,7 +40,9 @@ mod _native {
     use crate::{
         command::{command, main},
         completions::Completions,
-        engine::{Engine, dtypes, nccl_version},
+        engine::Engine,
+        hand_in::{HandIn, Thread},
+        memory::{dtypes, nccl_version},
         output::Output,
         phase::Phase,
         ticket::Ticket,

@@ -7,10 +7,15 @@ use std::{
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
-use pyo3::{Py, PyAny, PyResult, exceptions::PyValueError};
+use pyo3::{
+    Bound, Py, PyAny, PyResult, Python,
+    exceptions::PyValueError,
+    pyfunction,
+    types::{PyDict, PyDictMethods},
+};
 use sirtaki_comm::{
     CommError, DType,
-    device::{Driver, Gpu, Stream, View},
+    device::{Driver, Gpu, Nccl, Stream, View},
 };
 use sirtaki_engine::{Tensor, job::variables};
 
@@ -71,4 +76,21 @@ pub(crate) fn tensor((address, code, shape, owner, queue): Described) -> PyResul
     // keeps the reference until somebody has it.
     let tensor = unsafe { Tensor::foreign(address as *mut u8, dtype, elements, Box::new(owner)) };
     Ok((tensor, dtype, shape))
+}
+
+/// The element types that travel, by name, with their codes and sizes.
+#[pyfunction]
+pub(crate) fn dtypes(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let all = PyDict::new(py);
+    for dtype in DType::ALL {
+        all.set_item(dtype.name(), dtype as u8)?;
+    }
+    Ok(all)
+}
+
+/// The version of NCCL as one number, such as 22809; 0 where there is none that can be used.
+#[pyfunction]
+pub(crate) fn nccl_version() -> i32 {
+    let path = std::env::var_os(variables::NCCL).filter(|path| !path.is_empty()).map(PathBuf::from);
+    Nccl::load(path.as_deref()).map_or(0, |nccl| nccl.version_code())
 }

@@ -21,6 +21,7 @@ use crate::{
     completions::Completions,
     engine::Engine,
     error,
+    hand_in::HandIn,
     memory::{self, RawStream},
     output::Output,
 };
@@ -90,10 +91,11 @@ impl Ticket {
         Ok(Some(list.into_any().unbind()))
     }
 
-    /// Puts `number` into `completions` once it is done.
+    /// Puts `number` into `completions` once it is done. Whoever takes it out may submit something.
     fn notify(&self, py: Python<'_>, completions: &Completions, number: u64) -> PyResult<()> {
         self.check_process(py)?;
-        self.ticket.when_done(completions.callback(number));
+        let hand_in = self.ticket.hand_in().map(HandIn::new);
+        self.ticket.when_done(completions.callback(number, hand_in));
         Ok(())
     }
 }

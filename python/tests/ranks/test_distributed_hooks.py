@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.distributed as dist
-from learning import network
+from learning import batches, loss, mine, network
 from test_distributed_training import VERSION, alone, assert_same, train
 from torch.distributed.algorithms.ddp_comm_hooks import (
     debugging_hooks,
@@ -39,6 +39,11 @@ HOOKS = {
     "fp16": lambda: (None, default_hooks.fp16_compress_hook, 0.02),
     "bf16": lambda: (None, default_hooks.bf16_compress_hook, 0.02),
     "powerSGD": lambda: (power_state(), powerSGD_hook.powerSGD_hook, None),
+    "bf16 powerSGD": lambda: (
+        power_state(),
+        default_hooks.bf16_compress_wrapper(powerSGD_hook.powerSGD_hook),
+        None,
+    ),
     "fp16 powerSGD": lambda: (
         power_state(),
         default_hooks.fp16_compress_wrapper(powerSGD_hook.powerSGD_hook),
@@ -71,6 +76,73 @@ def test_hooks_of_pytorch(name):
     assert_equal_on_all_ranks(model)
     if tolerance is not None:
         assert_same(model, alone(4), tolerance)
+
+
+def test_a_hook_that_pytorch_has_in_cpp():
+    """Its other one, with half precision, takes results apart that only C++ can make."""
+    model = DistributedDataParallel(network(), bucket_cap_mb=0.0005)
+    model._register_builtin_comm_hook(dist.BuiltinCommHookType.ALLREDUCE)
+    assert_same(train(model, 4).module, alone(4))
+
+
+SGD = {"lr": 0.05, "momentum": 0.9}
+"""As ``train`` has it."""
+
+
+def step_by_hook(model, steps):
+    for batch in batches(steps):
+        model.zero_grad()
+        loss(model, mine(batch)).backward()
+    return model.module
+
+
+@pytest.mark.skipif(VERSION < (2, 0), reason="DDP of this PyTorch cannot be asked to")
+def test_an_optimizer_that_steps_in_the_hook():
+    model = DistributedDataParallel(network(), bucket_cap_mb=0.0005)
+    model._register_fused_optim(torch.optim.SGD, **SGD)
+    stepped = step_by_hook(model, 4)
+    assert_equal_on_all_ranks(stepped)
+    assert_same(stepped, alone(4))
+
+
+@pytest.mark.skipif(VERSION < (2, 0), reason="DDP of this PyTorch cannot be asked to")
+def test_an_optimizer_that_steps_in_the_hook_for_some_parameters():
+    """The others are left to an optimizer of the usual kind."""
+    model = DistributedDataParallel(network(), bucket_cap_mb=0.0005)
+    first, *rest = model.module.parameters()
+    model._register_fused_optim(torch.optim.SGD, optim_params=[first], **SGD)
+    optimizer = torch.optim.SGD(rest, **SGD)
+    for batch in batches(4):
+        model.zero_grad()
+        loss(model, mine(batch)).backward()
+        optimizer.step()
+    assert_same(model.module, alone(4))
+
+
+@pytest.mark.parametrize("shard", [False, True], ids=["whole buckets", "shards"])
+@pytest.mark.parametrize("name", ["hook_with_zero_step", "hook_with_zero_step_interleaved"])
+def test_zero_steps_in_the_hook(name, shard):
+    """Ranks step for some of the parameters each, and hand them to the others from callbacks."""
+    from torch.distributed.algorithms.ddp_comm_hooks import ddp_zero_hook
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
+    model = DistributedDataParallel(network(), bucket_cap_mb=0.0005)
+    zero = ZeroRedundancyOptimizer(
+        model.parameters(), torch.optim.SGD, overlap_with_ddp=True, **SGD
+    )
+    hook = getattr(ddp_zero_hook, name)
+    reduce = default_hooks.allreduce_hook
+    model.register_comm_hook(None, hook(reduce, model, zero, shard_buckets=shard))
+    stepped = step_by_hook(model, 6)
+    assert_equal_on_all_ranks(stepped)
+    # Two steps pass until it knows DDP's buckets.
+    other = network()
+    optimizer = torch.optim.SGD(other.parameters(), **SGD)
+    for batch in list(batches(6))[2:]:
+        optimizer.zero_grad()
+        loss(other, batch).backward()
+        optimizer.step()
+    assert_same(stepped, other)
 
 
 def test_a_hook_that_does_nothing():

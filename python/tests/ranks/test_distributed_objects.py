@@ -79,3 +79,92 @@ def test_pytorchs_own_objects_are_checked_before_they_are_unpickled():
     tensor[-1] ^= 1
     functions._tensor_to_object(tensor, length, *group)
     assert unpickled == ["run"]
+
+
+def all_gather(objects):
+    got = [None] * dist.get_world_size()
+    dist.all_gather_object(got, objects[0])
+    return got[:1]
+
+
+def gather(objects):
+    got = [None] * dist.get_world_size()
+    last = dist.get_world_size() - 1
+    dist.gather_object(objects[0], got if dist.get_rank() == last else None, last)
+    return got[:1] if dist.get_rank() == last else objects[:1]
+
+
+def broadcast(objects):
+    got = list(objects) if dist.get_rank() == 0 else [None] * len(objects)
+    dist.broadcast_object_list(got, 0)
+    return got
+
+
+def scatter(objects):
+    got = [None]
+    given = [objects[0]] * dist.get_world_size() if dist.get_rank() == 0 else None
+    dist.scatter_object_list(got, given, 0)
+    return got
+
+
+def message(objects):
+    if dist.get_rank() == 0:
+        dist.send_object_list(objects, 1)
+    if dist.get_rank() != 1:
+        return objects
+    got = [None] * len(objects)
+    dist.recv_object_list(got, 0)
+    return got
+
+
+def notices(exchange):
+    """Whether this rank unpickles what rank 0 has packed."""
+    last = dist.get_world_size() - 1
+    receives = {gather: dist.get_rank() == last, message: dist.get_rank() == 1}
+    return receives.get(exchange, dist.get_rank() > 0 or exchange in (all_gather, scatter))
+
+
+@pytest.mark.parametrize("exchange", [all_gather, gather, broadcast, scatter, message])
+@pytest.mark.usefixtures("process_group")
+def test_what_was_recorded_of_pytorchs_objects_cannot_be_sent_again(
+    several, exchange, monkeypatch
+):
+    functions, recorded = dist.distributed_c10d, []
+    if not hasattr(dist, "send_object_list") and exchange is message:
+        pytest.skip("this PyTorch does not have it")
+
+    def record(*args, pack=functions._object_to_tensor, **named):
+        recorded.append(pack(*args, **named))
+        return [part.clone() for part in recorded[-1]]
+
+    def replay(*args, **named):
+        return recorded.pop(0)
+
+    unpickled.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(functions, "_object_to_tensor", record)
+        exchange([Trap(), Trap()])
+    assert bool(unpickled) == notices(exchange)
+    unpickled.clear()
+    if dist.get_rank() == 0:
+        monkeypatch.setattr(functions, "_object_to_tensor", replay)
+    if notices(exchange):
+        with pytest.raises(hvd.Error, match=r"an object of torch.distributed was changed"):
+            exchange([Trap(), Trap()])
+    else:
+        exchange([Trap(), Trap()])
+    assert unpickled == []
+    monkeypatch.undo()
+    assert exchange(["fresh", "as well"])[0] == "fresh"
+
+
+@pytest.mark.usefixtures("process_group")
+def test_objects_of_one_call_keep_their_places(several, monkeypatch):
+    if dist.get_rank() > 0:
+        with pytest.raises(hvd.Error, match=r"an object of torch.distributed was changed"):
+            broadcast(["first", "other"])
+        return
+    put_together = torch.cat
+    # Both have the same length.
+    monkeypatch.setattr(torch, "cat", lambda tensors: put_together(tuple(reversed(tensors))))
+    broadcast(["first", "other"])

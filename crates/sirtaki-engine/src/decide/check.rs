@@ -21,7 +21,11 @@ pub fn check<R: Borrow<Request>>(wishes: &[Option<R>]) -> Result<Vec<usize>, Str
         return Err(format!("\"{}\" needs all ranks, but {} {verb} joined", first.name, name_ranks(&joined)));
     }
     root_is_there(first, wishes)?;
-    Ok(rows(first, wishes))
+    let rows = rows(first, wishes);
+    for (rank, request) in present {
+        fits(rank, request, &rows, wishes.len())?;
+    }
+    Ok(rows)
 }
 
 /// Why it is over when `rank` has announced what cannot be right. Ranks look at their own requests before they speak, so
@@ -129,6 +133,22 @@ fn rows(first: &Request, wishes: &[Option<impl Borrow<Request>>]) -> Vec<usize> 
     }
 }
 
+/// Whether a rank has room for exactly what the others send; `rows` are those of an [`crate::decide::message::Entry`].
+fn fits(rank: Rank, request: &Request, rows: &[usize], size: usize) -> Result<(), String> {
+    let sent = |sender: Rank| match request.operation {
+        Operation::AllToAll { .. } => rows[sender * size + rank],
+        _ => rows[sender],
+    };
+    let wrong = request.room.iter().enumerate().find(|&(sender, &room)| room != sent(sender));
+    let Some((sender, room)) = wrong else { return Ok(()) };
+    let what = if request.row() == 1 { "elements" } else { "rows" };
+    Err(format!(
+        "\"{}\": ranks disagree about sizes: rank {rank} has room for {room} {what} from rank {sender}, which sends {}",
+        request.name,
+        sent(sender)
+    ))
+}
+
 /// Some ranks in words: `rank 2`, `ranks 0,1,3`, and ranges where there are many.
 pub fn name_ranks(ranks: &[Rank]) -> String {
     let mut spans: Vec<(Rank, Rank)> = Vec::new();
@@ -204,6 +224,25 @@ mod tests {
         };
         assert_eq!(check(&[move_rows([1, 2]), move_rows([0, 5])]).unwrap(), [1, 2, 0, 5]);
         assert_eq!(check(&[None, move_rows([0, 5])]).unwrap(), [0, 0, 0, 5]);
+    }
+
+    #[test]
+    fn rows_have_to_fit_where_there_is_room_for_some_only() {
+        let gather = |rows, room: &[usize]| {
+            Some(Request { operation: Operation::AllGather, room: room.to_vec(), ..sum(&[rows]) })
+        };
+        assert!(check(&[gather(2, &[2, 3]), gather(3, &[])]).is_ok());
+        assert_eq!(
+            check(&[gather(2, &[2, 3]), gather(4, &[2, 4])]).unwrap_err(),
+            "\"fc.grad\": ranks disagree about sizes: rank 0 has room for 3 elements from rank 1, which sends 4"
+        );
+        let exchange = |splits: [usize; 2], room: [usize; 2]| {
+            let operation = Operation::AllToAll { splits: splits.to_vec() };
+            Some(Request { operation, room: room.to_vec(), ..sum(&[splits.iter().sum(), 3]) })
+        };
+        assert!(check(&[exchange([1, 2], [1, 0]), exchange([0, 5], [2, 5])]).is_ok());
+        let refused = check(&[exchange([1, 2], [1, 0]), exchange([0, 5], [3, 5])]).unwrap_err();
+        assert!(refused.contains("rank 1 has room for 3 rows from rank 0, which sends 2"), "{refused}");
     }
 
     #[test]

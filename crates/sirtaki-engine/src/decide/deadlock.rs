@@ -15,7 +15,12 @@ use std::collections::BTreeMap;
 
 use sirtaki_comm::Rank;
 
-use crate::decide::{agree::Table, check::name_ranks, slot::Slot};
+use crate::decide::{
+    agree::Table,
+    check::{check, name_ranks},
+    request::Request,
+    slot::Slot,
+};
 
 /// Names of one rank's tensors that are said, at most.
 const NAMES_SAID: usize = 3;
@@ -48,8 +53,31 @@ impl Blocked {
 }
 
 impl Table {
-    /// Who waits for what, in words.
+    /// Who waits for what, in words: what ranks disagree about if they have made the same call, else names.
     pub(crate) fn explain_deadlock(&self) -> String {
+        self.explain_calls().unwrap_or_else(|| self.explain_names())
+    }
+
+    /// The first difference between calls whose names are made from sizes.
+    fn explain_calls(&self) -> Option<String> {
+        let calls: Vec<Vec<Request>> = (0..self.size).map(|rank| self.calls_of(rank)).collect();
+        let shortest = calls.iter().map(Vec::len).min().unwrap_or(0);
+        let of_all = |number: usize| calls.iter().map(|of_rank| Some(&of_rank[number])).collect::<Vec<_>>();
+        let is_one =
+            |of_all: &Vec<Option<&Request>>| of_all.windows(2).all(|pair| pair[0].map(name) == pair[1].map(name));
+        (0..shortest).map(of_all).take_while(is_one).find_map(|wishes| check(&wishes).err())
+    }
+
+    /// What a rank has called and waits for, oldest first, by the name of the call.
+    fn calls_of(&self, rank: Rank) -> Vec<Request> {
+        let of_rank = |slot: &'_ Slot| Some((slot.since[rank], slot.wants[rank].clone()?));
+        let mut wants: Vec<_> = self.wanted().filter_map(of_rank).collect();
+        wants.sort_by_key(|(since, _)| *since);
+        let named = |request: &Request| Some(Request { name: request.call.clone()?, bundle: None, ..request.clone() });
+        wants.iter().filter_map(|(_, request)| named(request)).collect()
+    }
+
+    fn explain_names(&self) -> String {
         let mut sides: BTreeMap<Vec<&str>, Vec<Rank>> = BTreeMap::new();
         for rank in (0..self.size).filter(|&rank| self.wanted().any(|slot| slot.wants[rank].is_some())) {
             let of_rank = |slot: &&Slot| slot.wants[rank].is_some();
@@ -73,6 +101,10 @@ impl Table {
                  hint: submit the same tensors on all ranks, and wait for them in the same order";
         text
     }
+}
+
+fn name(request: &Request) -> &str {
+    &request.name
 }
 
 /// `rank 1 waits for "a", "b" and 2 more`.
@@ -100,7 +132,7 @@ mod tests {
     use crate::decide::{
         fuse::Limits,
         message::{Spoken, Verdict, Word},
-        request::{Operation, Request},
+        request::Operation,
     };
 
     fn table() -> Table {
@@ -153,6 +185,44 @@ mod tests {
             "{text}"
         );
         assert!(!table.is_waited_at());
+    }
+
+    /// A call of one tensor or of several together, named by its size.
+    fn call(table: &mut Table, rank: Rank, call: &str, sizes: &[usize]) {
+        for (number, &size) in sizes.iter().enumerate() {
+            let name = format!("{call}.{}.{number}", sizes.iter().sum::<usize>());
+            let request = Request::new(name, Operation::AllReduce(Reduction::SUM), DType::F32, &[size]);
+            let word = Word::Announce(Box::new(Request { call: Some(call.into()), ..request }));
+            assert!(say(table, rank, word).is_empty());
+        }
+    }
+
+    fn verdict_on_blocked(table: &mut Table) -> String {
+        (0..2).for_each(|rank| assert!(say(table, rank, Word::Blocked(0)).is_empty()));
+        let verdicts = say(table, 2, Word::Blocked(0));
+        let [Verdict::Refuse(_, text)] = verdicts.as_slice() else { panic!("{verdicts:?}") };
+        text.clone()
+    }
+
+    #[test]
+    fn one_call_with_different_sizes_is_a_disagreement_about_shapes() {
+        let mut first = table();
+        (0..3).for_each(|rank| call(&mut first, rank, "sum", &[if rank == 1 { 5 } else { 4 }]));
+        assert_eq!(
+            verdict_on_blocked(&mut first),
+            "\"sum\": ranks bring different shapes: ranks 0,2 shape [4], rank 1 shape [5]"
+        );
+        // The first of several tensors may be the same.
+        let mut second = table();
+        (0..3).for_each(|rank| call(&mut second, rank, "sum", &[3, 4 + rank]));
+        assert!(verdict_on_blocked(&mut second).contains("rank 0 shape [4], rank 1 shape [5], rank 2 shape [6]"));
+    }
+
+    #[test]
+    fn different_calls_wait_for_each_other() {
+        let mut table = table();
+        (0..3).for_each(|rank| call(&mut table, rank, ["sum", "sum", "other"][rank], &[4 + rank]));
+        assert!(verdict_on_blocked(&mut table).starts_with("they wait for each other: rank 0 waits for \"sum.4.0\""));
     }
 
     #[test]

@@ -146,13 +146,20 @@ pub struct Request {
     pub bundle: Option<Bundle>,
     /// Refused once a rank has joined, instead of going on without it.
     pub of_all: bool,
+    /// What was called, where the name was made from it and from sizes: ranks that wait for different names of one call,
+    /// and for ever, disagree about sizes.
+    pub call: Option<String>,
+    /// Rows that this rank has room for, by sender, where rows are gathered or exchanged; empty if it takes any number.
+    pub room: Vec<usize>,
 }
 
 impl Request {
     /// The request without compression or companions.
     pub fn new(name: impl Into<String>, operation: Operation, dtype: DType, shape: &[usize]) -> Self {
         let (name, shape) = (name.into(), shape.to_vec());
-        Self { name, operation, dtype, place: Place::Host, shape, compression: None, bundle: None, of_all: false }
+        let (compression, bundle, call, room) = (None, None, None, Vec::new());
+        let place = Place::Host;
+        Self { name, operation, dtype, place, shape, compression, bundle, of_all: false, call, room }
     }
 
     /// The same for a tensor that lies elsewhere.
@@ -206,6 +213,9 @@ impl Request {
         if self.name.len() > NAME_LIMIT {
             return Some(format!("its name has {} bytes; {NAME_LIMIT} are allowed", self.name.len()));
         }
+        if let Some(call) = self.call.as_ref().filter(|call| call.len() > NAME_LIMIT) {
+            return Some(format!("its call has {} bytes; {NAME_LIMIT} are allowed", call.len()));
+        }
         if let Some(bundle) = self.bundle.as_ref().filter(|bundle| bundle.name.len() > NAME_LIMIT) {
             return Some(format!("its group's name has {} bytes; {NAME_LIMIT} are allowed", bundle.name.len()));
         }
@@ -220,6 +230,13 @@ impl Request {
         }
         if self.compression.is_some() && self.place == Place::Device {
             return Some("what lies in a GPU's memory is compressed there, before it is handed in".into());
+        }
+        if !self.room.is_empty() && (self.room.len() != size || !self.operation.has_own_rows()) {
+            return Some(format!(
+                "room for {:?} rows was given for {} of {size} ranks",
+                self.room,
+                self.operation.describe()
+            ));
         }
         match &self.operation {
             Operation::Broadcast { root } if *root >= size => {
@@ -312,5 +329,8 @@ mod tests {
         assert!(problem(members, DType::U8, &[]).unwrap().contains("3 ranks"));
         let compressed = Request::new("t", Operation::AllGather, DType::F32, &[1]).compressed(Compression::F16);
         assert!(compressed.problem(3).unwrap().contains("only all_reduces"));
+        let gather = Request::new("t", Operation::AllGather, DType::F32, &[1]);
+        assert!(Request { room: vec![1; 2], ..gather.clone() }.problem(3).unwrap().contains("room for [1, 1] rows"));
+        assert!(Request { room: vec![1; 3], ..gather }.problem(3).is_none());
     }
 }

@@ -1,13 +1,13 @@
 //! Who uses the engine: the threads that have submitted tensors, and what they wait for.
 //!
-//! This is how a rank knows that nothing more will come from it: every thread that has ever submitted a tensor waits for
-//! one that is not done, and none is on its way. Only waits without a time limit count, because the others end by
-//! themselves. A thread that has ended counts as one that does something else: whoever started it may start another one.
-//! A thread that has submitted nothing yet is unknown; a program whose threads start to submit while all others wait
-//! tells so with [`HandIn`].
+//! This is how a rank knows that nothing more will come from it: every caller waits for a tensor that is not done. Only
+//! waits without a time limit count, because the others end by themselves. A thread that has ended counts as one that does
+//! something else: whoever started it may start another one. A thread that has submitted nothing yet is unknown; a program
+//! whose threads start to submit while all others wait tells so with [`HandIn`], which is a caller of its own. One that
+//! follows when a tensor is done waits for that tensor; the thread that carries it out acts for it and not for itself.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::{self, ThreadId},
 };
@@ -17,34 +17,50 @@ use crate::runtime::{
     ticket::Promise,
 };
 
-/// Threads that are told apart; with more, nothing is ever known to be blocked.
-const THREADS: usize = 4096;
+/// Callers that are told apart; with more, nothing is ever known to be blocked.
+const CALLERS: usize = 4096;
 
-/// The threads of this process that use one engine.
+/// The callers of this process that use one engine.
 #[derive(Debug)]
 pub(crate) struct Callers {
     state: Mutex<State>,
     inbox: Arc<Inbox>,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Caller {
+    Thread(ThreadId),
+    HandIn(u64),
+}
+
 #[derive(Debug, Default)]
 struct State {
-    /// Every thread that has submitted something, with what it waits for.
-    threads: HashMap<ThreadId, Option<Arc<Promise>>>,
-    /// Threads whose submissions count as those of another one.
-    deputies: HashSet<ThreadId>,
-    /// What is on its way to be submitted.
-    hand_ins: usize,
+    /// Every caller, with what it waits for.
+    callers: HashMap<Caller, Option<Arc<Promise>>>,
+    /// Threads that act for a hand-in.
+    deputies: HashMap<ThreadId, u64>,
+    /// Hand-ins so far.
+    hand_ins: u64,
     /// Changes whenever anything here does.
     version: u64,
-    /// The other ranks were told that all threads are blocked.
+    /// The other ranks were told that all callers are blocked.
     reported: bool,
 }
 
 impl State {
     fn is_blocked(&self) -> bool {
         let waits = |promise: &Option<Arc<Promise>>| promise.as_ref().is_some_and(|promise| !promise.is_done());
-        self.hand_ins == 0 && (1..=THREADS).contains(&self.threads.len()) && self.threads.values().all(waits)
+        (1..=CALLERS).contains(&self.callers.len()) && self.callers.values().all(waits)
+    }
+
+    /// For whom this thread acts.
+    fn caller(&self) -> Caller {
+        self.caller_of(thread::current().id())
+    }
+
+    /// For whom a thread acts.
+    fn caller_of(&self, thread: ThreadId) -> Caller {
+        self.deputies.get(&thread).map_or(Caller::Thread(thread), |&number| Caller::HandIn(number))
     }
 }
 
@@ -69,21 +85,25 @@ impl Callers {
 
     /// This thread is about to submit something.
     pub(crate) fn submit(&self) {
-        let thread = thread::current().id();
-        let mut state = self.state();
-        if !state.deputies.contains(&thread) && !state.threads.contains_key(&thread) && state.threads.len() <= THREADS {
-            state.threads.insert(thread, None);
+        let state = self.state();
+        let caller = state.caller();
+        self.add(state, caller);
+    }
+
+    fn add(&self, mut state: MutexGuard<'_, State>, caller: Caller) {
+        if !state.callers.contains_key(&caller) && state.callers.len() <= CALLERS {
+            state.callers.insert(caller, None);
             self.change(state);
         }
     }
 
-    /// A number that stays the same as long as every thread that has submitted something is blocked; nothing if one is not.
+    /// A number that stays the same as long as every caller is blocked; nothing if one is not.
     pub(crate) fn blocked(&self) -> Option<u64> {
         let state = self.state();
         state.is_blocked().then_some(state.version)
     }
 
-    /// Whether every thread that has submitted something is blocked; if so, others are told now.
+    /// Whether every caller is blocked; if so, others are told now.
     pub(crate) fn report(&self) -> bool {
         let mut state = self.state();
         state.reported = state.is_blocked();
@@ -92,11 +112,11 @@ impl Callers {
 
     /// This thread waits for `promise` until the result is dropped.
     pub(crate) fn block(self: &Arc<Self>, promise: &Arc<Promise>) -> Blocking {
-        let thread = thread::current().id();
         let mut state = self.state();
-        let before = state.threads.get_mut(&thread).and_then(|waits| waits.replace(promise.clone()));
+        let caller = state.caller();
+        let before = state.callers.get_mut(&caller).and_then(|waits| waits.replace(promise.clone()));
         self.change(state);
-        Blocking { callers: self.clone(), thread, before }
+        Blocking { callers: self.clone(), caller, before }
     }
 }
 
@@ -105,7 +125,7 @@ impl Callers {
 #[must_use = "the thread counts as blocked until this is dropped"]
 pub struct Blocking {
     callers: Arc<Callers>,
-    thread: ThreadId,
+    caller: Caller,
     /// What it waited for before: a signal's handler may wait while its thread does.
     before: Option<Arc<Promise>>,
 }
@@ -113,7 +133,7 @@ pub struct Blocking {
 impl Drop for Blocking {
     fn drop(&mut self) {
         let mut state = self.callers.state();
-        if let Some(waits) = state.threads.get_mut(&self.thread) {
+        if let Some(waits) = state.callers.get_mut(&self.caller) {
             *waits = self.before.take();
         }
         self.callers.change(state);
@@ -121,37 +141,76 @@ impl Drop for Blocking {
 }
 
 /// Something that will be submitted later, and perhaps by another thread: a copy from a device that is not finished, a
-/// callback. As long as one exists, the other ranks know that something may still come from this one.
+/// callback. As long as one exists, the other ranks know that something may still come from this one, unless it waits for
+/// a tensor.
 #[derive(Debug)]
 #[must_use = "the rank counts as busy until this is dropped"]
-pub struct HandIn(Arc<Callers>);
+pub struct HandIn {
+    callers: Arc<Callers>,
+    number: u64,
+}
 
 impl HandIn {
-    pub(crate) fn new(callers: &Arc<Callers>) -> Self {
-        callers.submit();
+    /// Something will be submitted for `thread`: now, or when `after` is done.
+    pub(crate) fn new(callers: &Arc<Callers>, thread: ThreadId, after: Option<Arc<Promise>>) -> Self {
+        let state = callers.state();
+        let creator = state.caller_of(thread);
+        callers.add(state, creator);
         let mut state = callers.state();
+        let number = state.hand_ins;
         state.hand_ins += 1;
+        state.callers.insert(Caller::HandIn(number), after);
         callers.change(state);
-        Self(callers.clone())
+        Self { callers: callers.clone(), number }
+    }
+
+    /// From now on this thread does what was announced, until the result is dropped.
+    pub fn begin(&self) -> Doing {
+        let thread = thread::current().id();
+        let mut state = self.callers.state();
+        let before = state.deputies.insert(thread, self.number);
+        if let Some(waits) = state.callers.get_mut(&Caller::HandIn(self.number)) {
+            *waits = None;
+        }
+        self.callers.change(state);
+        Doing { callers: self.callers.clone(), thread, before }
     }
 
     /// Submits it: what `submit` hands in counts as handed in by the thread that began this.
     pub fn finish<R>(self, submit: impl FnOnce() -> R) -> R {
-        let thread = thread::current().id();
-        let deputy = self.0.state().deputies.insert(thread);
+        let doing = self.begin();
         let result = submit();
-        if deputy {
-            self.0.state().deputies.remove(&thread);
-        }
+        drop(doing);
         result
     }
 }
 
 impl Drop for HandIn {
     fn drop(&mut self) {
-        let mut state = self.0.state();
-        state.hand_ins -= 1;
-        self.0.change(state);
+        let mut state = self.callers.state();
+        state.callers.remove(&Caller::HandIn(self.number));
+        self.callers.change(state);
+    }
+}
+
+/// A thread does what a [`HandIn`] has announced, until this is dropped.
+#[derive(Debug)]
+#[must_use = "the thread acts for the hand-in until this is dropped"]
+pub struct Doing {
+    callers: Arc<Callers>,
+    thread: ThreadId,
+    /// For which it acted before.
+    before: Option<u64>,
+}
+
+impl Drop for Doing {
+    fn drop(&mut self) {
+        let mut state = self.callers.state();
+        match self.before {
+            Some(before) => state.deputies.insert(self.thread, before),
+            None => state.deputies.remove(&self.thread),
+        };
+        self.callers.change(state);
     }
 }
 
@@ -161,6 +220,10 @@ mod tests {
 
     fn callers() -> Arc<Callers> {
         Callers::new(Arc::new(Inbox::new().unwrap()))
+    }
+
+    fn announce(callers: &Arc<Callers>, after: Option<Arc<Promise>>) -> HandIn {
+        HandIn::new(callers, thread::current().id(), after)
     }
 
     fn elsewhere(work: impl FnOnce() + Send) {
@@ -209,10 +272,42 @@ mod tests {
     #[test]
     fn what_is_on_its_way_may_still_come() {
         let (callers, promise) = (callers(), Promise::new(1, None));
-        let hand_in = HandIn::new(&callers);
+        let hand_in = announce(&callers, None);
         let _waiting = callers.block(&promise);
         assert_eq!(callers.blocked(), None);
         elsewhere(|| hand_in.finish(|| callers.submit()));
         assert!(callers.blocked().is_some(), "it was handed in for this thread");
+    }
+
+    #[test]
+    fn what_follows_a_tensor_waits_for_it() {
+        let (callers, promise) = (callers(), Promise::new(1, None));
+        let hand_in = announce(&callers, Some(Promise::new(1, None)));
+        let _waiting = callers.block(&promise);
+        assert!(callers.blocked().is_some(), "nothing follows before that is done");
+        let done = announce(&callers, Some(Promise::new(0, None)));
+        assert_eq!(callers.blocked(), None);
+        drop(done);
+        elsewhere(|| {
+            let doing = hand_in.begin();
+            callers.submit();
+            assert_eq!(callers.blocked(), None);
+            let inner = callers.block(&promise);
+            assert!(callers.blocked().is_some(), "it waits itself");
+            drop(inner);
+            assert_eq!(callers.blocked(), None);
+            drop(doing);
+        });
+        drop(hand_in);
+        assert!(callers.blocked().is_some(), "the other thread has submitted nothing for itself");
+    }
+
+    #[test]
+    fn one_thread_may_submit_for_another() {
+        let (callers, promise) = (callers(), Promise::new(1, None));
+        let here = thread::current().id();
+        elsewhere(|| HandIn::new(&callers, here, None).finish(|| callers.submit()));
+        let _waiting = callers.block(&promise);
+        assert!(callers.blocked().is_some(), "it has ended and was never a caller itself");
     }
 }

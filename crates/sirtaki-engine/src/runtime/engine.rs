@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, OnceLock, atomic::AtomicBool},
-    thread::{self, JoinHandle},
+    thread::{self, JoinHandle, ThreadId},
 };
 
 use sirtaki_comm::{CommError, Communicator, DType, Group, Rank};
@@ -195,7 +195,12 @@ impl Engine {
     /// Says that this thread will submit something later, or another one for it: once a device has copied it, say.
     /// Without, a rank all of whose threads wait counts as one from which nothing will come.
     pub fn hand_in(&self) -> HandIn {
-        HandIn::new(&self.shared.callers)
+        self.hand_in_for(thread::current().id())
+    }
+
+    /// As [`Engine::hand_in`], for a thread that could not say so itself: before there was an engine, say.
+    pub fn hand_in_for(&self, thread: ThreadId) -> HandIn {
+        HandIn::new(&self.shared.callers, thread, None)
     }
 
     /// Returns once all ranks have called it.

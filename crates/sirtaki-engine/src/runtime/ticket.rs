@@ -6,6 +6,7 @@ use std::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
+    thread,
     time::{Duration, Instant},
 };
 
@@ -214,9 +215,10 @@ impl Ticket {
         Some(observers.callers.block(&self.0))
     }
 
-    /// Something will be submitted once this is done, by a callback say; see [`Engine::hand_in`].
+    /// Something may be submitted once this is done, by a callback say; see [`Engine::hand_in`].
     pub fn hand_in(&self) -> Option<HandIn> {
-        self.0.observers.as_ref().map(|observers| HandIn::new(&observers.callers))
+        let (here, after) = (thread::current().id(), Some(self.0.clone()));
+        self.0.observers.as_ref().map(|observers| HandIn::new(&observers.callers, here, after))
     }
 
     /// Waits as long as it takes.

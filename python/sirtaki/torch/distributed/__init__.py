@@ -29,9 +29,9 @@ import torch.distributed as dist
 from sirtaki._torch_backend import register
 
 if dist.is_available():
-    from sirtaki.torch.distributed.meeting import Meeting, serve_env
+    from sirtaki.torch.distributed.meeting import serve_env
     from sirtaki.torch.distributed.objects import protect
 
     register()
     serve_env()
-    protect(lambda: Meeting.world)
+    protect()

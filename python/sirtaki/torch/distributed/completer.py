@@ -6,6 +6,9 @@ of a group are fulfilled one after another, in the order in which the program as
 Callbacks may also wait for other futures. Those of collectives that a callback has started itself
 have an order of their own, which goes on while the callback waits. One that waits for anything
 else does not hold up the others for long: it is noticed that its thread does nothing.
+
+The engine is told that something may come from a callback as soon as its collective is done, so
+that a rank whose other threads wait is not taken for one from which nothing will come.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, Callable
 
@@ -60,6 +63,8 @@ class _Task:
     def __init__(self, queue: _Queue, call: Callable[[], None]) -> None:
         self.queue, self.call = queue, call
         self.is_done = False
+        self.hand_in: _native.HandIn | None = None
+        """What its callbacks may submit."""
         self.thread = 0
         self.inner = _Queue()
         """Collectives that its callbacks have started."""
@@ -130,6 +135,7 @@ class Completer:
             with self._lock:
                 self._idle -= 1
                 task = self._tasks.pop(number)
+                task.hand_in = self._completions.hand_in(number)
                 task.is_done = True
                 if self._tasks and self._idle == 0:
                     # This one may be busy, or waiting, for long.
@@ -159,7 +165,8 @@ class Completer:
                 task.thread = threading.get_native_id()
             before, _current.task = _current.task, (self, task)
             try:
-                task.call()
+                with task.hand_in or nullcontext():
+                    task.call()
             finally:
                 _current.task = before
             with self._lock:

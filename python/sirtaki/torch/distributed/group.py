@@ -8,7 +8,9 @@ where they are, those of a GPU by way of pinned memory, both as in ``sirtaki.tor
 from __future__ import annotations
 
 import atexit
+import itertools
 import weakref
+from collections import defaultdict
 from datetime import timedelta
 from typing import Any, Callable
 
@@ -37,13 +39,21 @@ class Group(Reducing, Moving, dist.ProcessGroup):
         self._rank, self._size = place.rank, place.size
         self._place, self._lane, self._pairs = place, lane, pairs
         self._coalescing: list[Work] | None = None
+        self.world = place.world
         self._name = self._description = ""
+        self.exchanges: dict[tuple, itertools.count] = defaultdict(itertools.count)
+        """How often objects were exchanged, by how; see ``objects``."""
         _open.add(self)
+
+    @property
+    def engine(self) -> Any:
+        """What runs its collectives."""
+        return self._lane.engine
 
     def barrier(self, opts: Any = None) -> Work:
         """Done once all ranks have called it."""
 
-        def start(engine: Any, name: str) -> Any:
+        def start(engine: Any, name: Any) -> Any:
             return Handle(engine.barrier(name), lambda _: [])
 
         return self._submit("barrier", [], start)
@@ -72,13 +82,13 @@ class Group(Reducing, Moving, dist.ProcessGroup):
         self,
         kind: str,
         tensors: Tensors,
-        start: Callable[[Any, str], Any],
+        start: Callable[[Any, Any], Any],
         elements: int | None = None,
     ) -> Work:
         if elements is None:
             elements = sum(tensor.numel() for tensor in tensors)
         devices = sorted({tensor.device for tensor in tensors if tensor.is_cuda}, key=str)
-        return self._combined(self._lane.submit(f"{kind}.{elements}", devices, start))
+        return self._combined(self._lane.submit(kind, elements, devices, start))
 
     # Several calls as one.
 

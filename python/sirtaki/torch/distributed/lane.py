@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import Any, Callable
 
 import torch
@@ -32,13 +33,18 @@ class Lane:
         return self._engine
 
     def submit(
-        self, what: str, devices: list[torch.device], start: Callable[[Any, str], Any]
+        self,
+        call: str,
+        size: int | None,
+        devices: list[torch.device],
+        start: Callable[[Any, Any], Any],
     ) -> Work:
         """Has ``start`` hand in something under a name; returns a work for it."""
         engine = self.engine
         with self._lock:
-            name = self._names.name(what)
-        work = Work(start(engine, name), devices, self._completer, self._in_flight.discard)
+            name = self._names.name(call, size)
+        settled = partial(self._settled, name[0])
+        work = Work(start(engine, name), devices, self._completer, settled)
         self._in_flight.add(work)
         if len(self._in_flight) > self._limit:
             # Works that nobody waits for end here.
@@ -47,6 +53,12 @@ class Lane:
                     other.settle()
             self._limit = 64 + 2 * len(self._in_flight)
         return work
+
+    def _settled(self, name: str, work: Work) -> None:
+        self._in_flight.discard(work)
+        if work.is_refused:
+            with self._lock:
+                self._names.give_back(name)
 
     def close(self) -> None:
         """What is not done fails. An engine that others use, too, goes on."""

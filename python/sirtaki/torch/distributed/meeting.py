@@ -31,7 +31,7 @@ from sirtaki.torch.distributed.lane import Lane
 from sirtaki.torch.distributed.names import COLLECTIVES, Names
 from sirtaki.torch.distributed.pairs import Pairs
 from sirtaki.torch.distributed.place import Place
-from sirtaki.torch.functions import broadcast_object
+from sirtaki.torch.functions import allgather_object, broadcast_object
 
 LONGEST_PAUSE = 0.02
 """Seconds between two looks at a store."""
@@ -82,16 +82,17 @@ def create(store: Any, rank: int, size: int, timeout: timedelta) -> Group:
     """The process group of ``size`` ranks that share a store."""
     whole, limits = not dist.is_initialized(), _limits(timeout)
     seconds = timeout.total_seconds()
+    Meeting.worlds += whole
     place = Place(
         rank,
         size,
         store,
+        Meeting.worlds,
         meeting=lambda name: Meeting(store, name, rank),
         split=partial(_split, store, rank, timeout),
     )
     pairs = Pairs(rank, partial(Meeting, store), limits, seconds, lambda: Meeting.world)
     if whole:
-        Meeting.worlds += 1
         _common.start(limits, seconds)
         if (_common.rank(), _common.size()) == (rank, size):
             Meeting.world = _common.engine()
@@ -141,29 +142,34 @@ def serve_env() -> None:
         needed = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
         place = {name: given.get(name) or os.environ.get(name) for name in needed}
         if all(place.values()):
-            return _on_loopback(place, timeout, usual(url, timeout=timeout, **kwargs))
+            return _on_one_network(place, timeout, usual(url, timeout=timeout, **kwargs))
         return _meet_by_job(given, timeout)
 
     handlers["env"] = handler
 
 
-def _on_loopback(place: dict[str, Any], timeout: timedelta, usual: Iterator) -> Iterator:
-    """What PyTorch does, with its store on loopback alone if that is where ranks look for it."""
+def _on_one_network(place: dict[str, Any], timeout: timedelta, usual: Iterator) -> Iterator:
+    """What PyTorch does, with its store where ranks look for it alone if that is an address.
+
+    What a host's name means may differ between hosts, so for a name the store listens everywhere.
+    """
     serving = None
     own = place["RANK"] == "0" and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
-    if own and TAKES_LISTENERS and _is_loopback(place["MASTER_ADDR"]):
+    if own and TAKES_LISTENERS and _address(place["MASTER_ADDR"]) is not None:
         # A store of the same port that is still there, as after destroy_process_group, is used.
+        # An address that is not this host's, but is translated to one, cannot be listened on.
         with contextlib.suppress(OSError):
             serving = _serve(place["MASTER_ADDR"], int(place["MASTER_PORT"]), timeout)
     yield from usual
     del serving
 
 
-def _is_loopback(host: str) -> bool:
+def _address(host: str) -> Any:
+    """The address, if this is one and not a name."""
     try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+        return ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
     except ValueError:
-        return False
+        return None
 
 
 def _serve(host: str, port: int, timeout: timedelta) -> Any:
@@ -190,17 +196,36 @@ def _meet_by_job(given: dict[str, str], timeout: timedelta) -> Iterator:
                 "hint: leave out rank and world_size, or set all of PyTorch's variables"
             )
     rank, size = _common.rank(), _common.size()
-    store, address = None, None
+    store, place_of_store = None, None
+    host = "127.0.0.1" if _common.cross_size() == 1 else _agree_on_host()
     if rank == 0:
-        if _common.cross_size() == 1:
-            host = "127.0.0.1"
-            store = _serve(host, 0, timeout)
-        else:
+        with contextlib.suppress(OSError):
+            store = _serve(host, 0, timeout) if _address(host) is not None else None
+        if store is None:
             host = socket.gethostname()
             store = dist.TCPStore(host, 0, size, True, timeout, wait_for_workers=False)
-        address = (host, store.port)
-    host, port = broadcast_object(address, 0, name="distributed.store")
+        place_of_store = (host, store.port)
+    host, port = broadcast_object(place_of_store, 0, name="distributed.store")
     if store is None:
         store = dist.TCPStore(host, port, size, False, timeout)
     yield store, rank, size
     raise RuntimeError("a job that has started cannot be joined again")
+
+
+def _agree_on_host() -> str:
+    """Where all ranks can reach rank 0: the address by which the other hosts know it, or its name
+    if they know different ones."""
+    name = broadcast_object(socket.gethostname(), 0, name="distributed.host")
+    here = _common.cross_rank()
+    known = allgather_object((here, _resolve(name)), name="distributed.address")
+    elsewhere = {address for host, address in known if host != known[0][0]}
+    address = elsewhere.pop() if len(elsewhere) == 1 else None
+    return address if address and not ipaddress.ip_address(address).is_loopback else name
+
+
+def _resolve(name: str) -> str | None:
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return None
+    return str(found[0][4][0])

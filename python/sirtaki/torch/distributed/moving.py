@@ -34,7 +34,7 @@ class Moving(Part):
         """Replaces tensors by those of the root."""
         require_movable(tensors)
 
-        def start(engine: Any, name: str) -> Any:
+        def start(engine: Any, name: Any) -> Any:
             hand_in = partial(_broadcast, engine, name, opts.rootRank)
             return _memory.hand_in(hand_in, tensors).map(lambda _: list(tensors))
 
@@ -50,8 +50,8 @@ class Moving(Part):
                 deal_out(whole, parts)
             return [part for parts in outputs for part in parts]
 
-        total = sum(part.numel() for parts in outputs for part in parts)
-        return self._gather(inputs, build, total)
+        room = [[part.numel() for part in parts] for parts in outputs]
+        return self._gather(inputs, build, sum(map(sum, room)), room)
 
     def allgather_coalesced(
         self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None
@@ -77,7 +77,8 @@ class Moving(Part):
                 deal_out(whole, [output])
             return list(outputs)
 
-        return self._gather(inputs, build, sum(output.numel() for output in outputs))
+        room = [[tensor.numel()] * self._size for tensor in inputs]
+        return self._gather(inputs, build, sum(map(sum, room)), room)
 
     def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> Work:
         """The root gets everybody's tensor, in a list."""
@@ -87,7 +88,8 @@ class Moving(Part):
             [parts] = outputs
             require_one_per_rank(parts, self._size)
         splits = [tensor.numel() * (rank == opts.rootRank) for rank in range(self._size)]
-        return self._exchange("gather", flat(tensor), splits, parts)
+        room = [part.numel() for part in parts] or [0] * self._size
+        return self._exchange("gather", flat(tensor), splits, parts, room)
 
     def gather_single(self, output: torch.Tensor | None, tensor: torch.Tensor, opts: Any) -> Work:
         """The root gets everybody's tensor, in one."""
@@ -99,17 +101,21 @@ class Moving(Part):
     def scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> Work:
         """Everybody gets its tensor of the root's list."""
         [output] = outputs
+        room = [output.numel() * (rank == opts.rootRank) for rank in range(self._size)]
         if self._rank != opts.rootRank:
-            return self._exchange("scatter", output.new_empty(0), [0] * self._size, [output])
+            nothing = output.new_empty(0)
+            return self._exchange("scatter", nothing, [0] * self._size, [output], room)
         [parts] = inputs
         require_one_per_rank(parts, self._size)
-        return self._exchange("scatter", joined(parts), [part.numel() for part in parts], [output])
+        splits = [part.numel() for part in parts]
+        return self._exchange("scatter", joined(parts), splits, [output], room)
 
     def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Work:
         """Sends a tensor to each rank and gets one from each."""
         require_one_per_rank(inputs, self._size)
-        splits = [tensor.numel() for tensor in inputs]
-        return self._exchange("alltoall", joined(inputs), splits, outputs)
+        require_one_per_rank(outputs, self._size)
+        splits, room = ([tensor.numel() for tensor in tensors] for tensors in (inputs, outputs))
+        return self._exchange("alltoall", joined(inputs), splits, outputs, room)
 
     def alltoall_base(
         self,
@@ -120,31 +126,44 @@ class Moving(Part):
         opts: Any = None,
     ) -> Work:
         """Sends rows to each rank and gets rows from each."""
-        elements_per_rank(output, output_rows, self._size)
+        room = elements_per_rank(output, output_rows, self._size)
         splits = elements_per_rank(tensor, input_rows, self._size)
-        return self._exchange("alltoall", flat(tensor), splits, [output])
+        return self._exchange("alltoall", flat(tensor), splits, [output], room)
 
     # Names from PyTorch 2.14 on.
     all_gather_single = _allgather_base
     all_gather_single_coalesced = allgather_into_tensor_coalesced
     all_to_all_single = alltoall_base
 
-    def _gather(self, tensors: Tensors, build: Callable, elements: int | None = None) -> Work:
+    def _gather(
+        self,
+        tensors: Tensors,
+        build: Callable,
+        elements: int | None = None,
+        room: Sequence[list[int]] = (),
+    ) -> Work:
+        """Gathers tensors; ``room`` is for how many elements of each rank, where that is fixed."""
         require_movable(tensors)
         rows = [flat(tensor) for tensor in tensors]
 
-        def start(engine: Any, name: str) -> Any:
-            return _memory.hand_in_for_new(partial(engine.all_gather, name), rows, build)
+        def start(engine: Any, name: Any) -> Any:
+            hand_in = partial(_all_gather, engine, name, list(room))
+            return _memory.hand_in_for_new(hand_in, rows, build)
 
         return self._submit("allgather", rows, start, elements)
 
     def _exchange(
-        self, kind: str, elements: torch.Tensor, splits: list[int], outputs: Tensors
+        self,
+        kind: str,
+        elements: torch.Tensor,
+        splits: list[int],
+        outputs: Tensors,
+        room: list[int],
     ) -> Work:
         require_movable([elements])
 
-        def start(engine: Any, name: str) -> Any:
-            hand_in = partial(_all_to_all, engine, name, splits)
+        def start(engine: Any, name: Any) -> Any:
+            hand_in = partial(_all_to_all, engine, name, (splits, room))
             return _memory.hand_in_for_new(
                 hand_in, [elements], lambda made: deal_out(made[0][0], outputs)
             )
@@ -152,9 +171,13 @@ class Moving(Part):
         return self._submit(kind, [elements], start, elements=0)
 
 
-def _broadcast(engine: Any, name: str, root: int, described: list) -> Any:
+def _broadcast(engine: Any, name: Any, root: int, described: list) -> Any:
     return engine.broadcast(name, described, root)
 
 
-def _all_to_all(engine: Any, name: str, splits: list[int], described: list) -> Any:
-    return engine.all_to_all(name, described[0], splits)
+def _all_gather(engine: Any, name: Any, room: list[list[int]], described: list) -> Any:
+    return engine.all_gather(name, described, True, room)
+
+
+def _all_to_all(engine: Any, name: Any, sizes: tuple, described: list) -> Any:
+    return engine.all_to_all(name, described[0], *sizes)

@@ -6,10 +6,11 @@ name is what is called, with a small number that goes round.
 Collectives are called in the same order on all ranks, but for those that callbacks of futures
 start, as some hooks of DDP do: these come whenever something else is done. So the size is part of
 a name, and only calls of one size are counted together. Rejected: counting all calls together, by
-which a size that differs would be noticed at once, and such hooks would be taken for a mistake.
+which such hooks would be taken for a mistake. Ranks whose sizes differ wait for different names;
+the engine is told what was called, too, and notices that they will never meet.
 
 Messages of one tag arrive in the order in which they were sent. Their names say nothing about
-their size, so that the engine notices where that differs.
+their size, so that the engine notices at once where that differs.
 """
 
 from __future__ import annotations
@@ -28,8 +29,15 @@ class Names:
         self._count = count
         self._next: dict[str, int] = defaultdict(int)
 
-    def name(self, what: str) -> str:
-        """The name of the next request of a kind."""
+    def name(self, call: str, size: int | None) -> tuple[str, str]:
+        """The name of the next request of a call and size, and the call's own."""
+        call = f"distributed.{call}"
+        what = call if size is None else f"{call}.{size}"
         number = self._next[what]
         self._next[what] = (number + 1) % self._count
-        return f"distributed.{what}.{number}"
+        return f"{what}.{number}", call
+
+    def give_back(self, name: str) -> None:
+        """Ranks that disagreed about a request may have used different names; none counts."""
+        what = name.rpartition(".")[0]
+        self._next[what] = (self._next[what] - 1) % self._count

@@ -13,7 +13,7 @@ from typing import Any, Callable
 
 import torch
 
-from sirtaki._native import Engine
+from sirtaki._native import Engine, Thread
 from sirtaki.torch import _memory
 from sirtaki.torch._handle import Deferred
 from sirtaki.torch.distributed.lane import Lane
@@ -36,13 +36,16 @@ class _WhenMet:
             return
         self._met.set_result(engine)
 
-    def broadcast(self, name: str, described: list, root: int) -> Any:
+    def broadcast(self, name: Any, described: list, root: int) -> Any:
         """As the engine's; what is handed in before they have met follows then."""
         ticket: Future = Future()
+        caller = Thread()
 
         def hand_in(met: Future) -> None:
             try:
-                ticket.set_result(met.result().broadcast(name, described, root))
+                engine = met.result()
+                with engine.hand_in(caller):
+                    ticket.set_result(engine.broadcast(name, described, root))
             except BaseException as error:
                 ticket.set_exception(error)
 
@@ -85,12 +88,12 @@ class Pairs:
             raise ValueError(f"rank {other} cannot send to itself\nhint: use copy_")
         root = int(sender > min(other, self._rank))
 
-        def start(engine: Any, name: str) -> Any:
+        def start(engine: Any, name: Any) -> Any:
             hand_in = partial(_broadcast, engine, name, root)
             return _memory.hand_in(hand_in, [tensor])
 
         devices = [tensor.device] if tensor.is_cuda else []
-        return self._lane(other).submit(f"message.{root}.{tag}", devices, start)
+        return self._lane(other).submit(f"message.{root}.{tag}", None, devices, start)
 
     def _lane(self, other: int) -> Lane:
         if other not in self._lanes:
@@ -110,5 +113,5 @@ class Pairs:
             lane.close()
 
 
-def _broadcast(engine: Any, name: str, root: int, described: list) -> Any:
+def _broadcast(engine: Any, name: Any, root: int, described: list) -> Any:
     return engine.broadcast(name, described, root)

@@ -19,6 +19,8 @@ class Place:
     rank: int
     size: int
     store: Any
+    world: int
+    """How many groups of all ranks there have been."""
     meeting: Callable[[str], Any]
     """A meeting of all ranks by a name; see ``meeting.Meeting``."""
     split: Callable[[list[int], str, timedelta | None], Any]

@@ -82,7 +82,7 @@ class Reducing(Part):
         numbers = [real(tensor) for tensor in tensors]
         _require_known(numbers)
 
-        def start(engine: Any, name: str) -> Any:
+        def start(engine: Any, name: Any) -> Any:
             handle = _memory.hand_in(partial(_all_reduce, engine, name, reduction), numbers)
             return handle.map(lambda _: finish())
 
@@ -106,7 +106,7 @@ class Reducing(Part):
                 deal_out(share.view(-1), [real(output)])
             return list(outputs)
 
-        def start(engine: Any, name: str) -> Any:
+        def start(engine: Any, name: Any) -> Any:
             return _memory.hand_in_for_new(
                 partial(_reduce_scatter, engine, name, reduction), rows, build
             )
@@ -124,7 +124,8 @@ class Reducing(Part):
                 deal_out(own(whole).reshape(-1), [output])
             return list(finish())
 
-        return self._gather(tensors, build)
+        room = [[tensor.numel()] * self._size for tensor in tensors]
+        return self._gather(tensors, build, room=room)
 
     def _add_sparse(self, tensors: Tensors, op: Any) -> Work:
         """Gathers indices and values; equal indices add up."""
@@ -160,9 +161,9 @@ def _require_known(tensors: Tensors) -> None:
         _memory.check(tensor, moves=False)
 
 
-def _all_reduce(engine: Any, name: str, reduction: Reduction, described: list) -> Any:
+def _all_reduce(engine: Any, name: Any, reduction: Reduction, described: list) -> Any:
     return engine.all_reduce(name, described, reduction.word, reduction.before)
 
 
-def _reduce_scatter(engine: Any, name: str, reduction: Reduction, described: list) -> Any:
+def _reduce_scatter(engine: Any, name: Any, reduction: Reduction, described: list) -> Any:
     return engine.reduce_scatter(name, described, reduction.word, reduction.before)

@@ -90,6 +90,11 @@ class Work(_Work):
         finally:
             self._lock.release()
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether it is done, and ranks disagreed about it."""
+        return getattr(self._error, "refused", False)
+
     def is_success(self) -> bool:
         """Whether it is done and went well."""
         if not self.is_completed():
