@@ -8,6 +8,7 @@ mod gpu;
 mod hygiene;
 mod loom;
 mod packages;
+mod ptx;
 mod python;
 mod shell;
 mod steps;
@@ -50,6 +51,8 @@ enum Task {
     GpuBundle,
     /// Write generated pages and expected texts anew: docs/environment.md, the command's help
     Docs,
+    /// Compile the kernels for GPUs anew: reduce.cu to reduce.ptx
+    Ptx,
 }
 
 fn main() -> ExitCode {
@@ -91,6 +94,7 @@ fn perform(task: Task) -> Result<()> {
         }
         Task::Wheel => python::wheel(&shell).map(drop),
         Task::GpuBundle => gpu::bundle(&shell).map(drop),
+        Task::Ptx => ptx::write(&shell),
         Task::Docs => {
             let tests = cargo(["test", "--package", "sirtaki-cli", "--lib", "--test", "golden"]);
             shell.run(tests.env("BLESS", "1"))

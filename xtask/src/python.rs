@@ -1,6 +1,9 @@
 //! The Python package: its wheel, and its tests in an environment that has nothing but what `pip install` brings.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, Result, bail};
 
@@ -164,6 +167,14 @@ fn maturin_with_zig(shell: &Shell) -> Result<Call> {
     let bin = shell.root.join(TOOLS).join("bin").display().to_string();
     let path = std::env::var("PATH").unwrap_or_default();
     Ok(maturin(shell)?.env("PATH", format!("{bin}:{path}")))
+}
+
+/// The folder of a Python package, installed when it is not there.
+pub(crate) fn package(shell: &Shell, module: &str, package: &str) -> Result<PathBuf> {
+    installed(shell, module, package)?;
+    let python = shell.root.join(TOOLS).join("bin/python").display().to_string();
+    let place = format!("import {module}; print({module}.__path__[0])");
+    Ok(shell.read(&Call::new(python).args(["-c", &place]))?.trim().into())
 }
 
 /// How to call a tool that is a Python package, installed when it is not there.

@@ -7,19 +7,28 @@
 //! - [`Driver`]: the functions of the CUDA driver.
 //! - [`Gpu`], [`Stream`], [`Event`], [`Memory`]: what they are about, as values that free themselves.
 //! - [`View`]: elements in the memory of a GPU.
+//! - [`Kernels`]: reducing and copying in it.
+//! - [`DeviceArena`]: collectives of ranks that reach each other's device memory.
 //! - [`Nccl`], [`NcclGroup`]: NVIDIA's library for collectives.
 
+mod arena;
 mod driver;
 mod gpu;
+mod job;
+mod kernels;
+mod layout;
 mod library;
 mod memory;
 mod nccl;
 mod nccl_group;
 mod nccl_guard;
+mod staging;
 mod view;
 
+pub use arena::DeviceArena;
 pub use driver::{Driver, IpcHandle};
 pub use gpu::{Event, Gpu, Stream};
+pub use kernels::Kernels;
 pub use memory::{Memory, PinnedMemory};
 pub use nccl::{Nccl, UniqueId};
 pub use nccl_group::NcclGroup;

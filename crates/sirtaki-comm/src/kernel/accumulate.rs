@@ -137,7 +137,7 @@ pub(super) fn run(plan: &Plan, job: impl Job) {
 
 /// Whether halves multiplied by these factors stay within what `f32` can hold; other factors take `f64`.
 /// A `bf16` reaches as far as an `f32`, so it must not grow on the way.
-fn single_suffices(plan: &Plan) -> bool {
+pub(crate) fn single_suffices(plan: &Plan) -> bool {
     let room = f64::from(1 << 20);
     let largest = if plan.dtype == DType::BF16 { 1.0 } else { room };
     let fits = |factor: f64, largest: f64| (1.0 / room..=largest).contains(&factor.abs());

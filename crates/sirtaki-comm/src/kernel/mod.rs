@@ -23,7 +23,9 @@ mod speed;
 mod tests;
 mod versions;
 
+pub(crate) use accumulate::single_suffices;
 pub use copy::copy;
+pub(crate) use scale::Factor;
 
 use crate::{DType, Plan};
 

@@ -91,14 +91,14 @@ impl Scale for f64 {
 /// A factor for integers. Whole factors and divisors are exact; in particular the average of equal numbers is that
 /// number, which multiplying by a rounded `1/n` would miss by one for some `n`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Factor {
+pub(crate) enum Factor {
     Times(i64),
     Over(i64),
     Real(f64),
 }
 
 impl Factor {
-    fn new(factor: f64) -> Factor {
+    pub(crate) fn new(factor: f64) -> Factor {
         const EXACT: f64 = (1u64 << 53) as f64;
         let divisor = factor.recip().round();
         if factor.abs() <= EXACT && factor.trunc() == factor {
