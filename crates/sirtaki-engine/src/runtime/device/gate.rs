@@ -68,12 +68,12 @@ impl Gate {
     pub(super) fn pass<T>(
         &mut self,
         comm: &mut dyn Communicator,
-        queue: impl FnOnce(&mut dyn Communicator) -> Result<T, CommError>,
+        queue: impl FnOnce() -> Result<T, CommError>,
     ) -> Result<T, CommError> {
         if !self.contended {
             let mut device = lock(&self.device);
             device.queued += 1;
-            return queue(comm);
+            return queue();
         }
         loop {
             let held = self.device.try_lock().ok();
@@ -81,7 +81,7 @@ impl Gate {
             let mut all = mine;
             comm.all_reduce(SliceMut::from(all.as_mut_slice()), Reduction::new(ReduceOp::Min))?;
             if all[0] == 1 && all[1] == -all[2] {
-                return queue(comm);
+                return queue();
             }
             drop(held);
             thread::sleep(self.pause());

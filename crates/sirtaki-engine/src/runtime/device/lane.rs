@@ -7,10 +7,11 @@ use std::{
 
 use sirtaki_comm::{
     CommError, Communicator, SliceMut, Stopper,
-    device::{Driver, Gpu, Nccl, NcclGroup, PinnedMemory, Stream, UniqueId},
+    device::{Driver, Gpu, Nccl, PinnedMemory, Stream},
 };
 
 use super::{
+    carrier::{Carrier, connect_nccl, connect_shared},
     gate::Gate,
     way::{self, Choice, DeviceSettings, Offer, Way, choose, crowded},
 };
@@ -28,12 +29,6 @@ const OFFER: usize = 1024;
 /// How long the device may take to end its work when the engine is closed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How tensors travel from here.
-pub(super) enum Carrier {
-    Nccl(NcclGroup),
-    Staged,
-}
-
 /// The GPU, and what carries its tensors.
 pub(crate) struct DeviceLane {
     pub(super) gpu: Arc<Gpu>,
@@ -43,7 +38,6 @@ pub(crate) struct DeviceLane {
     pub(super) carrier: Carrier,
     /// How, and why so, in words.
     way: String,
-    pub(super) gate: Gate,
     pub(super) stopper: Stopper,
     /// The host's memory that copies pass through, once it is needed.
     pub(super) pinned: Option<PinnedMemory>,
@@ -82,19 +76,25 @@ impl DeviceLane {
             (Ok(gpu), None) => (gpu.clone(), Gate::new(gpu.uuid(), rank)),
         };
         gate.settle(contended);
-        let carrier = match way {
-            Way::Nccl => connect(comm, nccl, &gpu, settings.way.is_some(), warn)?,
-            Way::Shared | Way::Staged => Carrier::Staged,
+        let connected = match way {
+            Way::Nccl => connect_nccl(comm, nccl, &gpu).map(|group| Carrier::Nccl(group, gate)),
+            Way::Shared => connect_shared(comm, &gpu).map(Carrier::Shared),
+            Way::Staged => Ok(Carrier::Staged),
         };
-        if let (Carrier::Staged, Way::Staged, None, 0) = (&carrier, way, settings.way, rank) {
-            warn(&format!("tensors of GPUs travel through the host's memory, because {reason}"));
+        let (carrier, reason) = match connected {
+            Err(error) if settings.way.is_some() || comm.stopper().check().is_err() => return Err(error),
+            Err(error) => (Carrier::Staged, error.to_string()),
+            Ok(carrier) => (carrier, reason),
+        };
+        if matches!(carrier, Carrier::Staged) && settings.way.is_none() && rank == 0 {
+            warn(&format!("tensors of GPUs travel {}", carrier.describe(&reason)));
         }
         if let (0, Some(text)) = (rank, crowded(&offers, &hosts)) {
             warn(&text);
         }
-        let way = describe(&carrier, &reason);
+        let way = carrier.describe(&reason);
         let (stream, incoming) = (gpu.stream(true)?, gpu.stream(true)?);
-        Ok(Self { gpu, stream, incoming, carrier, way, gate, stopper: comm.stopper(), pinned: None })
+        Ok(Self { gpu, stream, incoming, carrier, way, stopper: comm.stopper(), pinned: None })
     }
 
     /// How tensors travel and why, in words that follow "travel".
@@ -117,9 +117,7 @@ impl DeviceLane {
 
     /// Ends everything that the device does for other ranks.
     pub(crate) fn abort(&mut self) {
-        if let Carrier::Nccl(group) = &mut self.carrier {
-            group.abort();
-        }
+        self.carrier.abort();
     }
 
     /// Leaves the other ranks in good order, once the device has done its work.
@@ -128,19 +126,7 @@ impl DeviceLane {
         while matches!(self.stream.is_done(), Ok(false)) && self.stopper.check().is_ok() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_micros(200));
         }
-        if let Carrier::Nccl(group) = self.carrier {
-            group.leave();
-        }
-    }
-}
-
-fn describe(carrier: &Carrier, reason: &str) -> String {
-    match carrier {
-        Carrier::Nccl(group) => {
-            let nccl = group.nccl();
-            format!("by NCCL {} ({}), because {reason}", nccl.version(), nccl.path().display())
-        }
-        Carrier::Staged => format!("through the host's memory, because {reason}"),
+        self.carrier.leave();
     }
 }
 
@@ -179,41 +165,4 @@ fn exchange(comm: &mut dyn Communicator, mine: &Offer) -> Result<Vec<Offer>, Com
     let strange =
         || CommError::Invalid { problem: "a rank offers what is no offer; do all run the same version?".into() };
     offers.collect::<Option<Vec<Offer>>>().ok_or_else(strange)
-}
-
-/// Connects ranks by NCCL. Where that fails on one, none of them has it, and that is an error if it was asked for.
-fn connect(
-    comm: &mut dyn Communicator,
-    nccl: Result<Arc<Nccl>, CommError>,
-    gpu: &Arc<Gpu>,
-    asked: bool,
-    warn: &Warn,
-) -> Result<Carrier, CommError> {
-    let (rank, size) = (comm.group().rank(), comm.group().size());
-    let mut id: UniqueId = [0; 128];
-    if rank == 0 {
-        id = nccl.clone().and_then(|nccl| nccl.unique_id()).unwrap_or(id);
-    }
-    comm.broadcast(SliceMut::from(id.as_mut_slice()), 0)?;
-    let group = nccl.and_then(|nccl| {
-        if id == [0; 128] {
-            return Err(CommError::Device { problem: "NCCL cannot start on rank 0".into() });
-        }
-        NcclGroup::connect(nccl, gpu.clone(), id, (rank, size), comm.stopper())
-    });
-    let mut connected = [i64::from(group.is_ok())];
-    comm.all_reduce(
-        SliceMut::from(connected.as_mut_slice()),
-        sirtaki_comm::Reduction::new(sirtaki_comm::ReduceOp::Min),
-    )?;
-    match group {
-        Ok(group) if connected[0] == 1 => Ok(Carrier::Nccl(group)),
-        Ok(_) if asked => Err(CommError::Device { problem: "NCCL cannot connect another rank".into() }),
-        Err(error) if asked => Err(error),
-        Ok(_) => Ok(Carrier::Staged),
-        Err(error) => {
-            warn(&format!("tensors of GPUs travel through the host's memory, because {error}"));
-            Ok(Carrier::Staged)
-        }
-    }
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use sirtaki_comm::{
     CommError, Communicator, ReduceOp, Reduction,
-    device::{Memory, NcclGroup, PinnedMemory, View},
+    device::{Memory, PinnedMemory, View},
 };
 
-use super::lane::{Carrier, DeviceLane};
+use super::lane::DeviceLane;
 use crate::{
     decide::request::{Operation, Request, shares},
     runtime::{
@@ -38,12 +38,12 @@ impl DeviceLane {
     pub(super) fn can_queue(&self, items: &[Item<'_>]) -> bool {
         let can = |request: &Request| match request.operation {
             Operation::AllReduce(reduction) | Operation::ReduceScatter(reduction) => {
-                NcclGroup::can(request.dtype, reduction)
+                self.carrier.reduces(request.dtype, reduction)
             }
-            Operation::Broadcast { .. } | Operation::AllGather | Operation::AllToAll { .. } => true,
+            Operation::Broadcast { .. } | Operation::AllGather | Operation::AllToAll { .. } => self.carrier.moves(),
             _ => false,
         };
-        matches!(self.carrier, Carrier::Nccl(_)) && items.iter().all(|item| can(item.request))
+        items.iter().all(|item| can(item.request))
     }
 
     pub(super) fn queue(
@@ -57,14 +57,14 @@ impl DeviceLane {
                 let works = self.in_place(&mut items, reduction.op)?;
                 if host.comm.group().size() > 1 || reduction != Reduction::new(reduction.op) {
                     let views: Vec<View> = works.iter().map(|work| work.view).collect();
-                    self.pass(host, |group, stream| group.all_reduce(&views, reduction, stream))?;
+                    self.carrier.all_reduce(&mut host.comm, &views, reduction, &self.stream)?;
                 }
                 self.same(&items, works)
             }
             Operation::Broadcast { root } => {
                 let works = self.in_place(&mut items, ReduceOp::Sum)?;
                 let views: Vec<View> = works.iter().map(|work| work.view).collect();
-                self.pass(host, |group, stream| group.broadcast(&views, root, stream))?;
+                self.carrier.broadcast(&mut host.comm, &views, root, &self.stream)?;
                 self.same(&items, works)
             }
             Operation::AllGather => self.gather(host, items),
@@ -72,18 +72,6 @@ impl DeviceLane {
             Operation::AllToAll { .. } => self.exchange(host, items.remove(0)),
             other => Err(CommError::Invalid { problem: format!("{} is not done by a device", other.describe()) }),
         }
-    }
-
-    /// Queues calls of NCCL's, in the order that the device's other groups keep to.
-    fn pass(
-        &mut self,
-        host: &mut Runner,
-        call: impl FnOnce(&mut NcclGroup, &sirtaki_comm::device::Stream) -> Result<(), CommError>,
-    ) -> Result<(), CommError> {
-        let Carrier::Nccl(group) = &mut self.carrier else {
-            return Err(CommError::Invalid { problem: "there is no NCCL here".into() });
-        };
-        self.gate.pass(&mut host.comm, |_| call(group, &self.stream))
     }
 
     /// Tensors that are changed where they are; of a rank that has joined, elements that change nothing.
@@ -142,7 +130,7 @@ impl DeviceLane {
             memories.push(memory);
             views.push((all, counts));
         }
-        self.pass(host, |group, stream| group.all_gather(&views, stream))?;
+        self.carrier.all_gather(&mut host.comm, &views, &self.stream)?;
         let done = Arc::new(self.stream.record()?);
         let output = |((memory, (view, _)), item): ((Memory, (View, Vec<usize>)), Item<'_>)| {
             let shape = with_rows(item.request, item.rows.iter().sum());
@@ -167,7 +155,7 @@ impl DeviceLane {
                 (work.view, rows.iter().map(|rows| rows * item.request.row()).collect())
             })
             .collect();
-        self.pass(host, |group, stream| group.reduce_scatter(&views, reduction, stream))?;
+        self.carrier.reduce_scatter(&mut host.comm, &views, reduction, &self.stream)?;
         let mut parts = Vec::with_capacity(works.len());
         for (all, counts) in &views {
             let begin: usize = counts[..rank].iter().sum();
@@ -201,7 +189,7 @@ impl DeviceLane {
             Some(tensor) => tensor.view().ok_or_else(elsewhere)?,
             None => into.part(0, 0),
         };
-        self.pass(host, |group, stream| group.all_to_all((out, &sent), (into, &counts), stream))?;
+        self.carrier.all_to_all(&mut host.comm, (out, &sent), (into, &counts), &self.stream)?;
         let done = Arc::new(self.stream.record()?);
         let Some(input) = tensor else { return Ok(vec![None]) };
         let shape = with_rows(request, received.iter().sum());

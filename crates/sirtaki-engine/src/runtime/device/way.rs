@@ -96,6 +96,7 @@ pub(super) fn choose(offers: &[Offer], hosts: &[&str]) -> Result<Choice, (Rank, 
             Err((0, "ranks have different GPUs, so they cannot work in the memory of one".into()))
         }
         Some(way) => choice(way, "it was asked for".into()),
+        None if offers.len() == 1 => choice(Way::Shared, "there is one rank".into()),
         None if different.len() == uuids.len() && without.is_none() => {
             let version = offers[0].nccl.as_ref().map_or("", |version| version.as_str());
             choice(Way::Nccl, format!("every rank has a GPU of its own and NCCL {version}"))
@@ -164,6 +165,7 @@ mod tests {
     #[test]
     fn the_fastest_way_that_all_can_take_is_taken() {
         assert_eq!(way(&[offer(1, true), offer(2, true)], &["a", "b"]), Way::Nccl);
+        assert_eq!(way(&[offer(1, true)], &["a"]), Way::Shared);
         assert_eq!(way(&[offer(1, true), offer(1, true)], &["a", "a"]), Way::Shared);
         assert_eq!(way(&[offer(1, false), offer(1, true)], &["a", "a"]), Way::Shared);
         assert_eq!(way(&[offer(1, true), offer(1, true), offer(2, true)], &["a"; 3]), Way::Staged);

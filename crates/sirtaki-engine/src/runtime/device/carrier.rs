@@ -1,0 +1,173 @@
+//! What carries tensors between devices, behind one face.
+
+use std::sync::Arc;
+
+use sirtaki_comm::{
+    CommError, Communicator, DType, Rank, ReduceOp, Reduction, SliceMut,
+    device::{DeviceArena, Gpu, Kernels, Nccl, NcclGroup, Stream, UniqueId, View},
+};
+
+use super::gate::Gate;
+
+/// How tensors travel from here.
+pub(super) enum Carrier {
+    Nccl(NcclGroup, Gate),
+    Shared(Box<DeviceArena>),
+    /// Nothing on the device.
+    Staged,
+}
+
+/// Parts of a tensor, one after another in rank order, and how many elements each has.
+pub(super) type Parts = (View, Vec<usize>);
+
+impl Carrier {
+    /// Whether the device can do such a reduction.
+    pub(super) fn reduces(&self, dtype: DType, reduction: Reduction) -> bool {
+        match self {
+            Carrier::Nccl(..) => NcclGroup::can(dtype, reduction),
+            Carrier::Shared(_) => true,
+            Carrier::Staged => false,
+        }
+    }
+
+    /// Whether the device can move elements.
+    pub(super) fn moves(&self) -> bool {
+        !matches!(self, Carrier::Staged)
+    }
+
+    pub(super) fn all_reduce(
+        &mut self,
+        comm: &mut dyn Communicator,
+        views: &[View],
+        reduction: Reduction,
+        stream: &Stream,
+    ) -> Result<(), CommError> {
+        match self {
+            Carrier::Nccl(group, gate) => gate.pass(comm, || group.all_reduce(views, reduction, stream)),
+            Carrier::Shared(arena) => arena.all_reduce(comm, views, reduction, stream),
+            Carrier::Staged => Err(nothing()),
+        }
+    }
+
+    pub(super) fn broadcast(
+        &mut self,
+        comm: &mut dyn Communicator,
+        views: &[View],
+        root: Rank,
+        stream: &Stream,
+    ) -> Result<(), CommError> {
+        match self {
+            Carrier::Nccl(group, gate) => gate.pass(comm, || group.broadcast(views, root, stream)),
+            Carrier::Shared(arena) => arena.broadcast(comm, views, root, stream),
+            Carrier::Staged => Err(nothing()),
+        }
+    }
+
+    pub(super) fn all_gather(
+        &mut self,
+        comm: &mut dyn Communicator,
+        parts: &[Parts],
+        stream: &Stream,
+    ) -> Result<(), CommError> {
+        match self {
+            Carrier::Nccl(group, gate) => gate.pass(comm, || group.all_gather(parts, stream)),
+            Carrier::Shared(arena) => arena.all_gather(comm, parts, stream),
+            Carrier::Staged => Err(nothing()),
+        }
+    }
+
+    pub(super) fn reduce_scatter(
+        &mut self,
+        comm: &mut dyn Communicator,
+        parts: &[Parts],
+        reduction: Reduction,
+        stream: &Stream,
+    ) -> Result<(), CommError> {
+        match self {
+            Carrier::Nccl(group, gate) => gate.pass(comm, || group.reduce_scatter(parts, reduction, stream)),
+            Carrier::Shared(arena) => arena.reduce_scatter(comm, parts, reduction, stream),
+            Carrier::Staged => Err(nothing()),
+        }
+    }
+
+    pub(super) fn all_to_all(
+        &mut self,
+        comm: &mut dyn Communicator,
+        sent: (View, &[usize]),
+        received: (View, &[usize]),
+        stream: &Stream,
+    ) -> Result<(), CommError> {
+        match self {
+            Carrier::Nccl(group, gate) => gate.pass(comm, || group.all_to_all(sent, received, stream)),
+            Carrier::Shared(arena) => arena.all_to_all(comm, sent, received, stream),
+            Carrier::Staged => Err(nothing()),
+        }
+    }
+
+    /// Ends everything that the device does for other ranks.
+    pub(super) fn abort(&mut self) {
+        if let Carrier::Nccl(group, _) = self {
+            group.abort();
+        }
+    }
+
+    /// Leaves in good order. The device must have done everything.
+    pub(super) fn leave(self) {
+        if let Carrier::Nccl(group, _) = self {
+            group.leave();
+        }
+    }
+
+    /// How tensors travel and why, in words that follow "travel".
+    pub(super) fn describe(&self, reason: &str) -> String {
+        match self {
+            Carrier::Nccl(group, _) => {
+                let nccl = group.nccl();
+                format!("by NCCL {} ({}), because {reason}", nccl.version(), nccl.path().display())
+            }
+            Carrier::Shared(_) => format!("in the GPU's memory, because {reason}"),
+            Carrier::Staged => format!("through the host's memory, because {reason}"),
+        }
+    }
+}
+
+fn nothing() -> CommError {
+    CommError::Invalid { problem: "nothing carries tensors between devices here".into() }
+}
+
+/// Connects ranks by NCCL, all together. An error on one is an error on all.
+pub(super) fn connect_nccl(
+    comm: &mut dyn Communicator,
+    nccl: Result<Arc<Nccl>, CommError>,
+    gpu: &Arc<Gpu>,
+) -> Result<NcclGroup, CommError> {
+    let (rank, size) = (comm.group().rank(), comm.group().size());
+    let mut id: UniqueId = [0; 128];
+    if rank == 0 {
+        id = nccl.clone().and_then(|nccl| nccl.unique_id()).unwrap_or(id);
+    }
+    comm.broadcast(SliceMut::from(id.as_mut_slice()), 0)?;
+    let group = nccl.and_then(|nccl| {
+        if id == [0; 128] {
+            return Err(CommError::Device { problem: "NCCL cannot start on rank 0".into() });
+        }
+        NcclGroup::connect(nccl, gpu.clone(), id, (rank, size), comm.stopper())
+    });
+    together(comm, group, "NCCL cannot connect another rank")
+}
+
+/// Connects ranks in the memory of their GPU, all together. An error on one is an error on all.
+pub(super) fn connect_shared(comm: &mut dyn Communicator, gpu: &Arc<Gpu>) -> Result<Box<DeviceArena>, CommError> {
+    let kernels = together(comm, Kernels::load(gpu), "another rank has no kernels for its GPU")?;
+    Ok(Box::new(DeviceArena::connect(comm, Arc::new(kernels))?))
+}
+
+/// Something, if all ranks have it.
+fn together<T>(comm: &mut dyn Communicator, mine: Result<T, CommError>, other: &str) -> Result<T, CommError> {
+    let mut all = [i64::from(mine.is_ok())];
+    comm.all_reduce(SliceMut::from(all.as_mut_slice()), Reduction::new(ReduceOp::Min))?;
+    match mine {
+        Ok(_) if all[0] == 0 => Err(CommError::Device { problem: other.into() }),
+        mine => mine,
+    }
+}
