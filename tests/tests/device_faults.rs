@@ -237,6 +237,7 @@ fn an_abort_ends_transfers() {
 }
 
 /// One rank that is a process: it says when a first collective is done, and queues a second one.
+#[allow(clippy::print_stdout, reason = "the test that started it reads this")]
 fn rank_of_two(text: &str) {
     let id: UniqueId = std::array::from_fn(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).unwrap());
     let rank: usize = env::var("TEST_RANK").unwrap().parse().unwrap();
