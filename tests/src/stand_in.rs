@@ -5,7 +5,7 @@ use std::{
     env,
     path::PathBuf,
     process::{Child, Command},
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
 };
 
@@ -26,6 +26,13 @@ pub fn library() -> PathBuf {
     let places = [folder.to_path_buf(), folder.join("deps")];
     let library = places.iter().map(|place| place.join("libsirtaki_stand_in.so")).find(|path| path.exists());
     library.unwrap_or_else(|| panic!("libsirtaki_stand_in.so is not beside {}", program.display()))
+}
+
+/// Lets one test of a process go on at a time. As with the real driver, giving memory back waits for everything that its
+/// device has to do, and two tests with the same devices could wait for each other for ever.
+pub fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// One of the devices.

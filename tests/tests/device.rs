@@ -10,12 +10,13 @@ use sirtaki_comm::{
 };
 use sirtaki_tests::{
     data::Data,
-    stand_in::{Barrier, Killed, alone, another, download, finish, gpu, library, upload},
+    stand_in::{Barrier, Killed, alone, another, download, finish, gpu, library, turn, upload},
     wait,
 };
 
 #[test]
 fn the_driver_says_what_there_is() {
+    let _turn = turn();
     let driver = Driver::load(Some(&library())).unwrap();
     assert_eq!((driver.version().as_str(), driver.count().unwrap()), ("12.4", 8));
     let (first, second) = (gpu(0), gpu(1));
@@ -54,6 +55,7 @@ fn a_driver_that_is_not_there_is_named() {
 
 #[test]
 fn streams_wait_for_events_of_others() {
+    let _turn = turn();
     let gpu = gpu(0);
     let (first, second) = (gpu.stream(false).unwrap(), gpu.stream(true).unwrap());
     let (_from, source) = upload(&Data::new(DType::I32, &[7.0, 8.0]), &first);
@@ -73,6 +75,7 @@ fn streams_wait_for_events_of_others() {
 
 #[test]
 fn an_event_means_what_was_recorded_last_before_the_call() {
+    let _turn = turn();
     let gpu = gpu(0);
     let (first, second, third) = (gpu.stream(false).unwrap(), gpu.stream(false).unwrap(), gpu.stream(false).unwrap());
     let event = first.record().unwrap();
@@ -91,6 +94,7 @@ fn an_event_means_what_was_recorded_last_before_the_call() {
 
 #[test]
 fn events_are_used_again_without_mixing_them_up() {
+    let _turn = turn();
     let gpu = gpu(0);
     let (first, second) = (gpu.stream(false).unwrap(), gpu.stream(false).unwrap());
     let barrier = Barrier::new(&first);
@@ -106,6 +110,7 @@ fn events_are_used_again_without_mixing_them_up() {
 
 #[test]
 fn what_is_kept_goes_when_the_event_is_past() {
+    let _turn = turn();
     let gpu = gpu(0);
     let stream = gpu.stream(false).unwrap();
     let barrier = Barrier::new(&stream);
@@ -122,6 +127,7 @@ fn what_is_kept_goes_when_the_event_is_past() {
 
 #[test]
 fn memory_is_copied_cleared_and_looked_at_in_parts() {
+    let _turn = turn();
     let gpu = gpu(0);
     let stream = gpu.stream(false).unwrap();
     let numbers: Vec<f64> = (0..1000).map(f64::from).collect();
@@ -138,6 +144,7 @@ fn memory_is_copied_cleared_and_looked_at_in_parts() {
 
 #[test]
 fn memory_that_is_too_short_is_an_error() {
+    let _turn = turn();
     let gpu = gpu(0);
     let stream = gpu.stream(false).unwrap();
     let memory = Memory::new(&gpu, 100).unwrap();
@@ -211,6 +218,7 @@ fn other_process(gpu: &Arc<Gpu>) {
 
 #[test]
 fn processes_share_memory_and_events() {
+    let _turn = turn();
     let test = "processes_share_memory_and_events";
     let gpu = gpu(0);
     if env::var("TEST_MEMORY").is_ok() {

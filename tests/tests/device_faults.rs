@@ -17,12 +17,13 @@ use sirtaki_comm::{
 };
 use sirtaki_tests::{
     data::Data,
-    stand_in::{Killed, Member, alone, another, connect, download, each, finish, gpu, library, nccl, upload},
+    stand_in::{Killed, Member, alone, another, connect, download, each, finish, gpu, library, nccl, turn, upload},
     wait,
 };
 
 #[test]
 fn the_library_says_what_it_is() {
+    let _turn = turn();
     let nccl = nccl();
     assert_eq!(nccl.version(), "2.28.9");
     assert_eq!(nccl.path().canonicalize().unwrap(), library().canonicalize().unwrap());
@@ -110,6 +111,7 @@ fn a_failure_that_shows_later_is_noticed() {
 
 #[test]
 fn a_reduction_that_nccl_does_not_have_leaves_the_group_usable() {
+    let _turn = turn();
     each(2, |member| {
         let (_floats, floats) = upload(&Data::new(DType::F32, &[1.0, 2.0]), &member.stream);
         let (_integers, integers) = upload(&Data::new(DType::I32, &[1.0, 2.0]), &member.stream);
@@ -122,6 +124,7 @@ fn a_reduction_that_nccl_does_not_have_leaves_the_group_usable() {
 
 #[test]
 fn ranks_that_do_different_things_fail_instead_of_waiting() {
+    let _turn = turn();
     each(2, |member| {
         let count = 1 + member.rank;
         let (_memory, view) = upload(&Data::zeros(DType::F32, count), &member.stream);
@@ -134,6 +137,7 @@ fn ranks_that_do_different_things_fail_instead_of_waiting() {
 
 #[test]
 fn connecting_ends_when_it_is_told_to() {
+    let _turn = turn();
     let (id, stopper) = (nccl().unique_id().unwrap(), Stopper::new());
     let stop = stopper.clone();
     let (ready, begun) = channel();
@@ -150,6 +154,7 @@ fn connecting_ends_when_it_is_told_to() {
 
 #[test]
 fn a_group_that_is_stopped_ends_what_is_queued() {
+    let _turn = turn();
     let mut ranks = connect(2);
     let Member { group, stream, stopper, .. } = &mut ranks[0];
     let (_memory, view) = upload(&Data::new(DType::F32, &[1.0]), stream);
@@ -187,6 +192,7 @@ fn a_group_that_is_stopped_ends_a_call_that_waits_for_others() {
 
 #[test]
 fn a_rank_is_refused_that_does_not_fit() {
+    let _turn = turn();
     let id = nccl().unique_id().unwrap();
     let connect = |id: UniqueId, place| NcclGroup::connect(nccl(), gpu(0), id, place, Stopper::new());
     let error = connect([7; 128], (0, 1)).unwrap_err().to_string();
@@ -198,6 +204,7 @@ fn a_rank_is_refused_that_does_not_fit() {
 
 #[test]
 fn an_abort_ends_what_is_queued_and_gives_memory_back() {
+    let _turn = turn();
     let mut ranks = connect(2);
     let Member { group, stream, .. } = &mut ranks[0];
     let (memory, view) = upload(&Data::new(DType::F32, &[1.0]), stream);
@@ -219,6 +226,7 @@ fn an_abort_ends_what_is_queued_and_gives_memory_back() {
 
 #[test]
 fn an_abort_ends_transfers() {
+    let _turn = turn();
     let mut ranks = connect(2);
     let Member { group, stream, .. } = &mut ranks[1];
     let (_memory, view) = upload(&Data::zeros(DType::U8, 4), stream);
@@ -229,6 +237,7 @@ fn an_abort_ends_transfers() {
 }
 
 /// One rank that is a process: it says when a first collective is done, and queues a second one.
+#[allow(clippy::print_stdout, reason = "the test that started it reads this")]
 fn rank_of_two(text: &str) {
     let id: UniqueId = std::array::from_fn(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).unwrap());
     let rank: usize = env::var("TEST_RANK").unwrap().parse().unwrap();
@@ -254,6 +263,7 @@ fn rank_of_two(text: &str) {
 
 #[test]
 fn ranks_may_be_processes_and_a_killed_one_leaves_nothing_behind() {
+    let _turn = turn();
     let test = "ranks_may_be_processes_and_a_killed_one_leaves_nothing_behind";
     if let Ok(id) = env::var("TEST_ID") {
         return rank_of_two(&id);

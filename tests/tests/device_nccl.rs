@@ -9,7 +9,7 @@ use sirtaki_comm::{
 use sirtaki_tests::{
     data::{self, Data},
     reference::{assert_close, expected},
-    stand_in::{Member, download, each, upload},
+    stand_in::{Member, download, each, turn, upload},
 };
 
 /// Longer than what the stand-in moves at once, and no multiple of it.
@@ -54,6 +54,7 @@ fn nccl_can_do_what_it_has_operations_for() {
 
 #[test]
 fn all_reduce_with_every_type_and_reduction() {
+    let _turn = turn();
     for size in SIZES {
         each(size, |member| {
             for (seed, dtype) in DType::ALL.into_iter().enumerate() {
@@ -71,6 +72,7 @@ fn all_reduce_with_every_type_and_reduction() {
 
 #[test]
 fn several_tensors_go_together_empty_and_long_ones_among_them() {
+    let _turn = turn();
     for size in SIZES {
         each(size, |member| {
             let counts = [5, 0, LONG, 1];
@@ -88,6 +90,7 @@ fn several_tensors_go_together_empty_and_long_ones_among_them() {
 
 #[test]
 fn broadcast_from_every_rank_with_every_type() {
+    let _turn = turn();
     for size in SIZES {
         each(size, |member| {
             for dtype in DType::ALL {
@@ -107,6 +110,7 @@ fn broadcast_from_every_rank_with_every_type() {
 
 #[test]
 fn all_gather_with_equal_and_uneven_counts() {
+    let _turn = turn();
     for size in SIZES {
         each(size, |member| {
             for dtype in DType::ALL {
@@ -137,6 +141,7 @@ fn all_gather_with_equal_and_uneven_counts() {
 
 #[test]
 fn reduce_scatter_with_equal_and_uneven_counts() {
+    let _turn = turn();
     for size in SIZES {
         each(size, |member| {
             for dtype in DType::ALL {
@@ -162,6 +167,7 @@ fn reduce_scatter_with_equal_and_uneven_counts() {
 
 #[test]
 fn long_parts_are_scattered_and_gathered() {
+    let _turn = turn();
     each(2, |member| {
         let (_memory, view) = input(member, DType::I64, 2 * LONG, 3);
         let counts = vec![LONG, LONG];
@@ -174,6 +180,7 @@ fn long_parts_are_scattered_and_gathered() {
 
 #[test]
 fn all_to_all_with_equal_and_uneven_counts() {
+    let _turn = turn();
     for size in SIZES {
         // How many elements go from one rank to another.
         let layouts: [fn(usize, usize) -> usize; 3] =
@@ -202,6 +209,7 @@ fn all_to_all_with_equal_and_uneven_counts() {
 
 #[test]
 fn calls_on_several_streams_are_done_in_order() {
+    let _turn = turn();
     each(2, |member| {
         let others: Vec<_> = (0..3).map(|_| member.stream.gpu().stream(false).unwrap()).collect();
         let inputs: Vec<_> = (0..60).map(|seed| input(member, DType::I32, 10, seed)).collect();

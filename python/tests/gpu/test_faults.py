@@ -48,7 +48,6 @@ except sirtaki.Error as error:
 STOPPED = (
     GO_ON
     + """
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
 if hvd.rank() == 1:
     threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGSTOP)).start()
 try:
@@ -84,7 +83,7 @@ def test_a_rank_is_killed_in_the_middle_of_an_all_reduce(tmp_path, request, rank
 
 
 def test_a_rank_is_stopped(tmp_path):
-    options = ("--grace", "20")
+    options = ("--grace", "5")
     code, text = Job(tmp_path, STOPPED, options=options, SIRTAKI_TIMEOUT="5").end()
     assert code != 0 and "[0] noticed:" in text and "[0] goes on" in text, text
 

@@ -57,7 +57,8 @@ class Trainer:
         elif front_end == "apex":
             self.model = hvd.DistributedDataParallel(self.model)
         elif front_end == "ddp":
-            self.model = DistributedDataParallel(self.model, bucket_cap_mb=0.1)
+            # The compiler wants buckets of 1 MiB or more.
+            self.model = DistributedDataParallel(self.model, bucket_cap_mb=1 if compiled else 0.1)
 
     def step(self, *parts, autocast=False):
         """One step; of several parts all but the last are only accumulated."""
