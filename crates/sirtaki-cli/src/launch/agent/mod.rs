@@ -7,6 +7,7 @@
 mod children;
 mod doing;
 mod meeting;
+mod memory_kills;
 mod mouth;
 mod pmi;
 mod ranks;

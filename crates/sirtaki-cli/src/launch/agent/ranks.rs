@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    fs, io,
+    io,
     os::unix::net::UnixStream,
     sync::{Arc, mpsc::Sender},
     time::{Duration, Instant},
@@ -15,6 +15,7 @@ use super::{
     Happening, Mouth,
     children::{self, Child, Source},
     doing,
+    memory_kills::MemoryKills,
     pmi::Pmi,
     relays::Relay,
 };
@@ -58,8 +59,7 @@ pub(super) struct Ranks {
     ranks: Vec<Rank>,
     /// Whether a thread waits for processes to end.
     pub(super) reaping: bool,
-    /// How many processes the kernel had killed for want of memory when we looked last.
-    memory_kills: u64,
+    memory_kills: MemoryKills,
     /// When the launcher is next told how far ranks are, if it wants to know.
     next_pulse: Option<Instant>,
     /// What it was told last.
@@ -68,7 +68,7 @@ pub(super) struct Ranks {
 
 impl Ranks {
     pub(super) fn start(&mut self, start: &HostStart, relays: Vec<Relay>, files: &OpenFiles, says: Says<'_>) {
-        self.memory_kills = memory_kills();
+        self.memory_kills = MemoryKills::watch();
         self.next_pulse = start.pulse.then(|| Instant::now() + PULSE);
         let mut relays: HashMap<usize, Relay> = relays.into_iter().map(|relay| (relay.rank, relay)).collect();
         let pmi = Pmi::new(start.pmi.clone(), start.ranks.len(), says.1.clone());
@@ -150,11 +150,10 @@ impl Ranks {
         // How far it came is told before its end.
         self.next_pulse = self.next_pulse.map(|_| Instant::now());
         self.pulse(mouth);
-        let killed_for_memory = memory_kills();
-        let out_of_memory = killed_for_memory > self.memory_kills;
-        self.memory_kills = killed_for_memory;
         let how = match (status.terminating_signal(), status.exit_status()) {
-            (Some(number), _) => Ended::Signal { number, out_of_memory: out_of_memory && number == 9 },
+            (Some(number), _) => {
+                Ended::Signal { number, out_of_memory: number == 9 && self.memory_kills.explain_one() }
+            }
             (None, code) => Ended::Code(code.unwrap_or(0)),
         };
         let how = self.ranks[at].aborted.map_or(how, Ended::Code);
@@ -264,11 +263,4 @@ fn not_started(name: &str, error: &io::Error) -> Ended {
 fn monotonic() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
-/// How many processes of this machine the kernel has killed for want of memory.
-fn memory_kills() -> u64 {
-    let text = fs::read_to_string("/proc/vmstat").unwrap_or_default();
-    let count = text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok());
-    count.unwrap_or(0)
 }
