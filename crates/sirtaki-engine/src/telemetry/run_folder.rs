@@ -106,7 +106,7 @@ fn free(wanted: &Path) -> io::Result<PathBuf> {
         let folder = if number == 1 { wanted.to_owned() } else { wanted.with_file_name(format!("{name}-{number}")) };
         files::make_private(&folder)?;
         // Made here and now, so that two who look at once do not both find it free.
-        match OpenOptions::new().write(true).create_new(true).open(folder.join("run.json")) {
+        match files::create_new(&folder.join("run.json")) {
             Ok(_) => return Ok(folder),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
@@ -175,7 +175,7 @@ struct Rows {
 
 impl Rows {
     fn create(path: PathBuf) -> io::Result<Self> {
-        let file = BufWriter::new(File::create(&path)?);
+        let file = BufWriter::new(files::create(&path)?);
         Ok(Self { path, file, lines: 0, stride: 1, seen: 0, flushed: Instant::now() })
     }
 
@@ -264,10 +264,13 @@ mod tests {
         let shared = runs.path().join("shared");
         fs::create_dir(&shared).unwrap();
         fs::set_permissions(&shared, fs::Permissions::from_mode(0o750)).unwrap();
-        for (wanted, expected) in [(runs.path().join("deep/first"), 0o700), (shared, 0o750)] {
+        for (wanted, expected, of_files) in [(runs.path().join("deep/first"), 0o700, 0o600), (shared, 0o750, 0o640)] {
             let folder = RunFolder::start(&wanted, &Group::local(0, 1), Arc::new(|_| ())).unwrap();
             assert_eq!(mode(folder.folder()), expected, "{}", wanted.display());
             folder.end(Profile::new(vec!["a".into()], vec![None]), None);
+            let files = fs::read_dir(&wanted).unwrap().map(|entry| entry.unwrap().path());
+            let modes: Vec<(PathBuf, u32)> = files.map(|file| (file.clone(), mode(&file))).collect();
+            assert!(modes.len() == 3 && modes.iter().all(|(_, mode)| *mode == of_files), "{modes:?}");
         }
         assert_eq!(mode(&runs.path().join("deep")), 0o700);
     }

@@ -102,7 +102,7 @@ fn folder(arguments: &Scaling) -> Result<PathBuf> {
         let hint = "name a new one with -o, or leave -o out";
         return Err(Advice::new(format!("{} is not empty", folder.display()), hint).into());
     }
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    files::make_private(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     Ok(std::path::absolute(folder)?)
 }
 
@@ -114,7 +114,7 @@ fn one(
     (command, program, interrupt): (&JobCommand, &Path, &Interrupt),
     printer: &mut Printer,
 ) -> Result<Option<String>> {
-    fs::create_dir(place).with_context(|| format!("cannot make {}", place.display()))?;
+    files::make_inside(place).with_context(|| format!("cannot make {}", place.display()))?;
     let arguments = command.arguments(job, place);
     let mut plan = read::RunPlan {
         format: FORMAT.into(),

@@ -15,6 +15,7 @@ use std::{
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use sirtaki_engine::files;
 
 use crate::launch::{child, ended::Ended};
 
@@ -56,7 +57,7 @@ pub(super) fn take(
     mut tick: impl FnMut(Duration),
 ) -> Result<(Duration, Option<String>)> {
     let output = folder.join(OUTPUT);
-    let file = File::create(&output).with_context(|| format!("cannot write {}", output.display()))?;
+    let file = files::create(&output).with_context(|| format!("cannot write {}", output.display()))?;
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
     child::tie(&mut command, &[]);
