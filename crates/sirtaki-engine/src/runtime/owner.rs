@@ -90,12 +90,12 @@ impl Owner {
         runner: Runner,
         comm_settings: sirtaki_comm::Settings,
     ) -> Result<Self, CommError> {
-        let sockets = shared.star().sockets()?;
+        let (sockets, rank) = (shared.star().sockets()?, shared.group.rank());
         Ok(Self {
             shared,
             comm_settings,
             runner,
-            member: Member::new(),
+            member: Member::new(rank),
             submissions: HashMap::new(),
             sockets,
             joined: false,
