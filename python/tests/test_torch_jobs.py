@@ -90,11 +90,12 @@ def test_the_first_rank_that_fails_is_reported(start, culprit, how, handler, hea
     code, text = finished(
         start(
             f"""
-            import atexit, sys, time, torch, sirtaki.torch as sk
+            import atexit, os, sys, time, torch, sirtaki.torch as sk
 
             def linger(when):
-                if when == {handler!r} and sk.rank() == {culprit}:
+                if when == {handler!r} and os.environ["RANK"] == "{culprit}":
                     time.sleep(5)
+                    raise OSError("an exit handler of no importance")
 
             atexit.register(linger, "before init")
             sk.init()
