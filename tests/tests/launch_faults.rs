@@ -130,7 +130,7 @@ fn what_the_others_did_is_in_the_report() {
 }
 
 #[test]
-fn lack_of_memory_is_called_by_its_name() {
+fn running_out_of_memory_is_named() {
     // Where no memory cgroup can be made, allocations fail instead of being punished.
     let cramped = Cramped::new();
     let command = command("memory", 1, &[]);
@@ -160,7 +160,7 @@ fn a_killed_rank_did_not_run_out_of_memory_when_somebody_else_did() {
 }
 
 #[test]
-fn a_killed_launcher_takes_everything_along() {
+fn a_killed_launcher_leaves_nothing_behind() {
     let launch = start("loop", 9, &[]);
     launch.prints("ready", 4);
     launch.signal(Signal::KILL);

@@ -269,14 +269,14 @@ fn check(cells: &[Cell]) {
 
 #[test]
 #[ignore = "takes some minutes: cargo xtask test kill-matrix"]
-fn all_of_it() {
+fn the_whole_matrix() {
     let cells = cells();
     assert!(cells.len() >= 100, "{} runs", cells.len());
     check(&cells);
 }
 
 #[test]
-fn its_core() {
+fn the_core_of_the_matrix() {
     let cell = |hosts, victim, fault| Cell { hosts, victim, fault, scenario: "loop" };
     check(&[
         cell(1, Victim::Rank(3), Fault::Crash),

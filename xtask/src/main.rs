@@ -44,7 +44,7 @@ enum Task {
     },
     /// Build the Python package into target/wheels
     Wheel,
-    /// Write generated pages and expected texts anew: docs/environment.md, the command's help
+    /// Regenerate pages and expected texts: docs/environment.md, the command's help
     Docs,
 }
 

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn an_earlier_job_is_not_seen_and_nothing_stays() {
+    fn an_earlier_job_is_not_seen_and_nothing_is_left() {
         let folder = tempfile::tempdir().unwrap();
         let old = FileStore::new(&folder, "monday").unwrap();
         old.set("key", b"old").unwrap();

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_right_is_said() {
+    fn impossible_requests_are_refused() {
         let problem = |operation, dtype, shape: &[usize]| Request::new("t", operation, dtype, shape).problem(3);
         assert!(problem(Operation::Barrier, DType::U8, &[]).is_none());
         assert!(problem(Operation::Adasum, DType::F32, &[4]).unwrap().contains("power of two"));

@@ -22,11 +22,11 @@ use super::{
     progress::Progress,
     run_info::{About, End},
 };
-use crate::{Warn, files};
+use crate::{Warn, files, machine};
 
 /// Lines of the course of a run at most.
 const ROWS: usize = 20_000;
-/// Sayings that may wait; what comes while they do is dropped and counted.
+/// Reports that may wait; what comes while they do is dropped and counted.
 const ROOM: usize = 4096;
 /// How long a line may stay in memory.
 const FLUSH: Duration = Duration::from_secs(1);
@@ -124,7 +124,7 @@ struct Pen {
 
 impl Pen {
     fn write(mut self, orders: &Receiver<Work>) {
-        let begun = Instant::now();
+        let (begun, load) = (Instant::now(), machine::load());
         loop {
             let work = orders.recv_timeout(FLUSH);
             let last = matches!(work, Ok(Work::End(..)) | Err(RecvTimeoutError::Disconnected));
@@ -138,7 +138,11 @@ impl Pen {
                     files::write(&self.folder.join("profile.json"), profile.to_json().as_bytes())
                 }
                 Ok(Work::End(failed, dropped)) => {
-                    self.about.ended = Some(End { seconds: begun.elapsed().as_secs_f64(), failed, dropped });
+                    let seconds = begun.elapsed().as_secs_f64();
+                    let load = load
+                        .zip(machine::load())
+                        .and_then(|(before, after)| machine::load_during(before, after, seconds));
+                    self.about.ended = Some(End { seconds, failed, dropped, load });
                     self.rows.flush().and_then(|()| self.write_about())
                 }
                 Err(_) => self.rows.flush(),
@@ -293,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_no_folder() {
+    fn a_file_is_not_taken_for_a_folder() {
         let file = tempfile::NamedTempFile::new().unwrap();
         assert!(RunFolder::start(file.path(), &Group::local(0, 1), Arc::new(|_| ())).is_err());
     }

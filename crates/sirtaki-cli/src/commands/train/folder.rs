@@ -99,7 +99,7 @@ fn is_at(file: &File, path: &Path) -> bool {
 fn unused(folder: &Path) -> Result<PathBuf> {
     if checkpoints(folder) {
         let problem = format!("{} holds the checkpoints of another run", folder.display());
-        return Err(Advice::new(problem, "add --resume to go on with it, or name another --checkpoint-dir").into());
+        return Err(Advice::new(problem, "add --resume to continue it, or name another --checkpoint-dir").into());
     }
     Ok(folder.to_owned())
 }
@@ -113,7 +113,7 @@ fn newest(runs: &Path, model: &str) -> Result<PathBuf> {
     found.retain(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix)));
     found.sort();
     found.pop().ok_or_else(|| {
-        let problem = format!("there is no run of {model} in {} to go on with", runs.display());
+        let problem = format!("there is no run of {model} in {} to continue", runs.display());
         Advice::new(problem, "name the folder of its checkpoints with --checkpoint-dir, or leave --resume out").into()
     })
 }

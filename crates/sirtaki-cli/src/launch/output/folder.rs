@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_told_once() {
+    fn a_full_disk_is_reported_once() {
         let file = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         let mut folder = Folder { path: "logs".into(), files: vec![Some(file)] };
         let told = folder.write(0, b"x").unwrap_err();

@@ -79,7 +79,7 @@ pub(super) fn take(
 
 /// Asks the launcher to end its job, and insists if it does not.
 fn end(child: &mut Child) -> Result<()> {
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).context("the process has no number")?;
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).context("the process id is not valid")?;
     let _ = kill_process(pid, Signal::TERM);
     let deadline = Instant::now() + PATIENCE;
     while child.try_wait()?.is_none() {
