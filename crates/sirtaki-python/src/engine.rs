@@ -240,7 +240,7 @@ impl Engine {
             None => None,
             Some("f16") => Some(Compression::F16),
             Some("bf16") => Some(Compression::BF16),
-            Some(other) => return Err(misuse(format!("nothing travels as {other}"))),
+            Some(other) => return Err(misuse(format!("{other} is not a compression: choose f16 or bf16"))),
         };
         let request = |name: &str, dtype, shape: &[usize]| {
             let request = Request::new(name, operation.clone(), dtype, shape);
@@ -371,7 +371,7 @@ impl Engine {
     /// ends.
     fn phase(&self, py: Python<'_>, name: &str) -> PyResult<Phase> {
         let phase = sirtaki_engine::Phase::ALL.into_iter().find(|phase| phase.name() == name);
-        let phase = phase.ok_or_else(|| misuse(format!("a training step has no part {name}")))?;
+        let phase = phase.ok_or_else(|| misuse(format!("{name} is not a phase of a training step")))?;
         Ok(Phase::new(self.own(py)?.engine.phase(phase)))
     }
 
@@ -387,5 +387,5 @@ impl Engine {
 
 fn reduction(op: &str) -> PyResult<Reduction> {
     let op = ReduceOp::ALL.into_iter().find(|known| known.name() == op);
-    op.map(Reduction::new).ok_or_else(|| misuse("there is no such reduction"))
+    op.map(Reduction::new).ok_or_else(|| misuse("this reduction does not exist"))
 }

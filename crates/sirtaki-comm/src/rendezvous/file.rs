@@ -151,7 +151,7 @@ impl Store for FileStore {
             Some(bytes) => i64::from_le_bytes(
                 bytes
                     .try_into()
-                    .map_err(|_| CommError::Invalid { problem: format!("{} is no counter", path.display()) })?,
+                    .map_err(|_| CommError::Invalid { problem: format!("{} is not a counter", path.display()) })?,
             ),
         };
         let after = before.wrapping_add(amount);

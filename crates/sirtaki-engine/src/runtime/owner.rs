@@ -191,7 +191,7 @@ impl Owner {
                 continue;
             }
             if self.joined {
-                let problem = "this rank has joined and brings no more tensors until all ranks have".into();
+                let problem = "this rank has joined and cannot submit tensors until all ranks have joined".into();
                 promise.fail(EngineError::Invalid { tensor: request.name, problem });
                 continue;
             }

@@ -63,10 +63,10 @@ impl RunFolder {
         let folder = free(wanted)?;
         let about = About::new(&folder, group);
         let rows = Rows::create(folder.join("steps.jsonl"))?;
-        let mut pen = Pen { folder: folder.clone(), about, rows, warn };
-        pen.write_about()?;
+        let mut writer = Writer { folder: folder.clone(), about, rows, warn };
+        writer.write_about()?;
         let (work, orders) = sync_channel(ROOM);
-        let thread = thread::Builder::new().name("sirtaki-run_folder".into()).spawn(move || pen.write(&orders))?;
+        let thread = thread::Builder::new().name("sirtaki-run_folder".into()).spawn(move || writer.write(&orders))?;
         Ok(Self { folder, begun: Instant::now(), work, thread, dropped: 0 })
     }
 
@@ -115,14 +115,14 @@ fn free(wanted: &Path) -> io::Result<PathBuf> {
     Err(ErrorKind::AlreadyExists.into())
 }
 
-struct Pen {
+struct Writer {
     folder: PathBuf,
     about: About,
     rows: Rows,
     warn: Warn,
 }
 
-impl Pen {
+impl Writer {
     fn write(mut self, orders: &Receiver<Work>) {
         let (begun, load) = (Instant::now(), machine::load());
         loop {

@@ -53,10 +53,10 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
     ranks take back what they committed last, join the job again, and the function is called again.
     Three failures without a commit between them are raised.
     """
-    return run_fn(func, _join_anew)
+    return run_fn(func, _join_again)
 
 
-def _join_anew() -> None:
+def _join_again() -> None:
     shutdown()
     try:
         init()
