@@ -17,7 +17,7 @@ fuzz_target!(|bytes: &[u8]| {
         return;
     };
     let mut table = Table::new(2, Limits { fused: 1024, large: 512 });
-    let mut member = Member::new();
+    let mut member = Member::new(1);
     for (rank, spoken) in said {
         table.hear(rank, spoken, Duration::ZERO);
         let verdicts = table.decide();

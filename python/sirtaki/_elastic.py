@@ -1,7 +1,7 @@
 """Training that goes on after a failure: state that is saved, restored and made equal.
 
 A failed collective brings all ranks back to what they committed last; then they leave the job,
-join it anew and go on. The ranks of a job stay the same from its start to its end: hosts that come
+join it again and go on. The ranks of a job stay the same from its start to its end: hosts that come
 and go are refused with a hint.
 """
 
@@ -19,12 +19,12 @@ PATIENCE = 3
 
 FIXED = (
     "the ranks of this job cannot change while it runs\n"
-    "hint: start the job anew with other hosts, from a checkpoint"
+    "hint: restart the job with other hosts, from a checkpoint"
 )
 
 
 class HostsUpdatedInterrupt(RuntimeError):  # noqa: N818
-    """Raised by a training function that wants all ranks to leave and join anew.
+    """Raised by a training function that wants all ranks to leave and join again.
 
     With ``skip_sync`` the state is not made equal afterwards.
     """
@@ -45,11 +45,11 @@ class State:
         self._reset_callbacks: list[Callable[[], Any]] = []
 
     def register_reset_callbacks(self, callbacks: Iterable[Callable[[], Any]]) -> None:
-        """Functions to call whenever ranks have joined anew."""
+        """Functions to call whenever ranks have joined again."""
         self._reset_callbacks.extend(callbacks)
 
     def on_reset(self) -> None:
-        """Called when ranks have joined anew."""
+        """Called when ranks have joined again."""
         self.reset()
         for callback in self._reset_callbacks:
             callback()
@@ -80,7 +80,7 @@ class State:
         raise NotImplementedError
 
     def reset(self) -> None:
-        """What else has to happen when ranks have joined anew; nothing by itself."""
+        """What else has to happen when ranks have joined again; nothing by itself."""
 
 
 class ObjectState(State):

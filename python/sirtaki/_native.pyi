@@ -107,7 +107,7 @@ class Engine:
         name: _Name,
         tensors: Sequence[_Described],
         of_all: bool = True,
-        room: Sequence[Sequence[int]] = (),
+        room: Sequence[Sequence[int]] = ...,
     ) -> Ticket: ...
     def broadcast(self, name: _Name, tensors: Sequence[_Described], root: int) -> Ticket: ...
     def all_to_all(
@@ -115,7 +115,7 @@ class Engine:
         name: _Name,
         tensor: _Described,
         splits: Sequence[int],
-        room: Sequence[int] = (),
+        room: Sequence[int] = ...,
     ) -> Ticket: ...
     def reduce_scatter(
         self,

@@ -75,6 +75,44 @@ def test_a_peer_that_dies_is_named(start):
     assert "[0] noticed:" in text and "rank 1" in text and "SIGKILL" in text, text
 
 
+@pytest.mark.parametrize(
+    ("culprit", "how", "handler", "headline"),
+    [
+        (0, "sys.exit(3)", "none", "exit code 3"),
+        (1, "sys.exit(3)", "none", "exit code 3"),
+        (1, "sys.exit(3)", "before init", "exit code 3"),
+        (0, "sys.exit(3)", "after init", "exit code 3"),
+        (0, "raise KeyError('weights')", "before init", "KeyError: 'weights'"),
+    ],
+)
+def test_the_first_rank_that_fails_is_reported(start, culprit, how, handler, headline):
+    """Also where exit handlers keep it, as some services do, until the others have ended."""
+    code, text = finished(
+        start(
+            f"""
+            import atexit, os, sys, time, torch, sirtaki.torch as sk
+
+            def linger(when):
+                if when == {handler!r} and os.environ["RANK"] == "{culprit}":
+                    time.sleep(5)
+                    raise OSError("an exit handler of no importance")
+
+            atexit.register(linger, "before init")
+            sk.init()
+            atexit.register(linger, "after init")
+            for step in range(10):
+                if step == 5 and sk.rank() == {culprit}:
+                    {how}
+                sk.allreduce(torch.ones(4), name="gradient")
+            """
+        )
+    )
+    error = next(line for line in text.splitlines() if line.startswith("error: "))
+    assert error.startswith(f"error: rank {culprit} ended with exit code {code}"), text
+    assert headline in error, text
+    assert code == (3 if "exit" in how else 1)
+
+
 def test_a_script_for_horovod_runs_as_it_is(start):
     code, text = finished(
         start(

@@ -3,11 +3,12 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    process::Command,
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// Bytes a process may use in it.
-const LIMIT: u64 = 64 << 20;
+/// Bytes that processes may use in it: more than a small job needs.
+const LIMIT: u64 = 256 << 20;
 
 /// A memory cgroup; removed on drop, when its processes have ended.
 pub struct Cramped {
@@ -36,6 +37,16 @@ impl Cramped {
     /// Where a process writes its id to get in.
     pub fn door(&self) -> PathBuf {
         self.folder.join("cgroup.procs")
+    }
+
+    /// The same command with everything it starts in it, as in a scheduler's job or a container.
+    pub fn with(&self, command: &Command) -> Command {
+        let mut inside = Command::new("sh");
+        inside.args(["-c", "echo 0 >\"$0\" && exec \"$@\""]).arg(self.door());
+        inside.arg(command.get_program()).args(command.get_args());
+        inside.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        inside.env("TEST_CRAMPED", self.door());
+        inside
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
 
 use sirtaki_comm::{
     DType, Stopper,
-    device::{Driver, Gpu, Memory, Nccl, NcclGroup, PinnedMemory, Stream, UniqueId, View},
+    device::{DeviceMemory, Driver, Gpu, Nccl, NcclGroup, PinnedMemory, Stream, UniqueId, View},
 };
 
 use crate::{data::Data, wait};
@@ -81,9 +81,9 @@ pub fn finish(stream: &Stream) {
 }
 
 /// Memory of a device that holds this data.
-pub fn upload(data: &Data, stream: &Stream) -> (Memory, View) {
+pub fn upload(data: &Data, stream: &Stream) -> (DeviceMemory, View) {
     let slice = data.slice();
-    let memory = Memory::on_stream(stream, data.bytes().len()).unwrap();
+    let memory = DeviceMemory::on_stream(stream, data.bytes().len()).unwrap();
     let view = memory.view(0, slice.dtype(), slice.len()).unwrap();
     let mut pinned = PinnedMemory::new(stream.gpu(), data.bytes().len()).unwrap();
     pinned.copy_from_slice(data.bytes());
@@ -156,7 +156,7 @@ pub fn each<R: Send>(size: usize, work: impl Fn(&mut Member) -> R + Sync) -> Vec
 /// Keeps a stream from going on until it is opened: its device waits for a rank that comes only then.
 pub struct Barrier {
     ranks: Vec<Member>,
-    memory: Vec<(Memory, View)>,
+    memory: Vec<(DeviceMemory, View)>,
 }
 
 impl Barrier {

@@ -6,7 +6,7 @@ use std::{env, path::Path, process::Stdio, sync::Arc};
 
 use sirtaki_comm::{
     DType,
-    device::{Driver, Event, Gpu, IpcHandle, Memory, PinnedMemory},
+    device::{DeviceMemory, Driver, Event, Gpu, IpcHandle, PinnedMemory},
 };
 use sirtaki_tests::{
     data::Data,
@@ -132,7 +132,7 @@ fn memory_is_copied_cleared_and_looked_at_in_parts() {
     let stream = gpu.stream(false).unwrap();
     let numbers: Vec<f64> = (0..1000).map(f64::from).collect();
     let (_memory, view) = upload(&Data::new(DType::F32, &numbers), &stream);
-    let other = Memory::new(&gpu, 4000).unwrap();
+    let other = DeviceMemory::new(&gpu, 4000).unwrap();
     let copy = other.view(0, DType::F32, 1000).unwrap();
     stream.copy(copy, view).unwrap();
     stream.clear(copy.part(10, 990)).unwrap();
@@ -147,7 +147,7 @@ fn memory_that_is_too_short_is_an_error() {
     let _turn = turn();
     let gpu = gpu(0);
     let stream = gpu.stream(false).unwrap();
-    let memory = Memory::new(&gpu, 100).unwrap();
+    let memory = DeviceMemory::new(&gpu, 100).unwrap();
     assert!(memory.view(0, DType::F64, 12).is_ok());
     let error = memory.view(8, DType::F64, 12).unwrap_err().to_string();
     assert!(error.contains("12 f64 at 8 do not fit into 100 bytes"), "{error}");
@@ -158,7 +158,7 @@ fn memory_that_is_too_short_is_an_error() {
     assert!(pinned.copy_to(1, view, &stream).is_err());
     assert!(pinned.copy_from(usize::MAX, view, &stream).is_err());
     assert!(stream.copy(view, memory.view(0, DType::U8, 11).unwrap()).is_err());
-    assert!(Memory::new(&gpu, usize::MAX / 2).unwrap_err().to_string().contains("on cuda:0"));
+    assert!(DeviceMemory::new(&gpu, usize::MAX / 2).unwrap_err().to_string().contains("on cuda:0"));
 }
 
 /// How many bytes of memory the process uses.
@@ -179,7 +179,7 @@ fn memory_goes_back_in_the_order_of_its_stream() {
     let barrier = Barrier::new(&stream);
     let before = resident();
     let is_reserved = || resident() > before + BYTES / 2;
-    let memory = Memory::on_stream(&stream, BYTES).unwrap();
+    let memory = DeviceMemory::on_stream(&stream, BYTES).unwrap();
     stream.clear(memory.view(0, DType::U8, BYTES).unwrap()).unwrap();
     drop(memory);
     assert!(is_reserved(), "it was freed before the stream was past its use");
@@ -187,7 +187,7 @@ fn memory_goes_back_in_the_order_of_its_stream() {
     finish(&stream);
     assert!(!is_reserved(), "it was not freed");
 
-    let memory = Memory::on_stream(&stream, BYTES).unwrap();
+    let memory = DeviceMemory::on_stream(&stream, BYTES).unwrap();
     drop(stream);
     drop(memory);
     wait::until("memory whose stream went first", || !is_reserved());
@@ -204,7 +204,7 @@ fn handle(name: &str) -> IpcHandle {
 
 /// What the other process does: it has its stream wait for the event, says so, and copies afterwards.
 fn other_process(gpu: &Arc<Gpu>) {
-    let memory = Memory::open(gpu, handle("TEST_MEMORY"), 8).unwrap();
+    let memory = DeviceMemory::open(gpu, handle("TEST_MEMORY"), 8).unwrap();
     let event = gpu.open_event(handle("TEST_EVENT")).unwrap();
     assert!(!event.is_past().unwrap());
     let (waiting, stream) = (gpu.stream(false).unwrap(), gpu.stream(false).unwrap());
@@ -225,7 +225,7 @@ fn processes_share_memory_and_events() {
         return other_process(&gpu);
     }
     let stream = gpu.stream(false).unwrap();
-    let memory = Memory::new(&gpu, 8).unwrap();
+    let memory = DeviceMemory::new(&gpu, 8).unwrap();
     let view = memory.view(0, DType::U8, 8).unwrap();
     let mut pinned = PinnedMemory::new(&gpu, 8).unwrap();
     pinned.copy_from_slice(&[1, 2, 0, 0, 5, 6, 0, 0]);
@@ -234,7 +234,7 @@ fn processes_share_memory_and_events() {
     let (event, shared): (Event, IpcHandle) = gpu.shared_event().unwrap();
     let barrier = Barrier::new(&stream);
     stream.record_in(&event).unwrap();
-    assert!(Memory::open(&gpu, memory.share().unwrap(), 8).is_err(), "this process has it already");
+    assert!(DeviceMemory::open(&gpu, memory.share().unwrap(), 8).is_err(), "this process has it already");
     let variables = [("TEST_MEMORY", hex(&memory.share().unwrap())), ("TEST_EVENT", hex(&shared))];
     let mut command = another(test, &[]);
     let mut child = Killed(command.envs(variables).stdout(Stdio::null()).spawn().unwrap());

@@ -13,7 +13,7 @@ use std::{
 
 use sirtaki_comm::{
     CommError, DType, ReduceOp, Reduction, Stopper,
-    device::{Memory, Nccl, NcclGroup, UniqueId},
+    device::{DeviceMemory, Nccl, NcclGroup, UniqueId},
 };
 use sirtaki_tests::{
     data::Data,
@@ -221,7 +221,7 @@ fn an_abort_ends_what_is_queued_and_gives_memory_back() {
     assert!(event.is_past().unwrap());
     assert!(group.all_reduce(&[view], Reduction::SUM, stream).is_err());
     // Waits for everything that the device has to do.
-    drop(Memory::new(stream.gpu(), 1).unwrap());
+    drop(DeviceMemory::new(stream.gpu(), 1).unwrap());
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use sirtaki_comm::{
     DType, ReduceOp, Reduction,
-    device::{Memory, NcclGroup, View},
+    device::{DeviceMemory, NcclGroup, View},
 };
 use sirtaki_tests::{
     data::{self, Data},
@@ -25,7 +25,7 @@ fn reductions(dtype: DType) -> impl Iterator<Item = Reduction> {
 }
 
 /// What a rank puts in, on its device.
-fn input(member: &Member, dtype: DType, count: usize, seed: usize) -> (Memory, View) {
+fn input(member: &Member, dtype: DType, count: usize, seed: usize) -> (DeviceMemory, View) {
     upload(&Data::new(dtype, &data::numbers(dtype, member.rank, count, seed)), &member.stream)
 }
 

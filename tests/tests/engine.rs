@@ -153,7 +153,7 @@ fn a_mismatch_has_the_same_text_everywhere_and_the_engine_goes_on() {
 }
 
 #[test]
-fn what_cannot_be_right_is_refused_at_once() {
+fn impossible_requests_are_refused_at_once() {
     each(&make::arena, 2, &settings(), |engine| {
         let request = Request::new("short", Operation::AllReduce(Reduction::SUM), DType::F32, &[3]);
         let error = engine.submit(request, Tensor::from_vec(vec![1.0_f32; 2])).wait_one().unwrap_err();

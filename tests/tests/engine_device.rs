@@ -6,7 +6,7 @@ use std::{sync::Arc, thread};
 
 use sirtaki_comm::{DType, ReduceOp, Reduction, device::Stream};
 use sirtaki_engine::{
-    DeviceSettings, Engine, EngineError, Operation, Output, Place, Request, Settings, Tensor, Ticket, Way,
+    DeviceSettings, Engine, EngineError, Operation, Output, Request, Settings, Tensor, TensorPlace, Ticket, Way,
 };
 use sirtaki_tests::{
     data::Data,
@@ -28,7 +28,7 @@ fn stream(rank: usize) -> Stream {
 /// Hands in elements in the memory of a device.
 fn submit(engine: &Engine, name: &str, operation: Operation, data: &Data, stream: &Stream) -> Ticket {
     let (memory, view) = upload(data, stream);
-    let request = Request::new(name, operation, view.dtype(), &[view.len()]).placed(Place::Device);
+    let request = Request::new(name, operation, view.dtype(), &[view.len()]).placed(TensorPlace::Device);
     // SAFETY: the memory is the owner, and nobody else has it.
     let tensor = unsafe { Tensor::on_device(view, Arc::new(stream.record().unwrap()), Box::new(memory)) };
     engine.submit(request, tensor)
@@ -103,7 +103,7 @@ fn a_group_may_lie_in_several_places() {
         let device = unsafe { Tensor::on_device(view, Arc::new(stream.record().unwrap()), Box::new(memory)) };
         let request = |name: &str| Request::new(name, Operation::AllReduce(Reduction::SUM), DType::F32, &[10]);
         let host = Tensor::from_vec(vec![rank as f32 + 1.0; 10]);
-        let requests = vec![(request("d").placed(Place::Device), device), (request("h"), host)];
+        let requests = vec![(request("d").placed(TensorPlace::Device), device), (request("h"), host)];
         let mut outputs = engine.submit_group("both", requests).wait().unwrap();
         assert_eq!(outputs.pop().unwrap().into_vec::<f32>().unwrap(), [3.0; 10]);
         assert_eq!(numbers(Ok(outputs.pop().unwrap()), &stream), [3.0; 10]);

@@ -70,7 +70,7 @@ fn a_stopped_rank_is_named_after_the_timeout() {
 
 #[test]
 fn a_rank_that_fails_by_itself_is_named() {
-    for (scenario, words) in [("exception", "it exited with code 101"), ("abort", "it was killed by SIGABRT")] {
+    for (scenario, words) in [("exception", "it ended with exit code 101"), ("abort", "it was killed by SIGABRT")] {
         for culprit in [0, 2] {
             let plan = Plan { odd: Some(culprit), ..Plan::new(scenario) };
             harm(&plan, culprit, |_| (), words);

@@ -111,7 +111,7 @@ fn a_warning_signal_reaches_every_rank_and_the_job_goes_on() {
 }
 
 #[test]
-fn who_does_not_listen_is_killed_after_the_grace_time() {
+fn a_process_that_ignores_signals_is_killed_after_the_grace_time() {
     let launch = start(&["-n", "2", "--grace", "0.5"], "trap '' INT TERM; echo ready; while true; do sleep 0.05; done");
     launch.prints("ready", 2);
     launch.signal(Signal::TERM);

@@ -9,11 +9,15 @@ use sirtaki_tests::{
     memory::Cramped,
 };
 
-fn start(scenario: &str, odd: usize, arguments: &[&str]) -> Launch {
+fn command(scenario: &str, odd: usize, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sirtaki-under-test"));
     command.args(["run", "-n", "4", "--grace", "2"]).args(arguments).args(["--", env!("CARGO_BIN_EXE_engine-rank")]);
     command.env("TEST_SCENARIO", scenario).env("TEST_ODD", odd.to_string());
-    Launch::start(command)
+    command
+}
+
+fn start(scenario: &str, odd: usize, arguments: &[&str]) -> Launch {
+    Launch::start(command(scenario, odd, arguments))
 }
 
 /// The process of a rank, from the first line it prints.
@@ -126,12 +130,11 @@ fn what_the_others_did_is_in_the_report() {
 }
 
 #[test]
-fn lack_of_memory_is_called_by_its_name() {
+fn running_out_of_memory_is_named() {
     // Where no memory cgroup can be made, allocations fail instead of being punished.
     let cramped = Cramped::new();
-    let door = cramped.as_ref().map(|cramped| format!("TEST_CRAMPED={}", cramped.door().display()));
-    let door: Vec<&str> = door.iter().flat_map(|door| ["--env", door.as_str()]).collect();
-    let done = start("memory", 1, &door).ends();
+    let command = command("memory", 1, &[]);
+    let done = Launch::start(cramped.as_ref().map(|cramped| cramped.with(&command)).unwrap_or(command)).ends();
     let text = done.message();
     others_blame(&done, 1);
     let (code, words) = match cramped {
@@ -143,7 +146,21 @@ fn lack_of_memory_is_called_by_its_name() {
 }
 
 #[test]
-fn a_killed_launcher_takes_everything_along() {
+fn a_killed_rank_did_not_run_out_of_memory_when_somebody_else_did() {
+    let launch = start("loop", 9, &[]);
+    let pid = pid_of(&launch, 1);
+    // Where no memory cgroup can be made, nobody else runs out of memory.
+    if let Some(cramped) = Cramped::new() {
+        let other = Launch::start(cramped.with(&command("memory", 0, &[]))).ends();
+        assert!(other.message().contains("ran out of memory"), "{}", other.message());
+    }
+    kill_process(pid, Signal::KILL).expect("the rank is there");
+    let done = launch.ends();
+    assert!(done.message().contains("error: rank 1 was killed by SIGKILL"), "{}", done.message());
+}
+
+#[test]
+fn a_killed_launcher_leaves_nothing_behind() {
     let launch = start("loop", 9, &[]);
     launch.prints("ready", 4);
     launch.signal(Signal::KILL);

@@ -90,7 +90,7 @@ impl Place {
         Place { cluster }
     }
 
-    fn start(&self, cell: &Cell, extra: &[String]) -> Launch {
+    fn start(&self, cell: &Cell, cramped: Option<&Cramped>) -> Launch {
         let mut command = match &self.cluster {
             None => Command::new(SIRTAKI),
             Some((hosts, _)) => hosts.command(0, SIRTAKI),
@@ -112,8 +112,8 @@ impl Place {
         };
         let odd = if let Victim::Rank(rank) = cell.victim { rank } else { usize::MAX };
         command.env("TEST_SCENARIO", scenario).env("TEST_ODD", odd.to_string());
-        command.args(["--grace", "2", "--timeout", "5"]).args(extra).args(["--", PROGRAM]);
-        Launch::start(command)
+        command.args(["--grace", "2", "--timeout", "5", "--", PROGRAM]);
+        Launch::start(cramped.map(|cramped| cramped.with(&command)).unwrap_or(command))
     }
 
     fn agent(&self, launch: &Launch, host: usize) -> Pid {
@@ -191,11 +191,10 @@ struct Result {
 }
 
 fn run(place: &Place, cell: &Cell) -> Result {
-    let cramped = (cell.fault == Fault::OutOfMemory).then(Cramped::new).flatten();
-    let door = cramped.iter().flat_map(|door| ["--env".into(), format!("TEST_CRAMPED={}", door.door().display())]);
-    let launch = place.start(cell, &door.collect::<Vec<String>>());
-    // Namespaces have a /sys of their own, without the door to the cgroup; allocations fail there instead.
-    let words = expected(cell, cramped.is_some() && cell.hosts == 1);
+    // Network namespaces have a /sys of their own, without cgroups; allocations fail there instead.
+    let cramped = (cell.fault == Fault::OutOfMemory && cell.hosts == 1).then(Cramped::new).flatten();
+    let launch = place.start(cell, cramped.as_ref());
+    let words = expected(cell, cramped.is_some());
     let own = matches!(cell.fault, Fault::Exception | Fault::Exit | Fault::SlowExit | Fault::OutOfMemory);
     let done = catch_unwind(AssertUnwindSafe(|| {
         if !own {
@@ -270,14 +269,14 @@ fn check(cells: &[Cell]) {
 
 #[test]
 #[ignore = "takes some minutes: cargo xtask test kill-matrix"]
-fn all_of_it() {
+fn the_whole_matrix() {
     let cells = cells();
     assert!(cells.len() >= 100, "{} runs", cells.len());
     check(&cells);
 }
 
 #[test]
-fn its_core() {
+fn the_core_of_the_matrix() {
     let cell = |hosts, victim, fault| Cell { hosts, victim, fault, scenario: "loop" };
     check(&[
         cell(1, Victim::Rank(3), Fault::Crash),

@@ -206,7 +206,7 @@ fn a_silent_rank_is_named_by_all() {
 }
 
 #[test]
-fn a_slow_rank_is_no_silent_one() {
+fn a_slow_rank_is_not_taken_for_a_silent_one() {
     // Each wait stays far below the limit, all of them together do not.
     let timeout = Duration::from_secs(8);
     let results = run(plain(3), timeout, Some(Algorithm::Ring), |rank, mut comm| {

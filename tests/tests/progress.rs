@@ -64,7 +64,7 @@ fn without_looks(screen: &str) -> String {
 }
 
 #[test]
-fn who_wants_none_gets_none() {
+fn progress_can_be_switched_off() {
     let screen = on_a_terminal("--progress off").out.join("\n");
     assert!(!screen.contains("steps/s") && !screen.contains("late "), "{screen}");
 }

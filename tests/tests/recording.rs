@@ -4,6 +4,7 @@
 
 use std::{
     fs,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::Command,
     thread::sleep,
@@ -34,6 +35,14 @@ fn rows(folder: &Path) -> Vec<Value> {
     whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
+/// Permissions of everything in a folder that somebody else could use.
+fn open_to_others(folder: &Path) -> Vec<(PathBuf, u32)> {
+    let entries: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let own = |path: &PathBuf| (path.clone(), fs::metadata(path).unwrap().permissions().mode() & 0o777);
+    let inside = entries.iter().filter(|path| path.is_dir()).flat_map(|path| open_to_others(path));
+    entries.iter().map(own).filter(|(_, mode)| mode & 0o077 != 0).chain(inside).collect()
+}
+
 #[test]
 fn a_run_leaves_what_it_was_and_how_it_went() {
     let place = tempfile::tempdir().unwrap();
@@ -41,6 +50,8 @@ fn a_run_leaves_what_it_was_and_how_it_went() {
     let done = Launch::start(sirtaki(&words, place.path())).ends();
     assert_eq!(done.code, 0, "{}", done.message());
     let folder = place.path().join("here");
+    assert!(folder.join("checkpoint-000001/manifest.json").exists());
+    assert_eq!(open_to_others(place.path()), []);
     let about = read(folder.join("run.json"));
     assert_eq!((&about["ranks"], &about["settings"]["batch_per_worker"]), (&2.into(), &"64".into()));
     assert_eq!((&about["exit"]["code"], &about["ended"]["failed"]), (&0.into(), &Value::Null));

@@ -47,7 +47,7 @@ fn a_host_that_sends_slowly_is_named() {
 }
 
 #[test]
-fn hosts_alike_are_not_named_for_their_network() {
+fn similar_hosts_are_not_blamed_for_their_network() {
     let hosts = Hosts::new("alike", 3);
     hosts.throttle("fast", 20);
     let profile = profile(&hosts);

@@ -6,12 +6,15 @@ use std::{
     collections::BTreeMap,
     fs,
     path::Path,
+    process::Command,
     sync::{Arc, Mutex},
+    thread,
 };
 
 use serde_json::Value;
 use sirtaki_engine::{
-    Engine, Operation, Phase, Profiling, Settings, Ticket, TimelineForm, telemetry::counts::CollectiveKind,
+    Engine, Operation, Phase, Profiling, Settings, Ticket, TimelineForm,
+    telemetry::{counts::CollectiveKind, recorder::Recorder},
 };
 use sirtaki_tests::{
     engines::{each, submit, sum},
@@ -118,6 +121,34 @@ fn counters_show_memory_and_bytes_per_second() {
         assert!(!memory.is_empty() && memory.iter().all(|&bytes| bytes > 1 << 20), "rank {rank}: {memory:?}");
         assert!(rates.iter().any(|&rate| rate >= 12_000 * 10) && rates.last() == Some(&0), "rank {rank}: {rates:?}");
     }
+}
+
+#[test]
+fn what_ranks_record_before_rank_0_has_its_file_is_not_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("t.json");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let (links, settings, mut ranks) = (make::settings(), with_timeline(&pipe), make::arena(2));
+    let (second, first) = (ranks.pop().unwrap(), ranks.pop().unwrap());
+    let text = thread::scope(|scope| {
+        let start = |rank| Engine::start(rank, &links, settings.clone()).unwrap();
+        // Rank 0 waits until somebody reads from its pipe.
+        scope.spawn(move || start(first).barrier("end").unwrap());
+        let engine = start(second);
+        let (pid, descriptor) = engine.record_address();
+        let record = Recorder::open(pid, descriptor).unwrap();
+        for _ in 0..3 {
+            let before = record.last_beat();
+            until("rank 1 that hands in what it has recorded", || record.last_beat() > before);
+        }
+        let reader = scope.spawn(|| fs::read_to_string(&pipe).unwrap());
+        engine.barrier("end").unwrap();
+        drop(engine);
+        reader.join().unwrap()
+    });
+    let all: Value = serde_json::from_str(&text).unwrap();
+    let events = all["traceEvents"].as_array().unwrap();
+    assert!(events.iter().any(|event| event["name"] == "memory" && event["pid"] == 1), "{text}");
 }
 
 #[test]

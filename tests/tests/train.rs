@@ -88,7 +88,7 @@ fn number(report: &Value, name: &str) -> f64 {
 }
 
 #[test]
-fn an_epoch_recognises_nearly_all_digits_and_tells_of_it() {
+fn one_epoch_recognises_nearly_all_digits_and_reports_it() {
     let place = Place::new();
     let done = place.train("-n 2 --epochs 1 --target-accuracy 0.97 --json report.json");
     assert_eq!(done.code, 0, "{}", done.message());
@@ -176,7 +176,7 @@ fn mistakes_are_told_before_anything_starts() {
 }
 
 #[test]
-fn checkpoints_of_others_are_left_alone() {
+fn checkpoints_of_other_runs_are_left_alone() {
     let place = Place::new();
     let common = "-n 1 --batch-size 16 --checkpoint-dir mine";
     place.report(&format!("{common} --max-steps 2"));
@@ -321,11 +321,11 @@ fn an_interrupted_run_is_saved_and_says_how_to_go_on() {
     assert_eq!(done.code, 130, "{}", done.message());
     let message = done.message();
     assert!(message.contains("interrupted after step ") && message.contains("saved in mine/checkpoint-"), "{message}");
-    let again = message.lines().find_map(|line| line.strip_prefix("to go on: sirtaki train ")).unwrap().to_owned();
+    let again = message.lines().find_map(|line| line.strip_prefix("to continue: sirtaki train ")).unwrap().to_owned();
     let step = message.split("interrupted after step ").nth(1).unwrap();
     let step: u64 = step.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap();
     let done = place.train(&format!("{again} --max-steps {}", step + 1));
-    assert!(done.code == 0 && done.message().contains(&format!("going on after step {step},")), "{}", done.message());
+    assert!(done.code == 0 && done.message().contains(&format!("continuing after step {step},")), "{}", done.message());
 }
 
 #[test]

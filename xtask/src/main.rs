@@ -49,9 +49,9 @@ enum Task {
     Wheel,
     /// Pack wheel, tests, figures and a runner for a machine with a GPU into target/gpu-bundle
     GpuBundle,
-    /// Write generated pages and expected texts anew: docs/environment.md, the command's help
+    /// Regenerate pages and expected texts: docs/environment.md, the command's help
     Docs,
-    /// Compile the kernels for GPUs anew: reduce.cu to reduce.ptx
+    /// Recompile the GPU kernels: reduce.cu to reduce.ptx
     Ptx,
 }
 

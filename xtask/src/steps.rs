@@ -20,6 +20,7 @@ const STEPS: &[Step] = &[
     Step { name: "format", about: "cargo fmt --check", run: format },
     Step { name: "packages", about: "Debian packages the tests need; installed if allowed", run: packages::check },
     Step { name: "lint", about: "clippy, warnings are errors", run: lint },
+    Step { name: "cuda", about: "feature `cuda` type-checked, without a GPU", run: cuda },
     Step { name: "python-lint", about: "Ruff and mypy on the Python package", run: python::lint },
     Step { name: "deny", about: "licences, sources and dependency directions (cargo-deny)", run: deny },
     Step { name: "docs", about: "cargo doc for all crates and features, warnings are errors", run: docs },
@@ -32,7 +33,6 @@ const STEPS: &[Step] = &[
 
 /// Steps for now and then, which take long or need large downloads; they run only when they are named.
 const NOW_AND_THEN: &[Step] = &[
-    Step { name: "cuda", about: "feature `cuda` type-checked, without a GPU", run: cuda },
     Step {
         name: "gpu",
         about: "everything that needs a GPU, on 2 and 4 ranks, by each way; fails without one",

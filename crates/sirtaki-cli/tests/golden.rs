@@ -1,6 +1,6 @@
 //! What users read, word for word: help, refusals of wrong arguments, and nothing where it does not belong.
 //!
-//! `cargo xtask docs` writes the expected texts anew; look at the difference before committing it.
+//! `cargo xtask docs` regenerates the expected texts; look at the difference before committing it.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -110,6 +110,9 @@ fn mistakes() {
     compare("mistake_trian", &["trian"]);
     compare("mistake_absent", &["run", "--", "trian"]);
     compare("mistake_gpus", &["run", "--gpus", "4", "--", "./train"]);
+    compare("mistake_model", &["train", "--model", "resnet50"]);
+    compare("mistake_data", &["train", "--data", "/nowhere/mnist"]);
+    compare("mistake_not_data", &["train", "--data", "/usr"]);
     compare("mistake_precision", &["train", "--precision", "int8"]);
     compare("mistake_many_ranks", &["run", "-n", "four", "--", "./train"]);
     let slurm = [("PATH", "/nowhere"), ("SLURM_JOB_ID", "7"), ("SLURM_JOB_NODELIST", "n[1-2]")];
@@ -248,7 +251,7 @@ fn a_wrong_variable_is_named() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_error() {
+fn a_reader_that_closes_early_is_not_an_error() {
     let script = format!("{} doctor --json | true", env!("CARGO_BIN_EXE_sirtaki"));
     let output = Command::new("bash").args(["-c", &format!("set -o pipefail; {script}")]).output().unwrap();
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");

@@ -68,7 +68,7 @@ fn the_page_shows_what_the_command_prints() {
 }
 
 #[test]
-fn the_page_s_description_of_a_network_is_one() {
+fn the_page_s_example_describes_a_network() {
     let page = std::fs::read_to_string(root().join("docs/predict.md")).unwrap();
     let model = page.split("```json\n").nth(1).unwrap().split("```").next().unwrap();
     let file = tempfile::NamedTempFile::new().unwrap();

@@ -20,7 +20,7 @@ pub struct Settings {
     pub tls: bool,
     /// Name or address of the network interface to use between hosts; `None` measures and takes the fastest.
     pub interface: Option<String>,
-    /// Whether ranks on one host may share memory; without, they talk over loopback.
+    /// Whether ranks on one host may share memory; without it, they talk over loopback.
     pub shared_memory: bool,
 }
 

@@ -19,7 +19,7 @@ fn both_families_are_found_and_told_apart() {
 }
 
 #[test]
-fn a_path_that_is_no_library_is_refused_by_name() {
+fn a_path_that_is_not_a_library_is_refused_by_name() {
     let choice = Choice::default().with_path(Some("/nowhere/libmpi.so".into()));
     match load(&choice) {
         Err(CommError::Unavailable { what, .. }) => assert!(what.contains("/nowhere/libmpi.so")),

@@ -1,5 +1,8 @@
 //! Reading and writing files safely. What is written is complete or as it was before, whatever happens meanwhile; what is
-//! read is a regular file, so that it ends, and opening it does not wait for anybody. New folders are the user's alone.
+//! read is a regular file, so that it ends, and opening it does not wait for anybody.
+//!
+//! New folders are the user's alone, unless they are part of one that is not. A new file can be read by whoever may look
+//! into its folder, and by nobody else: the usual permissions would open it to all, should the folder ever be opened.
 //!
 //! A regular file is written under another name in the same folder, brought to the disk and renamed, so that readers see
 //! the old or the new contents and nothing between. The other name cannot be guessed and is created exclusively, so
@@ -11,7 +14,7 @@ use std::{
     io::{self, ErrorKind, Read, Write},
     os::{
         fd::AsRawFd,
-        unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt},
+        unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt, PermissionsExt},
     },
     path::{Path, PathBuf},
     thread,
@@ -89,6 +92,33 @@ pub fn new_folder(wanted: &Path) -> io::Result<PathBuf> {
 /// whoever wants to share makes it first, or opens it with `chmod`.
 pub fn make_private(folder: &Path) -> io::Result<()> {
     private().recursive(true).create(folder)
+}
+
+/// Makes a folder inside of one that is there, for the same people.
+pub fn make_inside(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(permissions(parent(folder), 0o777)?).create(folder)
+}
+
+/// Options to make a file at this path and write to it, for those who may look into its folder.
+pub fn options(path: &Path) -> io::Result<OpenOptions> {
+    let mut options = OpenOptions::new();
+    options.write(true).mode(permissions(parent(path), 0o666)?);
+    Ok(options)
+}
+
+/// Makes a file that was not there; see [`options`].
+pub fn create_new(path: &Path) -> io::Result<File> {
+    options(path)?.create_new(true).open(path)
+}
+
+/// Makes a file, or empties the one that is there; see [`options`].
+pub fn create(path: &Path) -> io::Result<File> {
+    options(path)?.create(true).truncate(true).open(path)
+}
+
+/// At most these permissions for something new in a folder, where the folder grants them.
+fn permissions(folder: &Path, most: u32) -> io::Result<u32> {
+    Ok(fs::metadata(folder)?.permissions().mode() & most | 0o600)
 }
 
 fn private() -> DirBuilder {
@@ -186,10 +216,10 @@ impl Draft {
             let problem = format!("there is no folder {}", folder.display());
             return Err(io::Error::new(ErrorKind::NotFound, problem));
         }
-        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        let (file, is_named) = match rustix::fs::open(folder, flags, Mode::from_raw_mode(0o666)) {
+        let (flags, mode) = (OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, permissions(folder, 0o666)?);
+        let (file, is_named) = match rustix::fs::open(folder, flags, Mode::from_raw_mode(mode)) {
             Ok(file) => (File::from(file), false),
-            Err(_) => (OpenOptions::new().read(true).write(true).create_new(true).open(&hidden)?, true),
+            Err(_) => (options(&hidden)?.read(true).create_new(true).open(&hidden)?, true),
         };
         let draft = Self { file, place: place.to_owned(), hidden, is_named };
         if let Ok(there) = fs::metadata(place) {

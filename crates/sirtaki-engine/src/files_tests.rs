@@ -158,3 +158,23 @@ fn only_files_that_end_are_read() {
         assert_eq!(read(&path(name), 5).unwrap_err().to_string(), "this is not a regular file", "{name}");
     }
 }
+
+#[test]
+fn what_is_new_is_for_those_who_may_look_into_its_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    for (open, of_files) in [(0o700, 0o600), (0o750, 0o640)] {
+        let inside = folder.path().join(format!("{open:o}"));
+        fs::create_dir(&inside).unwrap();
+        fs::set_permissions(&inside, fs::Permissions::from_mode(open)).unwrap();
+        let [written, new, emptied, deeper] = ["written", "new", "emptied", "deeper"].map(|name| inside.join(name));
+        write(&written, b"1").unwrap();
+        create_new(&new).unwrap();
+        create(&emptied).unwrap();
+        make_inside(&deeper).unwrap();
+        // A strict umask leaves less to others.
+        assert!([&written, &new, &emptied].iter().all(|path| mode(path) | 0o040 & open == of_files));
+        assert_eq!(mode(&deeper) | 0o050 & open, open);
+        assert!(create_new(&new).is_err());
+    }
+}

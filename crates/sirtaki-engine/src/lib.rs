@@ -24,7 +24,7 @@ pub mod telemetry;
 
 pub use decide::{
     fuse::Limits,
-    request::{Compression, Operation, Place, Request, shares},
+    request::{Compression, Operation, Request, TensorPlace, shares},
 };
 pub use error::EngineError;
 pub use runtime::{

@@ -10,7 +10,7 @@ use std::{
 use pyo3::{Bound, Py, PyAny, PyRef, PyResult, Python, pybacked::PyBackedBytes, pyclass, pymethods, types::PyBytes};
 use sirtaki_comm::{DType, Group, Rank, ReduceOp, Reduction, secure::Secret};
 use sirtaki_engine::{
-    Compression, Operation, Place, Request, Tensor,
+    Compression, Operation, Request, Tensor, TensorPlace,
     job::{Meeting, Position, World},
     telemetry::Progress,
 };
@@ -120,8 +120,7 @@ impl Engine {
                 _ => request(&format!("{}.{index}", name.text()), dtype, &shape),
             };
             let mut request = request.placed(tensor.place());
-            // What lies elsewhere is compressed by the framework.
-            request.compression = request.compression.filter(|_| request.place == Place::Host);
+            request.compression.take_if(|_| request.place == TensorPlace::Device);
             requests.push((name.complete(request), tensor));
         }
         Ok(Ticket::new(self.in_flight.submit(&own.engine, name.text(), requests), in_place))
@@ -250,7 +249,7 @@ impl Engine {
             None => None,
             Some("f16") => Some(Compression::F16),
             Some("bf16") => Some(Compression::BF16),
-            Some(other) => return Err(misuse(format!("nothing travels as {other}"))),
+            Some(other) => return Err(misuse(format!("{other} is not a compression: choose f16 or bf16"))),
         };
         let request = |name: &str, dtype, shape: &[usize]| {
             let request = Request::new(name, operation.clone(), dtype, shape);
@@ -381,7 +380,7 @@ impl Engine {
     /// ends.
     fn phase(&self, py: Python<'_>, name: &str) -> PyResult<Phase> {
         let phase = sirtaki_engine::Phase::ALL.into_iter().find(|phase| phase.name() == name);
-        let phase = phase.ok_or_else(|| misuse(format!("a training step has no part {name}")))?;
+        let phase = phase.ok_or_else(|| misuse(format!("{name} is not a phase of a training step")))?;
         Ok(Phase::new(self.own(py)?.engine.phase(phase)))
     }
 
@@ -397,5 +396,5 @@ impl Engine {
 
 fn reduction(op: &str) -> PyResult<Reduction> {
     let op = ReduceOp::ALL.into_iter().find(|known| known.name() == op);
-    op.map(Reduction::new).ok_or_else(|| misuse("there is no such reduction"))
+    op.map(Reduction::new).ok_or_else(|| misuse("this reduction does not exist"))
 }

@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_and_what_is_no_number_leave_the_rate_alone() {
+    fn zeros_and_nan_leave_the_rate_alone() {
         let lars = Lars { trust: 0.001, decay: 0.1 };
         for (weights, gradients) in [
             ([0.0, 0.0], [1.0, 1.0]),

@@ -1,5 +1,5 @@
-//! Training on many processes: data that is shared out exactly, rates that know the number of workers, checkpoints that
-//! survive a crash.
+//! Training on many processes: data that is divided exactly, learning rates that follow the number of
+//! workers, checkpoints that survive a crash.
 //!
 //! # Layout
 //!
@@ -7,7 +7,7 @@
 //! - [`DistributedOptimizer`] and the methods of [`World`] that take modules: Burn's models on many processes. The only
 //!   part that knows a tensor framework, and a feature of this crate, `burn`.
 //! - [`nn`]: layers of Burn that train faster on processors.
-//! - [`random`]: streams of random numbers, the same everywhere and for ever.
+//! - [`random`]: streams of random numbers, the same everywhere and forever.
 //! - [`data`]: readers for common formats, who reads which samples, and threads that read ahead.
 //! - [`launch`]: a closure on many processes of this machine.
 //! - [`schedule`], [`lars`]: learning rates for large batches.

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn nonsensical_settings_are_refused() {
         let cases = [
             Schedule::new(0.0, 1, 1, 0.0, Decay::Constant),
             Schedule::new(f64::INFINITY, 1, 1, 0.0, Decay::Constant),

@@ -90,7 +90,7 @@ fn pooling_is_burns() {
 }
 
 #[test]
-fn what_is_not_a_number_stays_visible() {
+fn nan_stays_visible() {
     let images = Tensor::<4>::from_floats([[[[1.0, f32::NAN], [2.0, 3.0]]]], &device());
     assert!(max_pool(images, 2).into_scalar::<f32>().is_nan());
 }

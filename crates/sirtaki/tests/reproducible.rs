@@ -85,7 +85,7 @@ fn adam_stopped_and_continued_on_other_numbers_of_workers() {
 }
 
 #[test]
-fn workers_whose_shards_are_no_branch_of_the_tree() {
+fn workers_whose_shards_are_not_a_branch_of_the_tree() {
     let six = |run: Run| Run { shards: 6, ..run };
     let alone = trained(&[(1, six(MOMENTUM))]);
     for workers in [2, 3] {

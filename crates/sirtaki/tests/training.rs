@@ -133,7 +133,7 @@ fn halves_on_the_wire_are_close() {
 }
 
 #[test]
-fn parameters_without_a_gradient_on_some_ranks_or_all_are_no_reason_to_wait() {
+fn parameters_without_a_gradient_on_some_or_all_ranks_block_nobody() {
     let results = launch(2, |world| -> Result<(Vec<f32>, bool)> {
         let network = network(world, 9)?;
         let (values, targets) = samples(0, part(world), &network.device());

@@ -1,5 +1,7 @@
 """Communication hooks of DDP, PyTorch's own and such as wait for other collectives inside."""
 
+import time
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -190,3 +192,24 @@ def test_a_callback_that_fails_fails_its_future_alone():
     with pytest.raises(Exception, match="on purpose"):
         future.then(fail).wait()
     assert future.wait()[0].eq(dist.get_world_size()).all()
+
+
+def test_a_callback_that_takes_long_is_not_taken_for_a_deadlock(several):
+    """Meanwhile all other threads wait for each other, and only the callback can end that."""
+    group, late, common = dist.new_group(), torch.ones(7), torch.ones(3)
+    if dist.get_rank() == 0:
+
+        def submit_late(_):
+            # As a computation would: longer than it takes to notice that ranks are blocked.
+            time.sleep(2)
+            return dist.all_reduce(late, group=group, async_op=True).get_future().wait()
+
+        first = dist.all_reduce(torch.ones(2), group=group, async_op=True)
+        future = first.get_future().then(submit_late)
+        dist.all_reduce(common, group=group)
+        future.wait()
+    else:
+        dist.all_reduce(torch.ones(2), group=group)
+        dist.all_reduce(late, group=group)
+        dist.all_reduce(common, group=group)
+    assert late.eq(dist.get_world_size()).all() and common.eq(dist.get_world_size()).all()

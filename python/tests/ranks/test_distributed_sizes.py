@@ -1,7 +1,10 @@
 """Sizes that differ between ranks: an error on each names ranks and sizes, and it goes on.
 
-Every test would wait for ever if ranks were not told.
+Every test would wait for ever if ranks were not told. They have a group of their own: in that of
+all tests, threads of others have submitted something, and may do so again.
 """
+
+from functools import partial
 
 import pytest
 import torch
@@ -9,7 +12,24 @@ import torch.distributed as dist
 
 import sirtaki
 
-pytestmark = pytest.mark.usefixtures("process_group", "several")
+pytestmark = pytest.mark.usefixtures("own_group", "several")
+
+
+class Ours:
+    """Collectives of a group of all ranks that nobody else uses."""
+
+    group = None
+
+    def __getattr__(self, name):
+        return partial(getattr(dist, name), group=self.group)
+
+
+ours = Ours()
+
+
+@pytest.fixture(scope="module")
+def own_group(process_group):
+    ours.group = dist.new_group()
 
 
 def rank():
@@ -30,50 +50,50 @@ def odd():
 
 
 def all_gather():
-    dist.all_gather([torch.empty(odd()) for _ in range(size())], torch.ones(odd()))
+    ours.all_gather([torch.empty(odd()) for _ in range(size())], torch.ones(odd()))
 
 
 def all_gather_of_less_than_there_is_room_for():
     own = torch.ones(4 - (rank() == last()))
-    dist.all_gather([torch.empty(4) for _ in range(size())], own)
+    ours.all_gather([torch.empty(4) for _ in range(size())], own)
 
 
 def gather():
     parts = [torch.empty(4) for _ in range(size())] if rank() == 0 else None
-    dist.gather(torch.ones(odd()), parts, 0)
+    ours.gather(torch.ones(odd()), parts, 0)
 
 
 def scatter():
     parts = [torch.ones(4) for _ in range(size())] if rank() == 0 else None
-    dist.scatter(torch.empty(odd()), parts, 0)
+    ours.scatter(torch.empty(odd()), parts, 0)
 
 
 def all_to_all():
     rows = [1] * size()
     expected = [1] * last() + [1 + (rank() == last())]
-    dist.all_to_all_single(torch.empty(sum(expected), 3), torch.ones(size(), 3), expected, rows)
+    ours.all_to_all_single(torch.empty(sum(expected), 3), torch.ones(size(), 3), expected, rows)
 
 
 def all_to_all_lists():
     given = [torch.ones(2) for _ in range(size())]
-    dist.all_to_all([torch.empty(2 + (rank() == 0)) for _ in range(size())], given)
+    ours.all_to_all([torch.empty(2 + (rank() == 0)) for _ in range(size())], given)
 
 
 def coalesced():
-    with dist.distributed_c10d._coalescing_manager():
-        dist.all_reduce(torch.ones(7))
-        dist.all_reduce(torch.ones(odd()))
+    with dist.distributed_c10d._coalescing_manager(ours.group):
+        ours.all_reduce(torch.ones(7))
+        ours.all_reduce(torch.ones(odd()))
 
 
 SHAPES = r"different shapes: ranks? .*shape \[{}\], rank {} shape \[{}\]"
 CALLS = {
-    "all_reduce": (lambda: dist.all_reduce(torch.ones(odd())), (4, 5)),
-    "all_reduce of rows": (lambda: dist.all_reduce(torch.ones(odd(), 3)), ("4, 3", "5, 3")),
-    "reduce": (lambda: dist.reduce(torch.ones(odd()), 0), (4, 5)),
-    "broadcast": (lambda: dist.broadcast(torch.ones(odd()), 0), (4, 5)),
+    "all_reduce": (lambda: ours.all_reduce(torch.ones(odd())), (4, 5)),
+    "all_reduce of rows": (lambda: ours.all_reduce(torch.ones(odd(), 3)), ("4, 3", "5, 3")),
+    "reduce": (lambda: ours.reduce(torch.ones(odd()), 0), (4, 5)),
+    "broadcast": (lambda: ours.broadcast(torch.ones(odd()), 0), (4, 5)),
     "coalesced": (coalesced, (4, 5)),
     "reduce_scatter": (
-        lambda: dist.reduce_scatter_tensor(torch.empty(odd()), torch.ones(odd() * size())),
+        lambda: ours.reduce_scatter_tensor(torch.empty(odd()), torch.ones(odd() * size())),
         (r"\d, 4", r"\d, 5"),
     ),
     "all_gather": (all_gather, "rank 0 has room for 4 elements from rank {}, which sends 5"),
@@ -95,10 +115,10 @@ def in_turn():
     """Collectives of the same sizes, which would not fit if ranks counted differently."""
     for count in (4, 5, 4):
         tensor = torch.ones(count)
-        dist.all_reduce(tensor)
+        ours.all_reduce(tensor)
         assert tensor.eq(size()).all()
         parts = [torch.empty(count) for _ in range(size())]
-        dist.all_gather(parts, torch.full((count,), float(rank())))
+        ours.all_gather(parts, torch.full((count,), float(rank())))
         assert all(part.eq(number).all() for number, part in enumerate(parts))
 
 
@@ -128,7 +148,7 @@ def test_sizes_that_differ_among_some_of_the_ranks():
 
 
 def test_sizes_that_differ_are_noticed_although_a_future_waits_for_them():
-    work = dist.all_reduce(torch.ones(odd()), async_op=True)
+    work = ours.all_reduce(torch.ones(odd()), async_op=True)
     future = work.get_future().then(lambda done: done.value())
     with pytest.raises(sirtaki.Error, match="different shapes"):
         work.wait()

@@ -70,7 +70,7 @@ def test_failures_without_progress_are_raised():
     hvd.barrier()
 
 
-def test_ranks_may_leave_and_join_anew():
+def test_ranks_may_leave_and_join_again():
     from sirtaki._elastic import HostsUpdatedInterrupt
 
     calls = []

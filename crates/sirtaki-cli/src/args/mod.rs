@@ -22,7 +22,7 @@ use crate::{commands::bench::sizes::Sizes, env};
 
 const EXAMPLES: &str = "\
 Examples:
-  sirtaki train                                  handwritten digits, on all cores
+  sirtaki train                                  handwritten digits, all cores
   sirtaki run -n 4 -- python train.py            a job of 4 processes
   sirtaki report runs                            compare all runs in a folder
   sirtaki doctor                                 what this machine offers

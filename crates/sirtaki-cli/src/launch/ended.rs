@@ -62,7 +62,6 @@ impl From<ExitStatus> for Ended {
 impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Ended::Code(0) => f.write_str("ended"),
             Ended::Code(code) => write!(f, "ended with exit code {code}"),
             Ended::Signal { number, out_of_memory: true } => {
                 write!(f, "ran out of memory and was killed by {}", signal_name(*number))
@@ -88,7 +87,7 @@ mod tests {
     #[test]
     fn words_and_exit_codes_are_those_of_a_shell() {
         let cases = [
-            (Ended::Code(0), "ended", 0),
+            (Ended::Code(0), "ended with exit code 0", 0),
             (Ended::Code(3), "ended with exit code 3", 3),
             (Ended::Signal { number: 9, out_of_memory: false }, "was killed by SIGKILL", 137),
             (Ended::Signal { number: 9, out_of_memory: true }, "ran out of memory and was killed by SIGKILL", 137),

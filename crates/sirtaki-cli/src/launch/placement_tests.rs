@@ -47,7 +47,7 @@ fn this_machine_is_reached_without_ssh_unless_that_is_wanted() {
 }
 
 #[test]
-fn what_cannot_be_is_said_with_a_hint() {
+fn impossible_placements_are_refused_with_a_hint() {
     let message = |line, variables| find(line, variables).unwrap_err().message;
     assert_eq!(message("--via slurm", &[]), "this is not a job of Slurm: SLURM_JOB_ID is not set");
     assert_eq!(message("--via pbs", SLURM), "this is not a job of PBS: PBS_JOBID is not set");

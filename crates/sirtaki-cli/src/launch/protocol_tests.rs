@@ -68,7 +68,7 @@ fn lengths_are_checked_before_memory_is_taken() {
 
 proptest! {
     #[test]
-    fn strange_bytes_are_errors_and_nothing_else(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn unexpected_bytes_are_errors_and_nothing_else(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let mut frame = (bytes.len() as u32).to_le_bytes().to_vec();
         frame.extend(&bytes);
         let _ = read::<Order>(&mut frame.as_slice());

@@ -148,7 +148,7 @@ mod tests {
         let runs = tempfile::tempdir().unwrap();
         let folder = reserve(&runs.path().join("first"), true).unwrap();
         fs::write(folder.join(RUN), "{\"name\": \"first\"}").unwrap();
-        note_ending(&folder, 1, "rank 1 exited with code 1").unwrap();
+        note_ending(&folder, 1, "rank 1 ended with exit code 1").unwrap();
         let about: Value = serde_json::from_slice(&fs::read(folder.join(RUN)).unwrap()).unwrap();
         assert_eq!((&about["name"], &about["exit"]["code"]), (&"first".into(), &1.into()));
         let empty = reserve(&runs.path().join("second"), true).unwrap();

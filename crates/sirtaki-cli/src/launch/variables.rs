@@ -70,7 +70,7 @@ const VARIABLES: &[Variable] = &[
         name: "SIRTAKI_RUN_TAG_OUTPUT",
         allowed: "rank, host or none",
         default: "rank",
-        about: "`sirtaki run --tag-output`: what stands before every line of output.",
+        about: "`sirtaki run --tag-output`: what is put before each line of output.",
     },
     Variable {
         name: "SIRTAKI_RUN_GRACE",
@@ -94,7 +94,7 @@ const VARIABLES: &[Variable] = &[
         name: "SIRTAKI_RUN_PROGRESS",
         allowed: "auto, lines or off",
         default: "auto",
-        about: "`sirtaki run --progress`: how it is shown how far a program is.",
+        about: "`sirtaki run --progress`: how the progress of a program is shown.",
     },
     Variable {
         name: "SIRTAKI_RUN_DASHBOARD",

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_who_is_gone_is_told_and_nothing_waits_for_him() {
+    fn a_closed_reader_is_reported_and_nothing_waits_for_it() {
         let ((allow, allowed), (to, _written)) = (channel(), channel());
         let (queue, mut entrances) = Queue::start(vec![Box::new(Slow(allowed, to))]);
         let (wake, woken) = channel();

@@ -9,7 +9,7 @@ use std::{
 
 use sirtaki_comm::{
     Communicator, DType, Plan, Rank, ReduceOp, Reduction, Settings,
-    device::{DeviceArena, Gpu, Kernels, Memory, PinnedMemory, Stream, View},
+    device::{DeviceArena, DeviceMemory, Gpu, Kernels, PinnedMemory, Stream, View},
     kernel,
     rendezvous::{FileStore, connect},
     secure::Secret,
@@ -55,7 +55,7 @@ pub(crate) fn rank(rank: Rank, size: usize, folder: &str) -> Outcome {
     let gpu = gpu()?;
     let kernels = Arc::new(Kernels::load(&gpu)?);
     let arena = DeviceArena::connect(&mut *comm, kernels.clone())?;
-    let (memory, host) = (Memory::new(&gpu, ROOM)?, PinnedMemory::new(&gpu, ROOM)?);
+    let (memory, host) = (DeviceMemory::new(&gpu, ROOM)?, PinnedMemory::new(&gpu, ROOM)?);
     let mut check = Check { rank, size, comm, arena, stream: gpu.stream(true)?, memory, host };
     for piece in [1 << 10, 40 << 10, 64 << 20] {
         check.arena.set_piece(piece);
@@ -79,7 +79,7 @@ struct Check {
     comm: Box<dyn Communicator>,
     arena: DeviceArena,
     stream: Stream,
-    memory: Memory,
+    memory: DeviceMemory,
     host: PinnedMemory,
 }
 
@@ -212,7 +212,7 @@ impl Check {
 
     /// How long all-reduces take from the first call until the stream is done, the slowest rank's median.
     fn speed(&mut self, gpu: &Arc<Gpu>) -> Outcome {
-        let large = Memory::new(gpu, 64 << 20)?;
+        let large = DeviceMemory::new(gpu, 64 << 20)?;
         self.stream.clear(large.view(0, DType::U8, 64 << 20)?)?;
         let element = |bytes: usize| large.view(0, DType::F32, bytes / 4);
         let small =

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sirtaki_comm::{
     DType,
-    device::{Gpu, Memory, PinnedMemory},
+    device::{DeviceMemory, Gpu, PinnedMemory},
 };
 
 use crate::{Outcome, finish};
@@ -16,7 +16,7 @@ pub(crate) fn check(gpu: &Arc<Gpu>) -> Outcome {
     let mut host = PinnedMemory::new(gpu, BYTES)?;
     assert!(host.iter().all(|byte| *byte == 0), "pinned memory is zeroed");
     host.iter_mut().enumerate().for_each(|(i, byte)| *byte = (i % 251) as u8);
-    let (a, b) = (Memory::new(gpu, BYTES)?, Memory::on_stream(&first, BYTES)?);
+    let (a, mut b) = (DeviceMemory::new(gpu, BYTES)?, DeviceMemory::on_stream(&first, BYTES)?);
     let (a_all, b_all) = (a.view(0, DType::U8, BYTES)?, b.view(0, DType::U8, BYTES)?);
 
     host.copy_to(0, a_all, &first)?;

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use sirtaki_comm::{
     DType, Plan, ReduceOp, Reduction,
-    device::{Gpu, Kernels, Memory, PinnedMemory, Stream, View},
+    device::{DeviceMemory, Gpu, Kernels, PinnedMemory, Stream, View},
     kernel,
 };
 
@@ -33,8 +33,8 @@ const SHAPES: [(usize, usize, usize); 7] =
 struct Bench {
     kernels: Kernels,
     stream: Stream,
-    inputs: Vec<Memory>,
-    out: Memory,
+    inputs: Vec<DeviceMemory>,
+    out: DeviceMemory,
     host: PinnedMemory,
 }
 
@@ -42,8 +42,8 @@ pub(crate) fn check(gpu: &Arc<Gpu>) -> Outcome {
     let start = Instant::now();
     let kernels = Kernels::load(gpu)?;
     println!("kernels loaded in {:.2} s", start.elapsed().as_secs_f64());
-    let inputs = (0..Kernels::MOST_INPUTS).map(|_| Memory::new(gpu, ROOM)).collect::<Result<_, _>>()?;
-    let (out, host) = (Memory::new(gpu, ROOM)?, PinnedMemory::new(gpu, ROOM)?);
+    let inputs = (0..Kernels::MOST_INPUTS).map(|_| DeviceMemory::new(gpu, ROOM)).collect::<Result<_, _>>()?;
+    let (out, host) = (DeviceMemory::new(gpu, ROOM)?, PinnedMemory::new(gpu, ROOM)?);
     let mut bench = Bench { kernels, stream: gpu.stream(false)?, inputs, out, host };
     let (mut count, mut wrong) = (0, 0);
     for dtype in DType::ALL {
@@ -197,7 +197,7 @@ fn speed(gpu: &Arc<Gpu>) -> Outcome {
     const BYTES: usize = 256 << 20;
     const TIMES: u32 = 20;
     let (kernels, stream) = (Kernels::load(gpu)?, gpu.stream(false)?);
-    let memory = (0..5).map(|_| Memory::new(gpu, BYTES)).collect::<Result<Vec<_>, _>>()?;
+    let memory = (0..5).map(|_| DeviceMemory::new(gpu, BYTES)).collect::<Result<Vec<_>, _>>()?;
     for memory in &memory {
         stream.clear(memory.view(0, DType::U8, BYTES)?)?;
     }

@@ -12,29 +12,29 @@ pub(super) const COPY_SEGMENTS: usize = 160;
 
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct Factor {
+pub(super) struct KernelFactor {
     pub(super) kind: u32,
     pub(super) unused: u32,
     pub(super) bits: u64,
 }
 
-impl Factor {
-    pub(super) const NONE: Factor = Factor { kind: 0, unused: 0, bits: 0 };
+impl KernelFactor {
+    pub(super) const NONE: KernelFactor = KernelFactor { kind: 0, unused: 0, bits: 0 };
 
-    pub(super) fn single(factor: f64) -> Factor {
-        Factor { kind: 1, unused: 0, bits: factor.to_bits() }
+    pub(super) fn single(factor: f64) -> KernelFactor {
+        KernelFactor { kind: 1, unused: 0, bits: factor.to_bits() }
     }
 
-    pub(super) fn double(factor: f64) -> Factor {
-        Factor { kind: 2, unused: 0, bits: factor.to_bits() }
+    pub(super) fn double(factor: f64) -> KernelFactor {
+        KernelFactor { kind: 2, unused: 0, bits: factor.to_bits() }
     }
 
-    pub(super) fn times(factor: i64) -> Factor {
-        Factor { kind: 3, unused: 0, bits: factor as u64 }
+    pub(super) fn times(factor: i64) -> KernelFactor {
+        KernelFactor { kind: 3, unused: 0, bits: factor as u64 }
     }
 
-    pub(super) fn over(divisor: i64) -> Factor {
-        Factor { kind: 4, unused: 0, bits: divisor as u64 }
+    pub(super) fn over(divisor: i64) -> KernelFactor {
+        KernelFactor { kind: 4, unused: 0, bits: divisor as u64 }
     }
 }
 
@@ -56,8 +56,8 @@ pub(super) struct CombineJob {
     pub(super) segment_count: u32,
     pub(super) tiles: u32,
     pub(super) op: u32,
-    pub(super) before: Factor,
-    pub(super) after: Factor,
+    pub(super) before: KernelFactor,
+    pub(super) after: KernelFactor,
 }
 
 #[repr(C)]
@@ -90,16 +90,16 @@ pub(super) enum Sums {
 }
 
 impl Sums {
-    pub(super) fn factor(self, factor: f64) -> Factor {
+    pub(super) fn factor(self, factor: f64) -> KernelFactor {
         match self {
-            _ if factor == 1.0 => Factor::NONE,
-            Sums::Own => Factor::NONE,
-            Sums::Single if f64::from(factor as f32) == factor => Factor::single(factor),
-            Sums::Single | Sums::Double => Factor::double(factor),
+            _ if factor == 1.0 => KernelFactor::NONE,
+            Sums::Own => KernelFactor::NONE,
+            Sums::Single if f64::from(factor as f32) == factor => KernelFactor::single(factor),
+            Sums::Single | Sums::Double => KernelFactor::double(factor),
             Sums::WideInteger => match kernel::Factor::new(factor) {
-                kernel::Factor::Times(times) => Factor::times(times),
-                kernel::Factor::Over(divisor) => Factor::over(divisor),
-                kernel::Factor::Real(real) => Factor::double(real),
+                kernel::Factor::Times(times) => KernelFactor::times(times),
+                kernel::Factor::Over(divisor) => KernelFactor::over(divisor),
+                kernel::Factor::Real(real) => KernelFactor::double(real),
             },
         }
     }
@@ -180,13 +180,13 @@ mod tests {
     fn factors_are_applied_as_on_the_host() {
         let average = |dtype| Plan::new(dtype, Reduction::AVERAGE, 3);
         let after = |dtype| lane(&average(dtype)).1.factor(average(dtype).after);
-        assert_eq!(after(DType::I32), Factor::over(3));
-        assert_eq!(after(DType::F64), Factor::double(4.0 / 3.0));
-        assert_eq!(after(DType::F32), Factor::double(4.0 / 3.0));
-        assert_eq!(Sums::Single.factor(average(DType::F32).before), Factor::single(0.25));
-        assert_eq!(after(DType::Bool), Factor::NONE);
-        assert_eq!(Sums::WideInteger.factor(-2.0), Factor::times(-2));
-        assert_eq!(Sums::WideInteger.factor(0.3), Factor::double(0.3));
+        assert_eq!(after(DType::I32), KernelFactor::over(3));
+        assert_eq!(after(DType::F64), KernelFactor::double(4.0 / 3.0));
+        assert_eq!(after(DType::F32), KernelFactor::double(4.0 / 3.0));
+        assert_eq!(Sums::Single.factor(average(DType::F32).before), KernelFactor::single(0.25));
+        assert_eq!(after(DType::Bool), KernelFactor::NONE);
+        assert_eq!(Sums::WideInteger.factor(-2.0), KernelFactor::times(-2));
+        assert_eq!(Sums::WideInteger.factor(0.3), KernelFactor::double(0.3));
         let large = Plan::new(DType::F16, Reduction::SUM.scaled(1e9, 1e-9), 2);
         assert_eq!((COMBINE[lane(&large).0], lane(&large).1), ("combine_f16_double", Sums::Double));
     }

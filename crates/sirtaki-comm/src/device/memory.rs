@@ -20,7 +20,7 @@ const WITH_PEERS: u32 = 1;
 const PORTABLE: u32 = 1;
 
 /// Bytes in the memory of a GPU.
-pub struct Memory {
+pub struct DeviceMemory {
     gpu: Arc<Gpu>,
     address: u64,
     bytes: usize,
@@ -36,13 +36,13 @@ enum Kind {
     Opened,
 }
 
-impl fmt::Debug for Memory {
+impl fmt::Debug for DeviceMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes of {:?}", self.bytes, self.gpu)
     }
 }
 
-impl Memory {
+impl DeviceMemory {
     /// Memory that other processes may be given.
     pub fn new(gpu: &Arc<Gpu>, bytes: usize) -> Result<Self, CommError> {
         gpu.enter()?;
@@ -54,7 +54,7 @@ impl Memory {
     }
 
     /// Memory for work of this stream. Nothing waits for it, and it goes back in the order of the same stream unless
-    /// [`Memory::free_on`] names another.
+    /// [`DeviceMemory::free_on`] names another.
     pub fn on_stream(stream: &Stream, bytes: usize) -> Result<Self, CommError> {
         let gpu = stream.gpu();
         gpu.enter()?;
@@ -69,7 +69,7 @@ impl Memory {
         Ok(Self { gpu: gpu.clone(), address, bytes, kind: Kind::Ordered(stream.queue()) })
     }
 
-    /// What other processes open it by; only for memory of [`Memory::new`].
+    /// What other processes open it by; only for memory of [`DeviceMemory::new`].
     pub fn share(&self) -> Result<IpcHandle, CommError> {
         self.gpu.enter()?;
         let mut shared = [0; 64];
@@ -125,7 +125,7 @@ impl Memory {
     }
 }
 
-impl Drop for Memory {
+impl Drop for DeviceMemory {
     fn drop(&mut self) {
         if self.gpu.enter().is_err() {
             return;

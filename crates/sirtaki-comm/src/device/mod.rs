@@ -5,7 +5,7 @@
 //! nothing here is a [`crate::Communicator`], whose calls return with the result.
 //!
 //! - [`Driver`]: the functions of the CUDA driver.
-//! - [`Gpu`], [`Stream`], [`Event`], [`Memory`]: what they are about, as values that free themselves.
+//! - [`Gpu`], [`Stream`], [`Event`], [`DeviceMemory`]: what they are about, as values that free themselves.
 //! - [`View`]: elements in the memory of a GPU.
 //! - [`Kernels`]: reducing and copying in it.
 //! - [`DeviceArena`]: collectives of ranks that reach each other's device memory.
@@ -29,7 +29,7 @@ pub use arena::DeviceArena;
 pub use driver::{Driver, IpcHandle};
 pub use gpu::{Event, Gpu, Stream};
 pub use kernels::Kernels;
-pub use memory::{Memory, PinnedMemory};
+pub use memory::{DeviceMemory, PinnedMemory};
 pub use nccl::{Nccl, UniqueId};
 pub use nccl_group::NcclGroup;
 pub use view::View;

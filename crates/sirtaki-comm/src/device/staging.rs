@@ -18,7 +18,7 @@ use std::{sync::Arc, time::Duration};
 use super::{
     IpcHandle, View,
     gpu::{Event, Gpu, Stream},
-    memory::Memory,
+    memory::DeviceMemory,
 };
 use crate::{CommError, Communicator, DType, Rank, SliceMut};
 
@@ -34,7 +34,7 @@ const PAUSE: Duration = Duration::from_micros(100);
 
 /// What there is of one rank.
 struct Peer {
-    memory: Memory,
+    memory: DeviceMemory,
     filled: [Event; 2],
     read: [Event; 2],
 }
@@ -180,7 +180,7 @@ impl Drop for Staging {
 impl Peer {
     /// My own.
     fn new(gpu: &Arc<Gpu>) -> Result<(Self, [IpcHandle; SHARED]), CommError> {
-        let memory = Memory::new(gpu, 2 * HALF)?;
+        let memory = DeviceMemory::new(gpu, 2 * HALF)?;
         let handle = memory.share()?;
         let [a, b, c, d] = [gpu.shared_event()?, gpu.shared_event()?, gpu.shared_event()?, gpu.shared_event()?];
         let handles = [handle, a.1, b.1, c.1, d.1];
@@ -192,7 +192,7 @@ impl Peer {
         let [memory, a, b, c, d] = handles;
         let event = |handle: &IpcHandle| gpu.open_event(*handle);
         Ok(Self {
-            memory: Memory::open(gpu, *memory, 2 * HALF)?,
+            memory: DeviceMemory::open(gpu, *memory, 2 * HALF)?,
             filled: [event(a)?, event(b)?],
             read: [event(c)?, event(d)?],
         })

@@ -12,7 +12,7 @@ use crate::{
     CommError, Group, Rank, Settings,
     rendezvous::{Exchange, Network},
     secure::{
-        Access, Gate, Stream, fresh_id,
+        Access, Gate, SecureStream, fresh_id,
         handshake::{Acceptor, Claim, Purpose},
     },
 };
@@ -56,7 +56,7 @@ pub fn connect_links(
 }
 
 /// A link over a proven connection, ready for use.
-pub fn link_over(stream: Stream, settings: &Settings) -> Result<Box<dyn Link>, CommError> {
+pub fn link_over(stream: SecureStream, settings: &Settings) -> Result<Box<dyn Link>, CommError> {
     let what = |error: io::Error| CommError::io("cannot set up a connection", error);
     let (socket, session) = stream.into_parts();
     Ok(match session {
@@ -68,7 +68,7 @@ pub fn link_over(stream: Stream, settings: &Settings) -> Result<Box<dyn Link>, C
 fn await_callers(
     group: &Group,
     gate: &Gate,
-    arrivals: &mpsc::Receiver<(Stream, Claim)>,
+    arrivals: &mpsc::Receiver<(SecureStream, Claim)>,
     links: &mut [Option<Box<dyn Link>>],
     settings: &Settings,
     deadline: Instant,

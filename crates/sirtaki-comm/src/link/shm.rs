@@ -161,7 +161,7 @@ mod model {
 
     /// A wake-up that is lost is a deadlock, because the model's sleep has no time limit.
     #[test]
-    fn every_byte_passes_the_ring_and_nobody_sleeps_for_ever() {
+    fn every_byte_passes_the_ring_and_no_wake_up_is_lost() {
         let groups = groups(2);
         loom::model(move || {
             let rooms = rooms(&groups, 64, 2 * GRAIN);

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn after_closing_reading_goes_on() {
+    fn reading_continues_after_closing() {
         let (mut link, mut far) = pair();
         assert_eq!(link.push(&[IoSlice::new(b"bye")]).unwrap(), 3);
         link.close();

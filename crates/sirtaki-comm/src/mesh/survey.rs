@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn circles_end_and_strange_ranks_are_ignored() {
+    fn circles_end_and_unknown_ranks_are_ignored() {
         let circle = |rank: usize| Some([Some((rank + 1) % 3), Some(77)]);
         assert_eq!(culprit(0, &[1], 3, circle), 1);
         assert_eq!(culprit(0, &[2, 1], 3, |_| None), 1);

@@ -151,7 +151,7 @@ impl Store for FileStore {
             Some(bytes) => i64::from_le_bytes(
                 bytes
                     .try_into()
-                    .map_err(|_| CommError::Invalid { problem: format!("{} is no counter", path.display()) })?,
+                    .map_err(|_| CommError::Invalid { problem: format!("{} is not a counter", path.display()) })?,
             ),
         };
         let after = before.wrapping_add(amount);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn an_earlier_job_is_not_seen_and_nothing_stays() {
+    fn an_earlier_job_is_not_seen_and_nothing_is_left() {
         let folder = tempfile::tempdir().unwrap();
         let old = FileStore::new(&folder, "monday").unwrap();
         old.set("key", b"old").unwrap();

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_is_a_name_an_address_or_a_network() {
+    fn a_network_is_chosen_by_name_address_or_subnet() {
         for (wish, interface) in [
             ("eth1", "eth1"),
             ("10.0.1.7", "eth0"),
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_exist_is_answered_with_what_does() {
+    fn an_unknown_network_lists_the_known_ones() {
         for wish in ["eth7", "10.0.3.0/24", "10.0.1.0/33", "", "10.0.1.7/x", "::/0/"] {
             let text = select(&some(), wish).unwrap_err().to_string();
             assert!(text.contains("eth0 (10.0.1.7), eth1 (10.0.2.7), ib0 (fd00::7)"), "{wish}: {text}");

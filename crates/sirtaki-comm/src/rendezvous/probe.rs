@@ -12,7 +12,7 @@ use std::{
 use crate::{
     CommError,
     secure::{
-        Access, Gate, Stream,
+        Access, Gate, SecureStream,
         handshake::{Acceptor, Claim, Purpose},
     },
 };
@@ -36,7 +36,7 @@ pub(super) fn answer(listener: std::net::TcpListener, access: &Access, id: [u8; 
     })
 }
 
-fn serve(mut stream: Stream) {
+fn serve(mut stream: SecureStream) {
     stream.set_deadline(Some(Instant::now() + SERVE_LIMIT));
     let mut wish = [ONLY_REACH];
     if stream.read_exact(&mut wish).is_ok() && wish == [MEASURE] {

@@ -22,7 +22,7 @@ use super::{
 use crate::{
     CommError,
     secure::{
-        Access, Gate, Secret, Stream, Tls,
+        Access, Gate, Secret, SecureStream, Tls,
         handshake::{Acceptor, Claim, Purpose},
     },
 };
@@ -42,7 +42,7 @@ pub struct TcpStore {
     address: SocketAddr,
     access: Access,
     /// Connections not in use; each request takes one, so that a waiting thread does not hold up another.
-    idle: Mutex<Vec<Stream>>,
+    idle: Mutex<Vec<SecureStream>>,
 }
 
 impl TcpStore {
@@ -196,7 +196,7 @@ impl Default for Shared {
 
 impl Shared {
     /// Serves one client until it leaves or the server stops.
-    fn admit(&self, mut stream: Stream) {
+    fn admit(&self, mut stream: SecureStream) {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         match (lock(&self.clients).as_mut(), stream.socket().try_clone()) {
             (Some(clients), Ok(socket)) if clients.len() < CLIENTS => clients.insert(id, socket),
@@ -215,7 +215,7 @@ impl Shared {
     }
 
     /// Waits for one request and returns the framed answer.
-    fn hear(&self, stream: &mut Stream, bytes: &mut Vec<u8>) -> Result<Vec<u8>, CommError> {
+    fn hear(&self, stream: &mut SecureStream, bytes: &mut Vec<u8>) -> Result<Vec<u8>, CommError> {
         stream.set_deadline(None);
         read_message(stream, bytes).map_err(|error| CommError::io("a client of the store left", error))?;
         let request = wire::parse_request(bytes)?;
@@ -245,7 +245,7 @@ fn access(secret: &Secret, tls: bool) -> Result<Access, CommError> {
 }
 
 /// Reads one message without its length. Its first byte may take as long as the stream's deadline allows.
-fn read_message(stream: &mut Stream, into: &mut Vec<u8>) -> io::Result<()> {
+fn read_message(stream: &mut SecureStream, into: &mut Vec<u8>) -> io::Result<()> {
     let mut prefix = [0; PREFIX];
     stream.read_exact(&mut prefix)?;
     let length = wire::parse_length(prefix).map_err(io::Error::other)?;

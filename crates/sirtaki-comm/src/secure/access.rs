@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    Secret, Stream, Tls,
+    Secret, SecureStream, Tls,
     handshake::{self, Acceptor, Claim},
 };
 use crate::{CommError, Settings};
@@ -43,7 +43,7 @@ impl Access {
     }
 
     /// Calls `address` and proves `claim` before `deadline`. Somebody has to listen there.
-    pub fn call(&self, address: SocketAddr, claim: &Claim, deadline: Instant) -> Result<Stream, CommError> {
+    pub fn call(&self, address: SocketAddr, claim: &Claim, deadline: Instant) -> Result<SecureStream, CommError> {
         self.call_patiently(address, claim, Instant::now(), deadline)
     }
 
@@ -57,13 +57,14 @@ impl Access {
         claim: &Claim,
         patience: Instant,
         deadline: Instant,
-    ) -> Result<Stream, CommError> {
+    ) -> Result<SecureStream, CommError> {
         let busy = Instant::now() + BUSY_PATIENCE;
         loop {
             let (error, until) = match connect(address, deadline) {
                 Err(error) => (error, patience),
                 Ok(socket) => {
-                    let mut stream = Stream::plain(socket).map_err(|error| handshake::lost("the peer", &error))?;
+                    let mut stream =
+                        SecureStream::plain(socket).map_err(|error| handshake::lost("the peer", &error))?;
                     match self.greet(&mut stream, claim, deadline) {
                         Ok(()) => return Ok(stream),
                         Err(error) if stream.has_heard() => return Err(error),
@@ -78,7 +79,7 @@ impl Access {
         }
     }
 
-    fn greet(&self, stream: &mut Stream, claim: &Claim, deadline: Instant) -> Result<(), CommError> {
+    fn greet(&self, stream: &mut SecureStream, claim: &Claim, deadline: Instant) -> Result<(), CommError> {
         let peer = stream.peer().to_string();
         stream.set_deadline(Some(deadline));
         if let Some(tls) = &self.tls {
@@ -91,7 +92,12 @@ impl Access {
     }
 
     /// Lets a caller prove itself on a connection just accepted.
-    pub(super) fn answer(&self, stream: &mut Stream, me: &Acceptor, deadline: Instant) -> Result<Claim, CommError> {
+    pub(super) fn answer(
+        &self,
+        stream: &mut SecureStream,
+        me: &Acceptor,
+        deadline: Instant,
+    ) -> Result<Claim, CommError> {
         let peer = stream.peer().to_string();
         stream.set_deadline(Some(deadline));
         if let Some(tls) = &self.tls {

@@ -22,7 +22,7 @@ use std::{
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use super::{
-    Access, Stream,
+    Access, SecureStream,
     handshake::{Acceptor, Claim},
 };
 use crate::CommError;
@@ -41,7 +41,7 @@ const UNPROVEN_PER_ADDRESS: usize = 128;
 const REMEMBERED: usize = 4;
 
 /// Called with every proven connection, on that connection's own thread.
-type Deliver = dyn Fn(Stream, Claim) + Send + Sync;
+type Deliver = dyn Fn(SecureStream, Claim) + Send + Sync;
 
 /// A listener and its threads. Dropping it throws out unproven callers and waits for `deliver` to return everywhere;
 /// connections already delivered stay open.
@@ -84,7 +84,7 @@ impl Gate {
         listener: TcpListener,
         access: Access,
         me: Acceptor,
-        deliver: impl Fn(Stream, Claim) + Send + Sync + 'static,
+        deliver: impl Fn(SecureStream, Claim) + Send + Sync + 'static,
     ) -> Result<Self, CommError> {
         let what = |error: io::Error| CommError::io("cannot start answering connections", error);
         let address = listener.local_addr().map_err(what)?;
@@ -197,8 +197,8 @@ impl State {
         }
     }
 
-    fn prove(&self, socket: TcpStream) -> Option<(Stream, Claim)> {
-        let mut stream = Stream::plain(socket).ok()?;
+    fn prove(&self, socket: TcpStream) -> Option<(SecureStream, Claim)> {
+        let mut stream = SecureStream::plain(socket).ok()?;
         match self.access.answer(&mut stream, &self.me, Instant::now() + PROOF_LIMIT) {
             Ok(claim) => Some((stream, claim)),
             Err(error) => {

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn digits_there_and_back() {
+    fn hexadecimal_digits_round_trip() {
         let secret = Secret::random().unwrap();
         assert_eq!(Secret::from_hex(&secret.to_hex()).unwrap(), secret);
         assert_eq!(self::secret().to_hex().as_str(), "5a".repeat(32));
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_sees_it_by_looking() {
+    fn debug_output_hides_the_secret() {
         assert_eq!(format!("{:?}", secret()), "Secret(…)");
     }
 

@@ -18,13 +18,13 @@ use rustls::Connection;
 use super::tls::{self, Tls};
 
 /// A connection to one peer that waits at most until its deadline.
-pub struct Stream {
+pub struct SecureStream {
     raw: Raw,
     tls: Option<Box<Connection>>,
     peer: SocketAddr,
 }
 
-impl Stream {
+impl SecureStream {
     /// A plain stream over a connected socket.
     pub fn plain(socket: TcpStream) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
@@ -96,7 +96,7 @@ impl Stream {
     }
 }
 
-impl Read for Stream {
+impl Read for SecureStream {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let Some(connection) = &mut self.tls else { return self.raw.read(into) };
         loop {
@@ -110,7 +110,7 @@ impl Read for Stream {
     }
 }
 
-impl Write for Stream {
+impl Write for SecureStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let Some(connection) = &mut self.tls else { return self.raw.write(bytes) };
         let taken = connection.writer().write(bytes)?;

@@ -11,7 +11,7 @@ use std::{
 use sirtaki_comm::Rank;
 
 use crate::decide::{
-    check::{check, impossible, name_ranks},
+    check::impossible,
     cycle::Cycle,
     deadlock::Blocked,
     fuse::{Limits, MOST_ENTRIES, fuse},
@@ -30,22 +30,22 @@ pub struct Table {
     limits: Limits,
     epoch: u64,
     names: HashMap<String, Id>,
-    slots: Vec<Slot>,
+    pub(super) slots: Vec<Slot>,
     /// The slots that somebody wants.
-    wanted: BTreeSet<Id>,
+    pub(super) wanted: BTreeSet<Id>,
     /// Names that may be known although nobody wants them.
     names_limit: usize,
     /// Complete, in the order in which they became so.
-    ready: Vec<Id>,
+    pub(super) ready: Vec<Id>,
     /// Complete but waiting for their companions, by the bundle's name and size.
-    bundles: BTreeMap<(String, usize), Vec<Id>>,
-    joined: Vec<Rank>,
+    pub(super) bundles: BTreeMap<(String, usize), Vec<Id>>,
+    pub(super) joined: Vec<Rank>,
     /// All ranks follow an adopted order.
     following: bool,
     /// Whether orders are adopted at all.
     adopts: bool,
-    cycle: Cycle,
-    said: Vec<Verdict>,
+    pub(super) cycle: Cycle,
+    pub(super) said: Vec<Verdict>,
     /// Verdicts given so far, and who is blocked after which of them.
     given: u64,
     blocked: Blocked,
@@ -197,58 +197,15 @@ impl Table {
         }
     }
 
-    /// Releases complete bundles and refuses all of one whose ranks disagree. Ranks say all of a bundle at once, so
-    /// nothing of a refused one is still to come.
-    fn settle_bundles(&mut self) {
-        let bundles = std::mem::take(&mut self.bundles);
-        for ((name, size), ids) in bundles {
-            match ids.iter().find_map(|&id| self.examine(id).err()) {
-                None if ids.len() < size => drop(self.bundles.insert((name, size), ids)),
-                None => self.ready.extend(ids),
-                Some(text) => {
-                    let bundled = |wish: &Arc<Request>| wish.bundle.as_ref().is_some_and(|bundle| bundle.name == name);
-                    let of_it = |slot: &Slot| slot.wants.iter().flatten().any(bundled);
-                    let all = self.wanted.iter().copied().filter(|&id| of_it(&self.slots[id as usize])).collect();
-                    self.refuse(all, text);
-                }
-            }
-        }
-    }
-
-    /// What is wrong with a complete slot, or its rows.
-    fn examine(&self, id: Id) -> Result<Vec<usize>, String> {
-        let slot = &self.slots[id as usize];
-        if let Some(&rank) = slot.twice.first() {
-            let who = name_ranks(&[rank]);
-            return Err(format!(
-                "\"{}\": {who} submitted it again before it was done; names are used once at a time",
-                slot.name
-            ));
-        }
-        let own_rows = slot.first().is_some_and(|request| request.operation.has_own_rows());
-        if slot.fresh || own_rows || !self.joined.is_empty() { check(&slot.wants) } else { Ok(Vec::new()) }
-    }
-
-    fn refuse(&mut self, ids: Vec<Id>, text: String) {
-        let names = ids.iter().map(|&id| self.slots[id as usize].name.clone()).collect();
-        for id in ids {
-            let slot = &mut self.slots[id as usize];
-            slot.clear();
-            slot.fresh = true;
-            self.wanted.remove(&id);
-        }
-        self.cycle.forget();
-        self.said.push(Verdict::Refuse(names, text));
-    }
-
     /// What follows from everything heard so far, for all ranks.
     pub fn decide(&mut self) -> Vec<Verdict> {
         self.settle_bundles();
         let mut run = Vec::new();
         for id in std::mem::take(&mut self.ready) {
             match self.examine(id) {
+                _ if !self.slots[id as usize].ready => {}
                 Ok(rows) => run.extend(self.agree_on(id, rows)),
-                Err(text) => self.refuse(vec![id], text),
+                Err(text) => self.refuse([id], text),
             }
         }
         if !run.is_empty() {
@@ -264,9 +221,8 @@ impl Table {
         self.adopt();
         self.forget_names();
         if self.said.is_empty() && !self.wanted.is_empty() && self.blocked.is_proven(self.given) {
-            self.bundles.clear();
             let text = self.explain_deadlock();
-            self.refuse(self.wanted.iter().copied().collect(), text);
+            self.refuse(self.wanted.clone(), text);
         }
         self.given += self.said.len() as u64;
         std::mem::take(&mut self.said)

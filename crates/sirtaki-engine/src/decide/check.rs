@@ -172,7 +172,7 @@ mod tests {
     use sirtaki_comm::{DType, ReduceOp, Reduction};
 
     use super::*;
-    use crate::decide::request::{Bundle, Compression, Place};
+    use crate::decide::request::{Bundle, Compression, TensorPlace};
 
     fn sum(shape: &[usize]) -> Request {
         Request::new("fc.grad", Operation::AllReduce(Reduction::SUM), DType::F32, shape)
@@ -201,7 +201,7 @@ mod tests {
         );
         assert!(refusal(vec![sum(&[6]), sum(&[2, 3])]).contains("number of dimensions"));
         assert_eq!(
-            refusal(vec![sum(&[6]), sum(&[6]).placed(Place::Device)]),
+            refusal(vec![sum(&[6]), sum(&[6]).placed(TensorPlace::Device)]),
             "\"fc.grad\": ranks have it in different places: rank 0 in the host's memory, rank 1 in a GPU's memory"
         );
         assert!(refusal(vec![sum(&[6]), sum(&[6]).compressed(Compression::BF16)]).contains("rank 1 bf16"));

@@ -178,8 +178,9 @@ mod tests {
         assert!(say(&mut table, 0, Word::Unblocked).is_empty());
         assert!(say(&mut table, 2, Word::Blocked(0)).is_empty());
         let verdicts = say(&mut table, 0, Word::Blocked(0));
-        let [Verdict::Refuse(names, text)] = verdicts.as_slice() else { panic!("{verdicts:?}") };
-        assert_eq!(names, &["a", "b"]);
+        let [Verdict::Refuse(refusals, text)] = verdicts.as_slice() else { panic!("{verdicts:?}") };
+        let refusals = refusals.iter().map(|refusal| (refusal.name.as_str(), refusal.not_asked.as_slice()));
+        assert_eq!(refusals.collect::<Vec<_>>(), [("a", &[1, 2][..]), ("b", &[0])]);
         assert!(
             text.starts_with("they wait for each other: rank 0 waits for \"a\", ranks 1,2 wait for \"b\"; "),
             "{text}"

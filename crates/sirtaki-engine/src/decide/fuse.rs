@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::decide::{
     message::{Batch, Entry},
-    request::{Operation, Place, Request},
+    request::{Operation, Request, TensorPlace},
 };
 
 /// Tensors of this many bytes are fused for all-reduces alone, which work in the buffer; everything else is copied once
@@ -69,9 +69,9 @@ pub fn fusable(request: &Request, rows: &[usize], limits: Limits) -> bool {
     );
     let large = match (request.place, &request.operation) {
         // Nothing is copied there: tensors of a batch are only begun together.
-        (Place::Device, _) => usize::MAX,
-        (Place::Host, Operation::AllReduce(_)) => limits.large,
-        (Place::Host, _) => limits.large.min(MOVED_LARGE),
+        (TensorPlace::Device, _) => usize::MAX,
+        (TensorPlace::Host, Operation::AllReduce(_)) => limits.large,
+        (TensorPlace::Host, _) => limits.large.min(MOVED_LARGE),
     };
     kind && bytes(request, rows).max(request.bytes()) < large && room(request, rows) <= limits.fused
 }
@@ -165,8 +165,8 @@ mod tests {
     fn places_do_not_mix_and_on_a_device_large_tensors_go_together() {
         let limits = Limits { fused: 1024, large: 128 };
         let host = tensor(16, DType::F32, Reduction::SUM);
-        let device = tensor(100, DType::F32, Reduction::SUM).placed(Place::Device);
-        let huge = tensor(300, DType::F32, Reduction::SUM).placed(Place::Device);
+        let device = tensor(100, DType::F32, Reduction::SUM).placed(TensorPlace::Device);
+        let huge = tensor(300, DType::F32, Reduction::SUM).placed(TensorPlace::Device);
         let requests = [host.clone(), device.clone(), host, device, huge];
         assert_eq!(sizes(&requests, limits), [vec![0, 2], vec![1, 3], vec![4]]);
     }

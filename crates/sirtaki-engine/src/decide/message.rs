@@ -58,13 +58,22 @@ pub struct Spoken {
     pub word: Word,
 }
 
+/// Requests of one name that cannot be done.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// The tensor's name.
+    pub name: String,
+    /// Ranks that had not asked for it. If they ask by the time they hear of this, that is another request.
+    pub not_asked: Vec<Rank>,
+}
+
 /// What the table says to everybody.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Verdict {
     /// Run these, in this order.
     Run(Vec<Batch>),
-    /// These names cannot be done, and this is why.
-    Refuse(Vec<String>, String),
+    /// These cannot be done, and this is why.
+    Refuse(Vec<Refusal>, String),
     /// Everybody has joined; this rank was the last.
     Joined(Rank),
     /// From now on these batches are repeated, in this epoch, without further words.

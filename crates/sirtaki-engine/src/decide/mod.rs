@@ -3,7 +3,7 @@
 //!
 //! - [`request`], [`message`]: what ranks ask for, and what they say about it.
 //! - [`agree`]: the table on rank 0 where all requests meet, with [`check`] (do ranks mean the same?), [`fuse`] (what
-//!   shares a buffer?) and `cycle` (does the same come again?).
+//!   shares a buffer?), `cycle` (does the same come again?) and `refusal` (what cannot be done?).
 //! - [`order`] with `follow`: one rank's side, which also knows an adopted order by heart.
 //! - `deadlock`: the proof that ranks wait for each other for ever. [`stall`]: who waits for whom, in words. [`blame`]: why an engine ends.
 
@@ -16,6 +16,7 @@ mod follow;
 pub mod fuse;
 pub mod message;
 pub mod order;
+mod refusal;
 pub mod request;
 mod slot;
 pub mod stall;

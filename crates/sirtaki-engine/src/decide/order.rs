@@ -20,7 +20,7 @@ use sirtaki_comm::{Alarm, Rank};
 
 use crate::decide::{
     follow::Following,
-    message::{Batch, Id, Spoken, Verdict, Word},
+    message::{Batch, Id, Refusal, Spoken, Verdict, Word},
     request::{ByName, Operation, Request},
 };
 
@@ -40,7 +40,7 @@ pub enum Step {
     Released(u64),
     /// Say what [`Member::words`] has, before anything else.
     Speak,
-    /// These names failed; where one was asked for several times, the first time.
+    /// These names of this rank's failed; where one was asked for several times, the first time.
     Refused(Vec<String>, String),
     /// All have joined; this rank was the last.
     Joined(Rank),
@@ -67,6 +67,7 @@ struct Pending {
 /// One rank's side of the agreement.
 #[derive(Debug, Default)]
 pub struct Member {
+    rank: Rank,
     epoch: u64,
     ids: HashMap<String, Id>,
     known: HashMap<Id, Known>,
@@ -83,9 +84,9 @@ pub struct Member {
 }
 
 impl Member {
-    /// A rank that has asked for nothing yet.
-    pub fn new() -> Self {
-        Self::default()
+    /// This rank, which has asked for nothing yet.
+    pub fn new(rank: Rank) -> Self {
+        Self { rank, ..Self::default() }
     }
 
     /// This rank wants something.
@@ -253,13 +254,9 @@ impl Member {
                 self.announce_all();
                 None
             }
-            Verdict::Refuse(names, text) => {
-                for name in &names {
-                    let again = self.pending.remove(name.as_str()).map(|pending| (pending.again, pending.since));
-                    let (again, since) = again.unwrap_or_default();
-                    again.into_iter().for_each(|request| self.submit(request, since));
-                }
-                Some(Step::Refused(names, text))
+            Verdict::Refuse(refusals, text) => {
+                let names = self.refused(refusals);
+                (!names.is_empty()).then_some(Step::Refused(names, text))
             }
             Verdict::Joined(last) => {
                 self.pending.retain(|_, pending| pending.request.operation != Operation::Join);
@@ -268,6 +265,20 @@ impl Member {
             Verdict::Left(rank) => Some(Step::Left(rank)),
             Verdict::Fail(alarm) => Some(Step::Fail(alarm)),
         }
+    }
+
+    /// Gives up what was refused; says which names of this rank's.
+    fn refused(&mut self, refusals: Vec<Refusal>) -> Vec<String> {
+        let mut names = Vec::new();
+        for Refusal { name, not_asked } in refusals {
+            if not_asked.contains(&self.rank) {
+                continue;
+            }
+            let Some(Pending { again, since, .. }) = self.pending.remove(name.as_str()) else { continue };
+            again.into_iter().for_each(|request| self.submit(request, since));
+            names.push(name);
+        }
+        names
     }
 
     fn define(&mut self, id: Id, request: &Request) {

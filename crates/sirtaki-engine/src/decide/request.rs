@@ -100,7 +100,7 @@ impl Compression {
 
 /// In which memory a tensor lies, as far as ranks have to agree on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-pub enum Place {
+pub enum TensorPlace {
     /// The host's.
     #[default]
     Host,
@@ -108,12 +108,12 @@ pub enum Place {
     Device,
 }
 
-impl Place {
+impl TensorPlace {
     /// The place in words.
     pub fn describe(self) -> &'static str {
         match self {
-            Place::Host => "in the host's memory",
-            Place::Device => "in a GPU's memory",
+            TensorPlace::Host => "in the host's memory",
+            TensorPlace::Device => "in a GPU's memory",
         }
     }
 }
@@ -137,7 +137,7 @@ pub struct Request {
     /// The element type.
     pub dtype: DType,
     /// Where it lies.
-    pub place: Place,
+    pub place: TensorPlace,
     /// Elements along each dimension; rows are the first. No dimension means a single element.
     pub shape: Vec<usize>,
     /// Travels as a smaller type; only for all-reduces of `f32`.
@@ -158,13 +158,13 @@ impl Request {
     pub fn new(name: impl Into<String>, operation: Operation, dtype: DType, shape: &[usize]) -> Self {
         let (name, shape) = (name.into(), shape.to_vec());
         let (compression, bundle, call, room) = (None, None, None, Vec::new());
-        let place = Place::Host;
+        let place = TensorPlace::Host;
         Self { name, operation, dtype, place, shape, compression, bundle, of_all: false, call, room }
     }
 
     /// The same for a tensor that lies elsewhere.
     #[must_use]
-    pub fn placed(self, place: Place) -> Self {
+    pub fn placed(self, place: TensorPlace) -> Self {
         Self { place, ..self }
     }
 
@@ -228,7 +228,7 @@ impl Request {
             let (operation, dtype) = (self.operation.describe(), self.dtype.name());
             return Some(format!("only all_reduces of f32 are compressed, not {operation} of {dtype}"));
         }
-        if self.compression.is_some() && self.place == Place::Device {
+        if self.compression.is_some() && self.place == TensorPlace::Device {
             return Some("what lies in a GPU's memory is compressed there, before it is handed in".into());
         }
         if !self.room.is_empty() && (self.room.len() != size || !self.operation.has_own_rows()) {
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_right_is_said() {
+    fn impossible_requests_are_refused() {
         let problem = |operation, dtype, shape: &[usize]| Request::new("t", operation, dtype, shape).problem(3);
         assert!(problem(Operation::Barrier, DType::U8, &[]).is_none());
         assert!(problem(Operation::Adasum, DType::F32, &[4]).unwrap().contains("power of two"));

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{Engine, Settings, telemetry::recorder::Recorder};
 
-/// Where the ranks of a group find what it is called. It is no secret: a framework's store lets anybody read.
+/// Where the ranks of a group find what it is called. It is not secret: anybody can read a framework's store.
 const GROUP: &str = "group";
 
 /// Everything variables say about a job, before it is joined. Whoever reads flags as well changes what they change.

@@ -46,7 +46,7 @@ pub(super) fn required<T>(
 /// Seconds that mean never, and can still be added to any point in time.
 const NEVER: f64 = 1e9;
 
-/// A duration from a number of seconds. More than thirty years are as good as for ever.
+/// A duration from a number of seconds. More than thirty years mean forever.
 pub fn seconds(text: &str) -> Result<Duration, String> {
     let number = text.parse::<f64>().ok().filter(|&number| number > 0.0).map(|number| number.min(NEVER));
     number.and_then(|number| Duration::try_from_secs_f64(number).ok()).ok_or_else(|| format!("must be {SECONDS}"))

@@ -145,14 +145,14 @@ const PLACE: Section = Section {
             name: SECRET,
             allowed: "64 hexadecimal digits",
             default: "drawn at random for every job",
-            about: "What every process proves to know before another one listens to it. Keep it out of arguments and \
+            about: "What every process must prove it knows before another one listens to it. Keep it out of arguments and \
                     logs.",
         },
         Variable {
             name: JOB,
             allowed: "letters, digits and dashes",
             default: "drawn at random for every job",
-            about: "The job's name, to tell jobs apart in reports. No secret.",
+            about: "The job's name, to tell jobs apart in reports. Not secret.",
         },
         Variable {
             name: RECORD,
@@ -203,7 +203,7 @@ const COMMUNICATION: Section = Section {
             name: SHM,
             allowed: SWITCH,
             default: "1",
-            about: "Let ranks of one host share memory; without, they talk over loopback.",
+            about: "Let ranks of one host share memory; without it, they talk over loopback.",
         },
         Variable {
             name: MPI,
@@ -275,13 +275,13 @@ const ENGINE: Section = Section {
 /// The variables that choose what is seen of a job.
 const TELEMETRY: Section = Section {
     title: "Monitoring",
-    about: "What a job shows of itself. Rank 0 writes the files, with what all ranks have told it.",
+    about: "What a job reports about itself. Rank 0 writes the files, with what all ranks have sent it.",
     variables: &[
         Variable {
             name: TIMELINE,
             allowed: "the path of a file",
             default: "HOROVOD_TIMELINE if that is set, which gives the file the form of Horovod's; else none",
-            about: "Keep a timeline of all ranks in this file, in the TraceEvents trace format, for ui.perfetto.dev.",
+            about: "Keep a timeline of all ranks in this file, in the Chrome trace format, for ui.perfetto.dev.",
         },
         Variable {
             name: TIMELINE_LIMIT,

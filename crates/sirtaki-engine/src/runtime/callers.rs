@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_on_its_way_may_still_come() {
+    fn a_submission_on_its_way_is_not_a_deadlock() {
         let (callers, promise) = (callers(), Promise::new(1, None));
         let hand_in = announce(&callers, None);
         let _waiting = callers.block(&promise);

@@ -80,7 +80,7 @@ fn exit_code(stat: &str) -> Option<i32> {
 /// An exit code as `wait` gives it, in words that follow "it".
 fn describe(status: i32) -> String {
     match status & 0x7f {
-        0 => format!("exited with code {}", (status >> 8) & 0xff),
+        0 => format!("ended with exit code {}", (status >> 8) & 0xff),
         signal => format!("was killed by {}", name(signal)),
     }
 }
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn endings_are_known_before_and_after_the_parent_takes_notice() {
-        for (script, words) in [("kill -9 $$", "was killed by SIGKILL"), ("exit 7", "exited with code 7")] {
+        for (script, words) in [("kill -9 $$", "was killed by SIGKILL"), ("exit 7", "ended with exit code 7")] {
             let script = format!("read line; {script}");
             let child = Command::new("sh").args(["-c", &script]).stdin(std::process::Stdio::piped()).spawn();
             let mut child = child.unwrap();
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(exit_code("12 (a) S 1 2 3 9"), None);
         assert_eq!(exit_code(""), None);
         assert_eq!(describe(9 | 0x80), "was killed by SIGKILL");
-        assert_eq!(describe(101 << 8), "exited with code 101");
+        assert_eq!(describe(101 << 8), "ended with exit code 101");
         assert_eq!(describe(40), "was killed by signal 40");
     }
 

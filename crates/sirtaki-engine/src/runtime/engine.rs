@@ -235,7 +235,7 @@ impl Engine {
         self.shared.recorder.address()
     }
 
-    /// Has rank 0 keep a timeline of all ranks in a new file, in the TraceEvents trace format, until
+    /// Has rank 0 keep a timeline of all ranks in a new file, in the Chrome trace format, until
     /// [`Engine::stop_timeline`] or the end; one that is being kept ends first. All ranks may call it, and only rank 0
     /// does anything. The file is valid JSON at any moment, whoever is killed.
     pub fn start_timeline(&self, path: &Path) -> Result<(), EngineError> {

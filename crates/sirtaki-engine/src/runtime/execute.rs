@@ -56,7 +56,9 @@ impl Owner {
             self.running
                 .extend(submission.iter().map(|submission| (submission.request.clone(), submission.promise.clone())));
             if submission.is_none() && !self.joined {
-                return self.trouble(&CommError::Invalid { problem: format!("\"{}\" runs unasked", request.name) });
+                return self.trouble(&CommError::Invalid {
+                    problem: format!("this rank never asked for \"{}\"", request.name),
+                });
             }
             requests.push(request);
             submissions.push(submission);

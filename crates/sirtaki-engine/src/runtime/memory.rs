@@ -7,10 +7,10 @@ use std::{any::Any, fmt, sync::Arc};
 
 use sirtaki_comm::{
     CommError, DType, Element, Slice, SliceMut,
-    device::{Event, Memory, Stream, View},
+    device::{DeviceMemory, Event, Stream, View},
 };
 
-use crate::decide::request::Place;
+use crate::decide::request::TensorPlace;
 
 /// Elements in memory that the engine may read and write: the host's, or a GPU's.
 pub struct Tensor {
@@ -42,7 +42,7 @@ impl Drop for OnDevice {
 
 /// What keeps the memory of a tensor that the engine made on a device.
 struct Made {
-    memory: Memory,
+    memory: DeviceMemory,
     input: Tensor,
 }
 
@@ -89,8 +89,8 @@ impl Tensor {
     }
 
     /// In which memory it lies.
-    pub fn place(&self) -> Place {
-        if self.device.is_some() { Place::Device } else { Place::Host }
+    pub fn place(&self) -> TensorPlace {
+        if self.device.is_some() { TensorPlace::Device } else { TensorPlace::Host }
     }
 
     /// For memory of a GPU, what has to be past before the elements are there.
@@ -114,7 +114,7 @@ impl Tensor {
     }
 
     /// A new tensor in memory of the engine's own, made from `input`, which the device reads until then.
-    pub(crate) fn made(view: View, ready: Arc<Event>, memory: Memory, input: Tensor) -> Self {
+    pub(crate) fn made(view: View, ready: Arc<Event>, memory: DeviceMemory, input: Tensor) -> Self {
         let input = input.after(ready.clone());
         // SAFETY: the view is of this memory, which nobody else has.
         unsafe { Self::on_device(view, ready, Box::new(Made { memory, input })) }

@@ -90,12 +90,12 @@ impl Owner {
         runner: Runner,
         comm_settings: sirtaki_comm::Settings,
     ) -> Result<Self, CommError> {
-        let sockets = shared.star().sockets()?;
+        let (sockets, rank) = (shared.star().sockets()?, shared.group.rank());
         Ok(Self {
             shared,
             comm_settings,
             runner,
-            member: Member::new(),
+            member: Member::new(rank),
             submissions: HashMap::new(),
             sockets,
             joined: false,
@@ -191,7 +191,7 @@ impl Owner {
                 continue;
             }
             if self.joined {
-                let problem = "this rank has joined and brings no more tensors until all ranks have".into();
+                let problem = "this rank has joined and cannot submit tensors until all ranks have joined".into();
                 promise.fail(EngineError::Invalid { tensor: request.name, problem });
                 continue;
             }

@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn strange_bytes_end_it() {
+    fn unexpected_bytes_end_the_link() {
         for bytes in [[0xff; 16], [0, 0, 0, 0, 9, 0, 0, 0, 0, 9, 0, 0, 0, 0, 9, 0]] {
             let (mut wire, far) = pair();
             far.send(&bytes);

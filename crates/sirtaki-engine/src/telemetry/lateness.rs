@@ -126,7 +126,7 @@ pub struct Lateness {
     pub events: u64,
     /// Those in which others waited for it for more than a fiftieth of the step.
     pub late: u64,
-    /// How long others waited for it altogether.
+    /// How long others waited for it in total.
     pub total: u64,
     /// The longest of these.
     pub most: u64,
@@ -167,7 +167,7 @@ impl Lateness {
     }
 }
 
-/// What was spent altogether less what is settled.
+/// What was spent in total, less what is settled.
 fn unsettled(waited: u64, word: impl Fn(usize) -> u64) -> Spent {
     Spent {
         waited: waited.saturating_sub(word(SETTLED)),
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn work_beyond_that_of_others_is_blamed() {
+    fn work_beyond_that_of_other_ranks_is_the_cause() {
         for phase in 0..4 {
             let mut work = [5; 4];
             work[phase] += 30;

@@ -1,7 +1,7 @@
-//! A profile: what all ranks have counted, added up and compared. Pure, apart from the one function that measures how fast
-//! this machine copies.
+//! A profile: what all ranks have counted, added up and compared. Pure, apart from the functions that measure how fast
+//! this machine copies and hand a profile out.
 
-use std::{hint::black_box, time::Instant};
+use std::{hint::black_box, io, path::Path, time::Instant};
 
 use serde_json::{Value, json};
 use sirtaki_comm::{Rank, kernel};
@@ -11,6 +11,7 @@ use super::{
     lateness::{Lateness, class_from},
     straggler::{Cause, Straggler},
 };
+use crate::{Profiling, Warn, files};
 
 /// Bytes that are copied to measure that.
 const COPIED: usize = 32 << 20;
@@ -252,6 +253,21 @@ fn straggler_as_json(straggler: &Straggler) -> Value {
         "share": straggler.share,
         "sentence": straggler.to_string(),
     })
+}
+
+/// Hands a profile out to whom it is for.
+pub(super) fn tell(profile: &Profile, wanted: &Profiling, warn: &Warn) {
+    warn(&profile.to_string());
+    if let Profiling::File(path) = wanted
+        && let Err(error) = files::write(path, profile.to_json().as_bytes())
+    {
+        warn(&no_profile(path, &error));
+    }
+}
+
+/// Why there is none.
+pub(super) fn no_profile(path: &Path, error: &io::Error) -> String {
+    format!("the profile cannot be written to {}: {error}; hint: name another file", path.display())
 }
 
 /// The smallest number of bytes in a size class.

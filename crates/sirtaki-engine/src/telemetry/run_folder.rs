@@ -22,11 +22,11 @@ use super::{
     progress::Progress,
     run_info::{About, End},
 };
-use crate::{Warn, files};
+use crate::{Warn, files, machine};
 
 /// Lines of the course of a run at most.
 const ROWS: usize = 20_000;
-/// Sayings that may wait; what comes while they do is dropped and counted.
+/// Reports that may wait; what comes while they do is dropped and counted.
 const ROOM: usize = 4096;
 /// How long a line may stay in memory.
 const FLUSH: Duration = Duration::from_secs(1);
@@ -63,10 +63,10 @@ impl RunFolder {
         let folder = free(wanted)?;
         let about = About::new(&folder, group);
         let rows = Rows::create(folder.join("steps.jsonl"))?;
-        let mut pen = Pen { folder: folder.clone(), about, rows, warn };
-        pen.write_about()?;
+        let mut writer = Writer { folder: folder.clone(), about, rows, warn };
+        writer.write_about()?;
         let (work, orders) = sync_channel(ROOM);
-        let thread = thread::Builder::new().name("sirtaki-run_folder".into()).spawn(move || pen.write(&orders))?;
+        let thread = thread::Builder::new().name("sirtaki-run_folder".into()).spawn(move || writer.write(&orders))?;
         Ok(Self { folder, begun: Instant::now(), work, thread, dropped: 0 })
     }
 
@@ -106,7 +106,7 @@ fn free(wanted: &Path) -> io::Result<PathBuf> {
         let folder = if number == 1 { wanted.to_owned() } else { wanted.with_file_name(format!("{name}-{number}")) };
         files::make_private(&folder)?;
         // Made here and now, so that two who look at once do not both find it free.
-        match OpenOptions::new().write(true).create_new(true).open(folder.join("run.json")) {
+        match files::create_new(&folder.join("run.json")) {
             Ok(_) => return Ok(folder),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
@@ -115,16 +115,16 @@ fn free(wanted: &Path) -> io::Result<PathBuf> {
     Err(ErrorKind::AlreadyExists.into())
 }
 
-struct Pen {
+struct Writer {
     folder: PathBuf,
     about: About,
     rows: Rows,
     warn: Warn,
 }
 
-impl Pen {
+impl Writer {
     fn write(mut self, orders: &Receiver<Work>) {
-        let begun = Instant::now();
+        let (begun, load) = (Instant::now(), machine::load());
         loop {
             let work = orders.recv_timeout(FLUSH);
             let last = matches!(work, Ok(Work::End(..)) | Err(RecvTimeoutError::Disconnected));
@@ -138,7 +138,11 @@ impl Pen {
                     files::write(&self.folder.join("profile.json"), profile.to_json().as_bytes())
                 }
                 Ok(Work::End(failed, dropped)) => {
-                    self.about.ended = Some(End { seconds: begun.elapsed().as_secs_f64(), failed, dropped });
+                    let seconds = begun.elapsed().as_secs_f64();
+                    let load = load
+                        .zip(machine::load())
+                        .and_then(|(before, after)| machine::load_during(before, after, seconds));
+                    self.about.ended = Some(End { seconds, failed, dropped, load });
                     self.rows.flush().and_then(|()| self.write_about())
                 }
                 Err(_) => self.rows.flush(),
@@ -175,7 +179,7 @@ struct Rows {
 
 impl Rows {
     fn create(path: PathBuf) -> io::Result<Self> {
-        let file = BufWriter::new(File::create(&path)?);
+        let file = BufWriter::new(files::create(&path)?);
         Ok(Self { path, file, lines: 0, stride: 1, seen: 0, flushed: Instant::now() })
     }
 
@@ -264,10 +268,13 @@ mod tests {
         let shared = runs.path().join("shared");
         fs::create_dir(&shared).unwrap();
         fs::set_permissions(&shared, fs::Permissions::from_mode(0o750)).unwrap();
-        for (wanted, expected) in [(runs.path().join("deep/first"), 0o700), (shared, 0o750)] {
+        for (wanted, expected, of_files) in [(runs.path().join("deep/first"), 0o700, 0o600), (shared, 0o750, 0o640)] {
             let folder = RunFolder::start(&wanted, &Group::local(0, 1), Arc::new(|_| ())).unwrap();
             assert_eq!(mode(folder.folder()), expected, "{}", wanted.display());
             folder.end(Profile::new(vec!["a".into()], vec![None]), None);
+            let files = fs::read_dir(&wanted).unwrap().map(|entry| entry.unwrap().path());
+            let modes: Vec<(PathBuf, u32)> = files.map(|file| (file.clone(), mode(&file))).collect();
+            assert!(modes.len() == 3 && modes.iter().all(|(_, mode)| mode | 0o040 & expected == of_files), "{modes:?}");
         }
         assert_eq!(mode(&runs.path().join("deep")), 0o700);
     }
@@ -290,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_no_folder() {
+    fn a_file_is_not_taken_for_a_folder() {
         let file = tempfile::NamedTempFile::new().unwrap();
         assert!(RunFolder::start(file.path(), &Group::local(0, 1), Arc::new(|_| ())).is_err());
     }

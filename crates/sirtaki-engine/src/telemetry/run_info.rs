@@ -43,8 +43,11 @@ pub(super) struct End {
     pub(super) seconds: f64,
     /// Why it could not go on.
     pub(super) failed: Option<String>,
-    /// Sayings of the program for which there was no room.
+    /// Reports of the program for which there was no room.
     pub(super) dropped: u64,
+    /// Processes that wanted a processor of rank 0's machine meanwhile, on average.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) load: Option<f64>,
 }
 
 /// Rank 0's.

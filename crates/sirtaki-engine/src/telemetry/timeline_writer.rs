@@ -65,9 +65,9 @@ impl TimelineWriter {
         let file = JsonFile::create(path, limit, &form.head(0, 0))?;
         let clocks = vec![None; group.size()];
         let texts = Texts::default();
-        let pen = Pen { path: path.into(), file: Some(file), form, clocks, texts, dropped: 0, error: 0, warn };
+        let writer = Writer { path: path.into(), file: Some(file), form, clocks, texts, dropped: 0, error: 0, warn };
         let (work, orders) = sync_channel(ROOM);
-        let thread = thread::Builder::new().name("sirtaki-trace".into()).spawn(move || write(pen, &orders))?;
+        let thread = thread::Builder::new().name("sirtaki-trace".into()).spawn(move || write(writer, &orders))?;
         Ok(Self { work, thread: Some(thread), lost: 0 })
     }
 
@@ -122,7 +122,7 @@ impl Form {
 }
 
 /// What writes.
-struct Pen {
+struct Writer {
     path: PathBuf,
     /// None after it could not be written to.
     file: Option<JsonFile>,
@@ -136,7 +136,7 @@ struct Pen {
     warn: Warn,
 }
 
-fn write(mut pen: Pen, orders: &Receiver<Work>) {
+fn write(mut writer: Writer, orders: &Receiver<Work>) {
     // Of this thread alone. A system that does not allow it is written on all the same.
     let _ = rustix::process::nice(NICE);
     let mut last: Vec<Rank> = Vec::new();
@@ -148,18 +148,18 @@ fn write(mut pen: Pen, orders: &Receiver<Work>) {
             Some((deadline, _)) => orders.recv_timeout(deadline.saturating_duration_since(Instant::now())),
         };
         match work {
-            Ok(Work::Chunk(rank, chunk)) => pen.note(rank, &chunk),
+            Ok(Work::Chunk(rank, chunk)) => writer.note(rank, &chunk),
             Ok(Work::Last(rank)) => last.push(rank),
             Ok(Work::Stop(awaited)) => stop = Some((Instant::now() + PATIENCE, awaited)),
             Err(_) => break,
         }
     }
-    pen.finish();
-    let closed = pen.file.take().map_or(Ok(()), JsonFile::close);
-    closed.unwrap_or_else(|error| pen.complain(&error));
+    writer.finish();
+    let closed = writer.file.take().map_or(Ok(()), JsonFile::close);
+    closed.unwrap_or_else(|error| writer.complain(&error));
 }
 
-impl Pen {
+impl Writer {
     fn note(&mut self, rank: Rank, chunk: &Chunk) {
         let Some(mut file) = self.file.take() else { return };
         match self.write(&mut file, rank, chunk) {

@@ -19,13 +19,13 @@ use super::{
     Stream,
     clock::Offset,
     counts::Counts,
-    profile::Profile,
+    profile::{Profile, no_profile, tell},
     progress::Progress,
     run_folder::RunFolder,
     timeline_writer::{Chunk, TimelineWriter, Work},
 };
 use crate::{
-    Profiling, Settings, Warn,
+    Profiling, Settings,
     decide::blame::Sign,
     files,
     runtime::shared::{Shared, now},
@@ -138,15 +138,16 @@ impl Shared {
         }
         self.stop_timeline(true);
         let Settings { timeline_form, timeline_limit, warn, .. } = &self.settings;
+        let timeline = self.telemetry.timeline.load(Ordering::Relaxed) + 1;
         match TimelineWriter::start(path, *timeline_form, *timeline_limit, &self.group, warn.clone()) {
             Ok(writer) => *lock(&self.telemetry.writer) = Some(writer),
             Err(error) => {
+                self.telemetry.timeline.store(timeline, Ordering::Relaxed);
                 // Others may have begun already.
                 self.star().see(&Said::Stop);
                 return Err(error);
             }
         }
-        let timeline = self.telemetry.timeline.load(Ordering::Relaxed) + 1;
         self.telemetry.begin(timeline);
         self.star().see(&Said::Start(timeline));
         Ok(())
@@ -198,10 +199,16 @@ impl Shared {
         true
     }
 
+    /// Whether rank 0 is about to start the first timeline. Others may have begun to record for it.
+    fn is_starting_timeline(&self) -> bool {
+        let none_yet = self.telemetry.timeline.load(Ordering::Relaxed) == 0;
+        none_yet && self.group.rank() == 0 && self.settings.timeline.is_some()
+    }
+
     /// Takes in what others have said.
     fn take_in(&self) {
         let _hearing = lock(&self.telemetry.hearing);
-        let heard = self.star().take_seen();
+        let heard = if self.is_starting_timeline() { Vec::new() } else { self.star().take_seen() };
         heard.into_iter().for_each(|(rank, said)| self.hear(rank, said));
         // Rank 0 may be through with a batch that this rank still has to write down.
         let is_running = self.activity.running_since.load(Ordering::Acquire) != 0;
@@ -328,19 +335,6 @@ impl Shared {
         let profile = Profile::new(hosts, (0..self.group.size()).map(counts).collect());
         Profile { device: self.device.get().cloned(), ..profile }
     }
-}
-
-fn tell(profile: &Profile, wanted: &Profiling, warn: &Warn) {
-    warn(&profile.to_string());
-    if let Profiling::File(path) = wanted
-        && let Err(error) = files::write(path, profile.to_json().as_bytes())
-    {
-        warn(&no_profile(path, &error));
-    }
-}
-
-fn no_profile(path: &Path, error: &io::Error) -> String {
-    format!("the profile cannot be written to {}: {error}; hint: name another file", path.display())
 }
 
 /// The watcher's part.

@@ -131,6 +131,21 @@ fn diverge(dice: &mut Dice, script: &mut Vec<Act>, how: usize) {
     }
 }
 
+/// Takes a tensor out of a group, if there is one, and submits it alone at some time before it is waited for.
+fn regroup(dice: &mut Dice, script: &mut Vec<Act>) {
+    let is_group = |act: &Act| matches!(act, Act::Submit(requests) if requests.len() > 1);
+    let groups: Vec<usize> = (0..script.len()).filter(|&at| is_group(&script[at])).collect();
+    let Some(&at) = groups.get(dice.roll(groups.len())) else { return };
+    let Act::Submit(requests) = &mut script[at] else { return };
+    let taken = requests.remove(dice.roll(requests.len()));
+    let size = requests.len();
+    requests.iter_mut().for_each(|request| request.bundle = Some(Bundle { size, ..request.bundle.take().unwrap() }));
+    let is_wait = |act: &Act| matches!(act, Act::Wait(name) if *name == taken.name);
+    let wait = (at..script.len()).find(|&later| is_wait(&script[later])).unwrap_or(script.len());
+    let place = at + dice.roll(wait - at + 1);
+    script.insert(place, Act::Submit(vec![Request { bundle: None, ..taken }]));
+}
+
 fn same_everywhere(world: &World) {
     let sorted = |rank: &Rank| {
         let mut endings = rank.endings.clone();
@@ -173,6 +188,24 @@ proptest! {
         world.run(|below| dice.roll(below));
         // Whoever got through leaves, and that is an error for the others.
         prop_assert!(world.ranks.iter().any(Rank::is_through));
+    }
+
+    /// Some ranks put tensors into other groups than the rest, and submit the others of them when the table may have
+    /// refused the group: whoever waits gets an error or a result, and nothing runs on a rank that does not want it.
+    #[test]
+    fn groups_that_differ_are_refused_and_nothing_else(seed in any::<u64>(), size in 2_usize..5, odd in 0_usize..5) {
+        let (mut dice, odd) = (Dice(seed), odd % size);
+        let mut scripts = scripts(&mut dice, size, false);
+        (0..1 + dice.roll(3)).for_each(|_| regroup(&mut dice, &mut scripts[odd]));
+        let end = Request::new("end", Operation::Barrier, DType::U8, &[0]);
+        scripts.iter_mut().for_each(|script| script.extend([Act::Submit(vec![end.clone()]), Act::Wait("end".into())]));
+        let mut world = World::new(scripts);
+        world.run(|below| dice.roll(below));
+        prop_assert!(world.ranks.iter().any(Rank::is_through));
+        for rank in &world.ranks {
+            let open: usize = rank.open.values().sum();
+            prop_assert_eq!(rank.endings.len() + open, rank.asked, "every request ends at most once");
+        }
     }
 
     /// Names are forgotten all the time, with more of them under way than are remembered.

@@ -87,7 +87,7 @@ impl World {
     pub(crate) fn new(scripts: Vec<Vec<Act>>) -> Self {
         let size = scripts.len();
         let rank = |(index, script): (usize, Vec<Act>)| Rank {
-            member: Member::new(),
+            member: Member::new(index),
             script: script.into(),
             open: HashMap::new(),
             asked: 0,
@@ -225,12 +225,7 @@ impl World {
             Step::Run(_) | Step::Vote { .. } => rank.inside = Some(step),
             Step::Released(cycles) if index == 0 => self.table.released(cycles, now),
             Step::Released(_) | Step::Speak => {}
-            Step::Refused(names, text) => {
-                // In a deadlock everything is refused, whoever has asked for it.
-                let deadlock = text.contains("wait for each other");
-                let ends = names.into_iter().filter(|name| !deadlock || rank.open.contains_key(name));
-                ends.collect::<Vec<_>>().iter().for_each(|name| rank.end(name, &text));
-            }
+            Step::Refused(names, text) => names.iter().for_each(|name| rank.end(name, &text)),
             Step::Joined(last) => {
                 rank.last_joined = Some(last);
                 rank.joined = false;

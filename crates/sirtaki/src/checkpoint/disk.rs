@@ -6,6 +6,8 @@ use std::{
     path::Path,
 };
 
+use sirtaki_engine::files;
+
 use crate::{Error, Result};
 
 /// Writes the content of a file.
@@ -31,12 +33,12 @@ pub(super) struct Real;
 
 impl Disk for Real {
     fn create_folder(&mut self, path: &Path) -> Result<()> {
-        fs::create_dir(path).map_err(Error::io("create", path))
+        files::make_inside(path).map_err(Error::io("create", path))
     }
 
     fn write(&mut self, path: &Path, content: WriteContent<'_>) -> Result<()> {
         let mut write = || {
-            let mut file = BufWriter::with_capacity(1 << 18, File::create_new(path)?);
+            let mut file = BufWriter::with_capacity(1 << 18, files::create_new(path)?);
             content(&mut file)?;
             file.flush()
         };

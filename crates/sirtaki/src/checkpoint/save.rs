@@ -7,6 +7,7 @@ use std::{
 };
 
 use sha2::{Digest, Sha256};
+use sirtaki_engine::files;
 
 use super::{
     MANIFEST, Manifest, SUMS, TENSORS, Tensor,
@@ -26,7 +27,7 @@ pub(super) const HIDDEN: &str = ".unfinished-";
 /// as they were, unless the failure was in removing old ones: then the new one is there as well.
 pub fn save(folder: &Path, manifest: &Manifest, tensors: &[Tensor<'_>], keep: usize) -> Result<PathBuf> {
     if !folder.exists() {
-        fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
+        files::make_private(folder).map_err(Error::io("create", folder))?;
         let whole = folder.canonicalize().map_err(Error::io("read", folder))?;
         whole.parent().map_or(Ok(()), |parent| Real.sync(parent))?;
     }

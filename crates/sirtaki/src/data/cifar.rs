@@ -64,7 +64,7 @@ pub fn parse(mut source: Source<'_>, kind: Variant, pixels: &mut Vec<u8>, labels
     let record = (kind.labels() + PIXELS) as u64;
     let count = source.left() / record;
     if count == 0 || !source.left().is_multiple_of(record) {
-        let problem = format!("{} bytes are not a number of records of {record}", source.left());
+        let problem = format!("{} bytes are not a whole number of records of {record} bytes", source.left());
         let hint = "use the binary version of the data set, and the right one of CIFAR-10 and CIFAR-100";
         return Err(source.refuse("length", &problem, hint));
     }
@@ -136,10 +136,16 @@ mod tests {
         let says = |kind, bytes: &[u8]| parse_bytes(kind, bytes).unwrap_err().to_string();
         assert_eq!(
             says(Variant::Cifar10, &good[1..]),
-            "`c.bin`: length: 3072 bytes are not a number of records of 3073"
+            "`c.bin`: length: 3072 bytes are not a whole number of records of 3073 bytes"
         );
-        assert_eq!(says(Variant::Cifar100, &good), "`c.bin`: length: 3073 bytes are not a number of records of 3074");
-        assert_eq!(says(Variant::Cifar10, &[]), "`c.bin`: length: 0 bytes are not a number of records of 3073");
+        assert_eq!(
+            says(Variant::Cifar100, &good),
+            "`c.bin`: length: 3073 bytes are not a whole number of records of 3074 bytes"
+        );
+        assert_eq!(
+            says(Variant::Cifar10, &[]),
+            "`c.bin`: length: 0 bytes are not a whole number of records of 3073 bytes"
+        );
         let bad = [good, record(Variant::Cifar10, 10, 1)].concat();
         assert_eq!(says(Variant::Cifar10, &bad), "`c.bin`: label of record 1: 10, and there are 10 classes from 0");
     }

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn going_on_is_counting_on() {
+    fn continuing_is_counting_on() {
         assert_eq!(draw(1, 0, 1, 10)[4..], draw(1, 4, 1, 6)[..]);
     }
 

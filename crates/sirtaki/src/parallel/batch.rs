@@ -10,7 +10,7 @@ impl Batch {
     pub fn into_tensors<const D: usize>(mut self, device: &Device) -> Result<(Tensor<D>, Tensor<1, Int>)> {
         let shape: Vec<usize> = std::iter::once(self.count()).chain(self.shape().iter().copied()).collect();
         if shape.len() != D {
-            let problem = format!("a batch of shape {shape:?} is no tensor of {D} dimensions");
+            let problem = format!("a batch of shape {shape:?} is not a tensor of {D} dimensions");
             return Err(Error::setting(problem, format!("ask for one of {} dimensions", shape.len())));
         }
         let labels: Vec<i64> = self.labels().iter().map(|&label| i64::from(label)).collect();

@@ -249,7 +249,7 @@ impl<'a, N: Network> Course<'a, N> {
             None => "there is no earlier checkpoint".into(),
         };
         let problem = format!("{what} is {value} after step {}", self.step);
-        let hint = "begin again with a smaller --lr or more --warmup-epochs, or add --allow-nan to go on regardless";
+        let hint = "start again with a smaller --lr or more --warmup-epochs, or add --allow-nan to continue regardless";
         Err(Error::setting(problem, format!("{kept}; {hint}")))
     }
 

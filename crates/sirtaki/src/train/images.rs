@@ -30,7 +30,7 @@ impl ImageSet {
 
 /// What can be trained with.
 const FORMS: &str = "name a folder with MNIST's four files (train-images-idx3-ubyte, train-labels-idx1-ubyte, \
-                     t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, packed as .gz or not), CIFAR-10's \
+                     t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, compressed as .gz or not), CIFAR-10's \
                      data_batch_1.bin to data_batch_5.bin and test_batch.bin, or CIFAR-100's train.bin and test.bin";
 
 /// Reads the data set in a folder: MNIST and all that comes in its files, or CIFAR.

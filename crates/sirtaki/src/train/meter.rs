@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_paused_watch_stands_still() {
+    fn a_paused_stopwatch_does_not_advance() {
         let mut watch = Watch::running();
         watch.pause();
         let time = watch.time();

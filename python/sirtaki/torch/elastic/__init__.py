@@ -50,18 +50,18 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
     """A training function whose first argument is a state, and which survives failures.
 
     The state is made equal on all ranks before the function is called. When a collective fails,
-    ranks take back what they committed last, join the job anew, and the function is called again.
+    ranks take back what they committed last, join the job again, and the function is called again.
     Three failures without a commit between them are raised.
     """
-    return run_fn(func, _join_anew)
+    return run_fn(func, _join_again)
 
 
-def _join_anew() -> None:
+def _join_again() -> None:
     shutdown()
     try:
         init()
     except RuntimeError as error:
         raise Error(
             f"after a failure the ranks could not come together again: {error}\n"
-            "hint: a rank that is gone is not replaced; start the job anew, from a checkpoint"
+            "hint: a rank that is gone is not replaced; restart the job, from a checkpoint"
         ) from error

@@ -186,7 +186,7 @@ impl Reader<'_> {
         Ok(at + 1)
     }
 
-    /// Refuses what is no number, or is one per host where there are several.
+    /// Refuses what is not a number, and a number per host where there are several hosts.
     fn check_ranks(&self, name: &str, value: Option<&str>) -> Result<(), Advice> {
         if let Some(word @ ("gpu" | "auto" | "cpu" | "xpu")) = value {
             let hint = "write the number, such as `-n 4`; `sirtaki doctor` shows how many cores and GPUs there are";

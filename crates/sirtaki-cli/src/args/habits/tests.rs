@@ -70,7 +70,7 @@ fn a_value_after_a_space_is_never_taken_for_the_program() {
 }
 
 #[test]
-fn what_has_no_equal_here_is_answered() {
+fn options_without_a_counterpart_get_advice() {
     assert!(hint("run --nproc-per-node gpu python x").contains("`-n 4`"));
     assert!(hint("run -H a,b --nproc-per-node 4 python x").contains("-H a:4,b:4"));
     assert!(hint("run --nnodes 2 python x").contains("once, on one host"));

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_library_is_not_one() {
+    fn a_file_that_is_not_a_library_is_not_taken_for_one() {
         assert_eq!(version(&PathBuf::from("/etc/passwd")), None);
     }
 }

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_choice_is_the_communicator_s() {
+    fn the_algorithm_is_the_one_the_communicator_would_choose() {
         let chosen = |bytes, workers, per_host| network(per_host, None).all_reduce(bytes, workers).algorithm;
         assert_eq!(chosen(1000, 4, 1), Algorithm::Doubling);
         assert_eq!(chosen(100_000, 4, 1), Algorithm::Halving);

@@ -127,7 +127,7 @@ fn the_line_is_that_of_the_least_squares_and_never_negative() {
 }
 
 #[test]
-fn files_that_are_no_timelines_are_refused_with_a_hint() {
+fn files_that_are_not_timelines_are_refused_with_a_hint() {
     let folder = tempfile::tempdir().unwrap();
     let error = |path: &Path| format!("{:#}", read(path).unwrap_err());
     assert!(error(folder.path()).ends_with("has no timeline.json"));

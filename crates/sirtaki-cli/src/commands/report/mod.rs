@@ -29,7 +29,7 @@ use std::{
 use anyhow::{Context, Result};
 use sirtaki_engine::files;
 
-pub(crate) use self::findings::Findings;
+pub(crate) use self::{document::busy, findings::Findings};
 use crate::{
     args::report::Report,
     printer::{Advice, Printer, Stream},
@@ -69,11 +69,13 @@ pub(crate) fn page(runs: &[PathBuf], file: &Path, title: &str, printer: &mut Pri
 
 /// The tables of all scalings, as data.
 pub(crate) fn print_scalings(findings: &Findings, printer: &mut Printer) -> Result<()> {
-    for table in document::scalings(findings) {
-        for line in terminal::lines(&table) {
+    for (index, table) in document::scalings(findings).iter().enumerate() {
+        if index > 0 {
+            printer.data("")?;
+        }
+        for line in terminal::lines(table) {
             printer.data(&line)?;
         }
-        printer.data("")?;
     }
     Ok(())
 }

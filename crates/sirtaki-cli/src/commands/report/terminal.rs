@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_stand_below_each_other() {
+    fn numbers_are_aligned_in_columns() {
         let row = |cells: [&str; 2]| TableRow { cells: cells.map(Into::into).to_vec(), marked: false };
         let table = Table {
             title: "T".into(),

@@ -90,6 +90,26 @@ fn a_baseline_of_two_workers_has_a_speed_up_of_two() {
 }
 
 #[test]
+fn a_busy_machine_is_mentioned_beside_a_low_efficiency() {
+    let with_load = |mut run: RecordedRun, load| {
+        run.hosts = vec!["a".into(); run.ranks];
+        RecordedRun { load, ..run }
+    };
+    let notes = |speed: f64, load: Option<f64>| {
+        let runs = vec![with_load(run(1, 128, 1, 100.0), Some(9.0)), with_load(run(2, 128, 1, speed), load)];
+        document::write(&Findings::new(runs, Vec::new(), None), None).notes
+    };
+    let said =
+        |notes: Vec<String>| notes.iter().filter(|note| note.contains("busy (load")).cloned().collect::<Vec<_>>();
+    let expected = "In strong scaling with 2 workers, other programs kept the machine busy (load 5.0), which lowers the \
+                    efficiency of 60 %.";
+    assert_eq!(said(notes(120.0, Some(5.0))), [expected]);
+    assert!(said(notes(190.0, Some(5.0))).is_empty(), "nothing to explain");
+    assert!(said(notes(120.0, Some(2.1))).is_empty(), "it is the job's own work");
+    assert!(said(notes(120.0, None)).is_empty(), "not known");
+}
+
+#[test]
 fn what_did_not_finish_is_counted_and_in_no_mean() {
     let mut runs = scaling_runs();
     runs[0].state = RunState::Failed("out of memory".into());

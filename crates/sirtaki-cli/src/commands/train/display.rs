@@ -1,8 +1,9 @@
 //! What people see of a training run beside the launcher's live view: a line for each epoch, and the result.
 
-use std::io;
+use std::{io, time::Instant};
 
 use sirtaki::train::{Epoch, Observer, Report, Start};
+use sirtaki_engine::machine;
 
 use super::relative;
 use crate::{
@@ -15,13 +16,15 @@ pub(super) struct Display<'a> {
     printer: &'a mut Printer,
     quiet: bool,
     epochs: u64,
-    /// The command that goes on with this run.
+    /// The command that continues this run.
     again: &'a str,
+    /// When this began, and the machine's load then.
+    began: (Instant, Option<f64>),
 }
 
 impl<'a> Display<'a> {
     pub(super) fn new(printer: &'a mut Printer, quiet: bool, again: &'a str) -> Self {
-        Self { printer, quiet, epochs: 0, again }
+        Self { printer, quiet, epochs: 0, again, began: (Instant::now(), machine::load()) }
     }
 
     /// The result, as data.
@@ -37,7 +40,7 @@ impl<'a> Display<'a> {
             last.map_or(String::new(), |last| format!("loss {:.4}", last.test_loss)),
         )];
         if last.is_some() {
-            rows.extend(training(report, sirtaki_engine::machine::load()));
+            rows.extend(training(report, self.load()));
         }
         let memory = report.peak_memory.iter().max().copied().unwrap_or(0);
         rows.push(("memory", format!("{} MB", memory / 1_000_000), "of the largest worker".into()));
@@ -61,11 +64,17 @@ impl<'a> Display<'a> {
         Ok(())
     }
 
-    /// What is there and how to go on, whether progress is shown or not.
+    /// The machine's load during the run.
+    fn load(&self) -> Option<f64> {
+        let (began, before) = self.began;
+        machine::load_during(before?, machine::load()?, began.elapsed().as_secs_f64())
+    }
+
+    /// What was saved and how to continue, whether progress is shown or not.
     fn interrupted(&mut self, report: &Report) {
         let kept = report.checkpoint.as_ref().map_or("not saved".into(), |path| format!("saved in {}", relative(path)));
         self.printer.message(&format!("interrupted after step {}, {kept}", report.steps));
-        self.printer.message(&format!("to go on: {}", self.again));
+        self.printer.message(&format!("to continue: {}", self.again));
     }
 
     fn say(&mut self, line: &str) {
@@ -82,7 +91,7 @@ const LOW: f64 = 0.8;
 
 /// That other programs compete for the cores, where that may be why the efficiency is low.
 fn busy(speedup: f64, load: f64, workers: usize) -> Option<Row> {
-    let is_low = speedup / (workers as f64) < LOW && load > workers as f64 + 0.5;
+    let is_low = speedup / (workers as f64) < LOW && machine::is_busy(load, workers);
     let note = "other programs keep this machine busy, which lowers the efficiency";
     is_low.then(|| ("machine", format!("load {load:.1}"), note.into()))
 }
@@ -139,10 +148,10 @@ impl Observer for Display<'_> {
             self.say(&format!("not used: {refused}"));
         }
         if let Some((path, step)) = &start.resumed {
-            self.say(&format!("going on after step {step}, from {}", relative(path)));
+            self.say(&format!("continuing after step {step}, from {}", relative(path)));
         }
         if start.is_finished {
-            let more = "a larger --max-steps goes on with it, more --epochs need a new run";
+            let more = "a larger --max-steps continues it; more --epochs need a new run";
             self.say(&format!("this run is finished, so the model is only tested; {more}"));
         }
     }

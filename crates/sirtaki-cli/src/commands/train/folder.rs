@@ -2,7 +2,7 @@
 //! its folder to itself.
 
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{self, File, TryLockError},
     os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
@@ -49,7 +49,7 @@ impl Claim {
     pub(super) fn new(folder: &Path, new: bool) -> Result<Self> {
         let made = match new {
             true => files::new_folder(folder),
-            false => fs::create_dir_all(folder).map(|()| folder.to_owned()),
+            false => files::make_private(folder).map(|()| folder.to_owned()),
         };
         let usable = made.and_then(|folder| files::check(&folder.join(LOCK)).map(|()| folder));
         let folder = usable.map_err(|error| {
@@ -73,8 +73,8 @@ impl Drop for Claim {
 
 fn lock(folder: &Path) -> Result<Option<File>> {
     let path = folder.join(LOCK);
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
+    let mut options = files::options(&path).with_context(|| format!("cannot write {}", path.display()))?;
+    options.create(true).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
     loop {
         let file = options.open(&path).with_context(|| format!("cannot write {}", path.display()))?;
         match file.try_lock() {
@@ -99,7 +99,7 @@ fn is_at(file: &File, path: &Path) -> bool {
 fn unused(folder: &Path) -> Result<PathBuf> {
     if checkpoints(folder) {
         let problem = format!("{} holds the checkpoints of another run", folder.display());
-        return Err(Advice::new(problem, "add --resume to go on with it, or name another --checkpoint-dir").into());
+        return Err(Advice::new(problem, "add --resume to continue it, or name another --checkpoint-dir").into());
     }
     Ok(folder.to_owned())
 }
@@ -113,7 +113,7 @@ fn newest(runs: &Path, model: &str) -> Result<PathBuf> {
     found.retain(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix)));
     found.sort();
     found.pop().ok_or_else(|| {
-        let problem = format!("there is no run of {model} in {} to go on with", runs.display());
+        let problem = format!("there is no run of {model} in {} to continue", runs.display());
         Advice::new(problem, "name the folder of its checkpoints with --checkpoint-dir, or leave --resume out").into()
     })
 }

@@ -89,7 +89,7 @@ fn claim(settings: &mut Settings, arguments: &Train, here: bool, dry_run: bool) 
     Ok(Some(claim))
 }
 
-/// The command that goes on with this run.
+/// The command that continues this run.
 fn again(arguments: &Train, folder: Option<&Path>) -> String {
     let mut words: Vec<String> = std::env::args_os().skip(1).map(|word| quoted(&word.to_string_lossy())).collect();
     if !arguments.resume {

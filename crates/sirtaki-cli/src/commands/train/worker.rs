@@ -13,7 +13,7 @@ use sirtaki_engine::files;
 use super::{advice, display::Display};
 use crate::{args::train::TrainWorker, launch::outputs, printer::Printer};
 
-/// Trains, and tells of it if this is rank 0.
+/// Trains, and reports it if this is rank 0.
 pub fn work(arguments: &TrainWorker, printer: &mut Printer) -> Result<()> {
     let settings: Settings = serde_json::from_str(&arguments.settings).context("cannot read the settings")?;
     let world = sirtaki::init().map_err(advice)?;
@@ -27,6 +27,8 @@ pub fn work(arguments: &TrainWorker, printer: &mut Printer) -> Result<()> {
         signal_hook::flag::register(signal, watching.stop.clone()).context("cannot listen to signals")?;
     }
     let report = train::run(&world, &settings, &mut watching).map_err(advice)?;
+    // A profile or a warning at the end of the engine comes before the result, not after it.
+    drop(world);
     let Some(mut display) = watching.display else { return Ok(()) };
     display.report(&report)?;
     match &arguments.json {

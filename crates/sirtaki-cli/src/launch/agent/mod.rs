@@ -6,8 +6,9 @@
 
 mod children;
 mod doing;
+mod event_sender;
 mod meeting;
-mod mouth;
+mod memory_kills;
 mod pmi;
 mod ranks;
 mod relays;
@@ -33,7 +34,7 @@ use signal_hook::{
 };
 
 pub use self::relays::relay;
-use self::{meeting::StoreHost, mouth::Mouth, ranks::Ranks, relays::Relay, watchdog::Watchdog};
+use self::{event_sender::EventSender, meeting::StoreHost, ranks::Ranks, relays::Relay, watchdog::Watchdog};
 use super::{
     child::OpenFiles,
     cores, gpus,
@@ -77,16 +78,16 @@ pub fn work() -> Result<()> {
     let files = OpenFiles::raise();
     tree::adopt_orphans().context("cannot adopt orphans")?;
     let (sender, happenings) = channel();
-    let mouth = Mouth::open(std::io::stdout())?;
+    let events = EventSender::open(std::io::stdout())?;
     listen_to_signals(sender.clone())?;
-    mouth.say(Event::Hello(hello()));
+    events.send(Event::Hello(hello()));
     let grace = Arc::new(Mutex::new(Duration::ZERO));
     let (orders, limit) = (sender.clone(), grace.clone());
     thread::spawn(move || listen_to_launcher(&orders, &limit));
     let (meeting, ranks, connecting, end) = (None, Ranks::default(), None, End::NotYet);
-    let mut agent = Agent { mouth, sender, meeting, ranks, connecting, watchdog, files, grace, end };
+    let mut agent = Agent { events, sender, meeting, ranks, connecting, watchdog, files, grace, end };
     agent.run(&happenings);
-    agent.mouth.flush(FLUSH);
+    agent.events.flush(FLUSH);
     Ok(())
 }
 
@@ -152,7 +153,7 @@ enum End {
 }
 
 struct Agent {
-    mouth: Mouth,
+    events: EventSender,
     sender: Sender<Happening>,
     meeting: Option<StoreHost>,
     ranks: Ranks,
@@ -173,23 +174,23 @@ impl Agent {
                 Ok(Happening::NoLauncher) => {
                     launcher = false;
                     // Nobody has to be spared any more.
-                    self.mouth.widen(usize::MAX);
+                    self.events.widen(usize::MAX);
                     self.begin_to_end();
                 }
                 Ok(Happening::Exited(pid, status)) => {
                     self.heed_launcher(pid, status);
-                    self.ranks.exited(pid, status, &self.mouth);
+                    self.ranks.exited(pid, status, &self.events);
                 }
                 Ok(Happening::Connected(relays)) => self.connected(relays),
                 Ok(Happening::Aborted(rank, code)) => self.ranks.aborted(rank, code),
                 Ok(Happening::Nobody) => self.ranks.reaping = false,
-                Ok(Happening::StreamEnded(rank)) => self.ranks.stream_ended(rank, &self.mouth),
-                Ok(Happening::Signal(signal)) => self.mouth.say(Event::Signalled(signal)),
+                Ok(Happening::StreamEnded(rank)) => self.ranks.stream_ended(rank, &self.events),
+                Ok(Happening::Signal(signal)) => self.events.send(Event::Signalled(signal)),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            self.ranks.close_late_streams(&self.mouth);
-            self.ranks.pulse(&self.mouth);
+            self.ranks.close_late_streams(&self.events);
+            self.ranks.pulse(&self.events);
             self.go_on_ending();
         }
     }
@@ -207,42 +208,42 @@ impl Agent {
                 Ok(meeting) => {
                     let (stores, master_port) = (meeting.stores(), meeting.master_port);
                     self.meeting = Some(meeting);
-                    self.mouth.say(Event::Serving { stores, master_port });
+                    self.events.send(Event::Serving { stores, master_port });
                 }
-                Err(error) => self.mouth.say(problem(&error)),
+                Err(error) => self.events.send(problem(&error)),
             },
             Order::Check(check) => {
-                let mouth = self.mouth.clone();
+                let events = self.events.clone();
                 thread::spawn(move || match meeting::check(&check) {
-                    Ok(checked) => mouth.say(Event::Checked(checked)),
-                    Err(error) => mouth.say(problem(&error)),
+                    Ok(checked) => events.send(Event::Checked(checked)),
+                    Err(error) => events.send(problem(&error)),
                 });
             }
             Order::Start(start) => {
                 *lock(&self.grace) = start.grace;
                 self.meeting.iter_mut().for_each(|meeting| meeting.keep(start.pmi.store.ip()));
                 self.watchdog.guard(&start.job);
-                self.mouth.widen(start.window);
+                self.events.widen(start.window);
                 self.start(start);
             }
             Order::Signal(signal) => self.ranks.signal(signal),
             Order::Kill => self.end = End::Killing,
-            Order::Look => self.ranks.look(&self.mouth),
+            Order::Look => self.ranks.look(&self.events),
             Order::Note { rank, how } => self.meeting.iter().for_each(|meeting| meeting.note(rank, &how)),
-            Order::Shown(bytes) => self.mouth.widen(bytes),
+            Order::Shown(bytes) => self.events.widen(bytes),
             Order::Pause => {
                 tree::signal_all(Signal::STOP, Some(self.watchdog.pid()));
-                self.mouth.say(Event::Paused);
+                self.events.send(Event::Paused);
             }
             Order::Continue => tree::signal_all(Signal::CONT, None),
-            Order::Greeting { .. } => self.mouth.say(Event::Greeting),
+            Order::Greeting { .. } => self.events.send(Event::Greeting),
         }
     }
 
     /// Starts the ranks, at once or when Open MPI has handed them over.
     fn start(&mut self, start: Box<HostStart>) {
         let Some(connect) = &start.connect else {
-            self.ranks.start(&start, Vec::new(), &self.files, (&self.mouth, &self.sender));
+            self.ranks.start(&start, Vec::new(), &self.files, (&self.events, &self.sender));
             return self.reap();
         };
         match relays::begin(&start, connect, self.sender.clone()) {
@@ -252,7 +253,7 @@ impl Agent {
                     self.reap();
                 }
             }
-            Err(error) => self.mouth.say(problem(&error)),
+            Err(error) => self.events.send(problem(&error)),
         }
     }
 
@@ -260,12 +261,12 @@ impl Agent {
         let Some((start, launcher)) = self.connecting.take() else { return };
         match relays {
             Ok(relays) => {
-                self.ranks.start(&start, relays, &self.files, (&self.mouth, &self.sender));
+                self.ranks.start(&start, relays, &self.files, (&self.events, &self.sender));
                 if launcher.is_none() {
                     self.reap();
                 }
             }
-            Err(error) => self.mouth.say(problem(&error)),
+            Err(error) => self.events.send(problem(&error)),
         }
     }
 
@@ -276,7 +277,7 @@ impl Agent {
             let code = status.exit_status().map_or("was killed".into(), |code| format!("ended with exit code {code}"));
             let message = format!("Open MPI's mpirun {code} before it had started the ranks");
             let hint = "what it said is above; try it alone: mpirun -n 2 hostname".into();
-            self.mouth.say(Event::Problem { message, hint });
+            self.events.send(Event::Problem { message, hint });
         }
     }
 

@@ -78,7 +78,7 @@ fn what_is_not_supported_is_refused_and_the_rest_still_works() {
 }
 
 #[test]
-fn who_aborts_is_told() {
+fn the_rank_that_aborts_is_reported() {
     let (aborts, told) = channel();
     let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
     let pmi = Pmi::new(job(1, 0, 1, nowhere, &Secret::random().unwrap()), 1, aborts);

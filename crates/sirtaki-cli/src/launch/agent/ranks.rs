@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    fs, io,
+    io,
     os::unix::net::UnixStream,
     sync::{Arc, mpsc::Sender},
     time::{Duration, Instant},
@@ -12,9 +12,10 @@ use rustix::process::{Pid, Signal, WaitStatus, kill_process_group};
 use sirtaki_engine::telemetry::recorder::Recorder;
 
 use super::{
-    Happening, Mouth,
+    EventSender, Happening,
     children::{self, Child, Source},
     doing,
+    memory_kills::MemoryKills,
     pmi::Pmi,
     relays::Relay,
 };
@@ -50,7 +51,7 @@ struct Rank {
 }
 
 /// Who hears what happens to ranks: the launcher, and the agent itself.
-type Says<'a> = (&'a Mouth, &'a Sender<Happening>);
+type Reporting<'a> = (&'a EventSender, &'a Sender<Happening>);
 
 /// All ranks of this host.
 #[derive(Default)]
@@ -58,8 +59,7 @@ pub(super) struct Ranks {
     ranks: Vec<Rank>,
     /// Whether a thread waits for processes to end.
     pub(super) reaping: bool,
-    /// How many processes the kernel had killed for want of memory when we looked last.
-    memory_kills: u64,
+    memory_kills: MemoryKills,
     /// When the launcher is next told how far ranks are, if it wants to know.
     next_pulse: Option<Instant>,
     /// What it was told last.
@@ -67,8 +67,8 @@ pub(super) struct Ranks {
 }
 
 impl Ranks {
-    pub(super) fn start(&mut self, start: &HostStart, relays: Vec<Relay>, files: &OpenFiles, says: Says<'_>) {
-        self.memory_kills = memory_kills();
+    pub(super) fn start(&mut self, start: &HostStart, relays: Vec<Relay>, files: &OpenFiles, says: Reporting<'_>) {
+        self.memory_kills = MemoryKills::watch();
         self.next_pulse = start.pulse.then(|| Instant::now() + PULSE);
         let mut relays: HashMap<usize, Relay> = relays.into_iter().map(|relay| (relay.rank, relay)).collect();
         let pmi = Pmi::new(start.pmi.clone(), start.ranks.len(), says.1.clone());
@@ -86,8 +86,8 @@ impl Ranks {
                 }
             };
             failed.get_or_insert(rank);
-            says.0.say(Event::Ended { rank, how, culprit: None, engine: true });
-            says.0.say(Event::Closed { rank });
+            says.0.send(Event::Ended { rank, how, culprit: None, engine: true });
+            says.0.send(Event::Closed { rank });
         }
     }
 
@@ -97,7 +97,7 @@ impl Ranks {
         mut wanted: RankStart,
         (relay, pmi): (Option<Relay>, &Arc<Pmi>),
         files: &OpenFiles,
-        (mouth, sender): Says<'_>,
+        (events, sender): Reporting<'_>,
     ) -> Result<(), Ended> {
         let rank = wanted.rank;
         let recorder = Recorder::create().ok();
@@ -110,13 +110,13 @@ impl Ranks {
             wanted.environment.extend(variables);
             descriptor
         });
-        let (to, ends) = (mouth.clone(), sender.clone());
+        let (to, ends) = (events.clone(), sender.clone());
         let wrote = move |stream, bytes: &[u8]| to.pass_on(rank, stream, bytes);
         let stream_ended = move || drop(ends.send(Happening::StreamEnded(rank)));
         let started = children::start((start, &wanted), files, wrote, stream_ended);
         drop(inherited);
         let Child { pid, sources } = started.map_err(|error| not_started(&start.program.name(), &error))?;
-        mouth.say(Event::Started { rank, pid: pid.as_raw_nonzero().get() as u32 });
+        events.send(Event::Started { rank, pid: pid.as_raw_nonzero().get() as u32 });
         self.ranks.push(Rank {
             rank,
             pid: Some(pid),
@@ -145,16 +145,15 @@ impl Ranks {
     }
 
     /// A process ended: a rank, or one that somebody left behind.
-    pub(super) fn exited(&mut self, pid: Pid, status: WaitStatus, mouth: &Mouth) {
+    pub(super) fn exited(&mut self, pid: Pid, status: WaitStatus, events: &EventSender) {
         let Some(at) = self.ranks.iter().position(|rank| rank.pid == Some(pid)) else { return };
         // How far it came is told before its end.
         self.next_pulse = self.next_pulse.map(|_| Instant::now());
-        self.pulse(mouth);
-        let killed_for_memory = memory_kills();
-        let out_of_memory = killed_for_memory > self.memory_kills;
-        self.memory_kills = killed_for_memory;
+        self.pulse(events);
         let how = match (status.terminating_signal(), status.exit_status()) {
-            (Some(number), _) => Ended::Signal { number, out_of_memory: out_of_memory && number == 9 },
+            (Some(number), _) => {
+                Ended::Signal { number, out_of_memory: number == 9 && self.memory_kills.explain_one() }
+            }
             (None, code) => Ended::Code(code.unwrap_or(0)),
         };
         let how = self.ranks[at].aborted.map_or(how, Ended::Code);
@@ -163,8 +162,8 @@ impl Ranks {
         rank.sources.iter().for_each(|source| source.orphan());
         let culprit = rank.recorder.as_ref().and_then(Recorder::culprit);
         let engine = rank.recorder.as_ref().is_none_or(|record| record.last_beat() > 0 || !record.counts().is_empty());
-        mouth.say(Event::Ended { rank: rank.rank, how, culprit, engine });
-        rank.close_if_done(mouth);
+        events.send(Event::Ended { rank: rank.rank, how, culprit, engine });
+        rank.close_if_done(events);
     }
 
     /// Ends a rank that asked for it, with everything it started.
@@ -177,19 +176,19 @@ impl Ranks {
         }
     }
 
-    pub(super) fn stream_ended(&mut self, rank: usize, mouth: &Mouth) {
+    pub(super) fn stream_ended(&mut self, rank: usize, events: &EventSender) {
         if let Some(rank) = self.of(rank) {
             rank.open_streams = rank.open_streams.saturating_sub(1);
-            rank.close_if_done(mouth);
+            rank.close_if_done(events);
         }
     }
 
-    pub(super) fn close_late_streams(&mut self, mouth: &Mouth) {
+    pub(super) fn close_late_streams(&mut self, events: &EventSender) {
         for rank in &mut self.ranks {
             let late = rank.ended.is_some_and(|time| time.elapsed() > LATE_OUTPUT);
             if late && !rank.closed && rank.sources.iter().all(|source| source.is_quiet()) {
                 rank.open_streams = 0;
-                rank.close_if_done(mouth);
+                rank.close_if_done(events);
             }
         }
     }
@@ -210,7 +209,7 @@ impl Ranks {
     }
 
     /// Tells how far ranks are, if that is due and there is news. All of them together, so that they can be compared.
-    pub(super) fn pulse(&mut self, mouth: &Mouth) {
+    pub(super) fn pulse(&mut self, events: &EventSender) {
         let now = Instant::now();
         if self.next_pulse.is_none_or(|due| now < due) {
             return;
@@ -222,13 +221,13 @@ impl Ranks {
             self.ranks.iter().filter_map(counts).filter_map(|(rank, counts)| Pulse::of(rank, time, &counts)).collect();
         let same = |(one, other): (&Pulse, &Pulse)| one.says_the_same(other);
         if pulses.len() != self.told.len() || !pulses.iter().zip(&self.told).all(same) {
-            mouth.say(Event::Pulse(pulses.clone()));
+            events.send(Event::Pulse(pulses.clone()));
             self.told = pulses;
         }
     }
 
     /// Tells what every rank is doing.
-    pub(super) fn look(&self, mouth: &Mouth) {
+    pub(super) fn look(&self, events: &EventSender) {
         let now = monotonic();
         for rank in &self.ranks {
             let records = rank.recorder.as_ref().map(Recorder::read).unwrap_or_default();
@@ -239,17 +238,17 @@ impl Ranks {
                 false => doing::describe(&records, now),
             };
             let stopped = rank.pid.is_some_and(tree::is_stopped);
-            mouth.say(Event::Doing { rank: rank.rank, what, counts, meeting, stopped });
+            events.send(Event::Doing { rank: rank.rank, what, counts, meeting, stopped });
         }
-        mouth.say(Event::Looked);
+        events.send(Event::Looked);
     }
 }
 
 impl Rank {
-    fn close_if_done(&mut self, mouth: &Mouth) {
+    fn close_if_done(&mut self, events: &EventSender) {
         if self.ended.is_some() && self.open_streams == 0 && !self.closed {
             self.closed = true;
-            mouth.say(Event::Closed { rank: self.rank });
+            events.send(Event::Closed { rank: self.rank });
         }
     }
 }
@@ -264,11 +263,4 @@ fn not_started(name: &str, error: &io::Error) -> Ended {
 fn monotonic() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
-/// How many processes of this machine the kernel has killed for want of memory.
-fn memory_kills() -> u64 {
-    let text = fs::read_to_string("/proc/vmstat").unwrap_or_default();
-    let count = text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok());
-    count.unwrap_or(0)
 }

@@ -76,7 +76,7 @@ fn launch(name: &str, words: &[String], start: &HostStart) -> Result<Pid> {
     command.envs(start.program.environment.iter().map(|(name, value)| (name, value)));
     child::tie(&mut command, &[]);
     let pid = command.spawn()?.id();
-    Pid::from_raw(pid as i32).context("a process has no number")
+    Pid::from_raw(pid as i32).context("a process id is not valid")
 }
 
 fn address(name: &str) -> Result<SocketAddr> {

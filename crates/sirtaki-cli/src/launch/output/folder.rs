@@ -11,6 +11,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use sirtaki_engine::files;
 
 use crate::printer::Advice;
 
@@ -24,12 +25,12 @@ pub(super) struct Folder {
 impl Folder {
     /// Makes the folder where it is missing, and a file for each of `ranks` ranks in it.
     pub(super) fn create(path: &Path, ranks: usize) -> Result<Self> {
-        fs::create_dir_all(path).with_context(|| format!("cannot make the folder {}", path.display()))?;
+        files::make_private(path).with_context(|| format!("cannot make the folder {}", path.display()))?;
         refuse_logs(path)?;
         let mut folder = Self { path: path.to_owned(), files: Vec::new() };
         for rank in 0..ranks {
             let name = path.join(file_name(rank, ranks));
-            match File::create_new(&name) {
+            match files::create_new(&name) {
                 Ok(file) => folder.files.push(Some(file)),
                 Err(error) => {
                     (0..rank).for_each(|ours| drop(fs::remove_file(path.join(file_name(ours, ranks)))));
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_told_once() {
+    fn a_full_disk_is_reported_once() {
         let file = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         let mut folder = Folder { path: "logs".into(), files: vec![Some(file)] };
         let told = folder.write(0, b"x").unwrap_err();

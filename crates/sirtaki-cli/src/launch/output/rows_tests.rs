@@ -57,7 +57,7 @@ fn a_line_without_end_comes_in_pieces_of_whole_characters() {
 }
 
 #[test]
-fn rows_do_not_hoard() {
+fn finished_rows_are_not_kept_in_memory() {
     let mut rows = Rows::new(true, 1000);
     let mut given = 0;
     for _ in 0..1000 {

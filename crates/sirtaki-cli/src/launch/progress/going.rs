@@ -1,4 +1,4 @@
-//! The whole job from what agents tell of its ranks. Pure; the time comes in as seconds since the ranks were started.
+//! The whole job from what agents report about its ranks. Pure; the time comes in as seconds since the ranks were started.
 
 use std::array;
 
@@ -62,7 +62,7 @@ impl Moment {
 
 #[derive(Debug, Clone, Default)]
 struct Rank {
-    /// How long others waited for it, altogether and by phase.
+    /// How long others waited for it, in total and by phase.
     late: Trail<{ 1 + Phase::ALL.len() }>,
     last: Option<Pulse>,
 }
@@ -100,7 +100,7 @@ impl Going {
         // The lowest rank that says anything speaks for all.
         let Some((time, now)) = self.ranks.iter().find_map(|rank| rank.last?.said()) else { return };
         if self.said.is_none() {
-            // Who waited for whom before the first step was no part of the work.
+            // Who waited for whom before the first step was not part of the work.
             self.ranks.iter_mut().for_each(|rank| rank.late = Trail::default());
         }
         if self.said.is_none() || time != self.when.0 {

@@ -112,7 +112,9 @@ impl Live {
             output.set_footer(now, rows);
         } else {
             self.due = now + PATIENCE;
-            if self.said.replace(moment.said.step) != Some(moment.said.step) {
+            // After the last step comes the program's own result, which nothing should follow.
+            let step = moment.said.step;
+            if self.said.replace(step) != Some(step) && moment.said.steps != Some(step) {
                 output.note(&view::line(&moment));
             }
         }
@@ -187,8 +189,7 @@ mod tests {
         live.ended(true, "ended", &mut output);
         drop(output);
         let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-        let expected = "step 10/30  20 s left  1.00 steps/s\nstep 20/30  10 s left  1.00 steps/s\n\
-                        step 30/30  1.00 steps/s\n";
+        let expected = "step 10/30  20 s left  1.00 steps/s\nstep 20/30  10 s left  1.00 steps/s\n";
         assert_eq!(text, expected);
     }
 }

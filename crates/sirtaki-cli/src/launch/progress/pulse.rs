@@ -1,4 +1,4 @@
-//! What an agent tells of one rank: how far the program says it is, and what its flight record counts. The rank itself
+//! What an agent reports about one rank: how far the program says it is, and what its flight record counts. The rank itself
 //! does nothing for it.
 
 use serde::{Deserialize, Serialize};

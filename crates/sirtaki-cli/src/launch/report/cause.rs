@@ -28,10 +28,17 @@ fn is_mpi_start(line: &str) -> bool {
     line.contains("MPI_Init") && line.contains("error") || line.contains("ORTE_ERROR_LOG") && line.contains("show_help")
 }
 
-/// The exception at the end of a Python traceback: the first line behind the last frame that is not indented.
+/// The exception at the end of a Python traceback: the first line behind the last frame that is not indented. What Python
+/// itself ignores, mostly in exit handlers and destructors, is not why a rank ended.
 fn exception(lines: &[String]) -> Option<&str> {
     let is_frame = |line: &&String| line.trim_start().starts_with("File \"") && line.contains(", line ");
     let (at, frame) = lines.iter().enumerate().rfind(|(_, line)| is_frame(line))?;
+    let header = lines[..at].iter().rposition(|line| line.starts_with("Traceback (most recent call last)"));
+    if let Some(before) = header.and_then(|header| header.checked_sub(1))
+        && lines[before].starts_with("Exception ignored ")
+    {
+        return exception(&lines[..before]);
+    }
     let indent = frame.len() - frame.trim_start().len();
     // Frames are indented by two; in a chain of exceptions of a group by more.
     let outside = |line: &&String| !line.trim().is_empty() && line.len() - line.trim_start().len() < indent.max(1);
@@ -111,6 +118,10 @@ mod tests {
         let chained = "  File \"a.py\", line 3\nKeyError: 1\n\nDuring handling of the above exception, another exception \
                        occurred:\n\nTraceback (most recent call last):\n  File \"a.py\", line 5\n    x\nValueError: two";
         assert_eq!(exception(&lines(chained)), Some("ValueError: two"));
+        let ignored = "Exception ignored in atexit callback: <function end at 0x7f>\nTraceback (most recent call last):\n  \
+                       File \"b.py\", line 5, in end\n    x\nOSError: no matter";
+        assert_eq!(exception(&lines(&format!("{plain}\n{ignored}"))), exception(&lines(plain)));
+        assert_eq!(exception(&lines(ignored)), None);
         assert_eq!(exception(&lines("  File \"a.py\", line 3\n    x")), None);
         assert_eq!(exception(&lines("File upload done, line 3")), None);
     }

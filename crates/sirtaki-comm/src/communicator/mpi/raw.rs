@@ -48,7 +48,7 @@ impl MpiOp {
     pub(super) const COUNT: usize = 4;
 }
 
-/// An MPI communicator's handle, whatever its width in the library at hand.
+/// An MPI communicator's handle, whatever its width in the library that was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Comm(pub(super) usize);
 

@@ -118,10 +118,10 @@ fn all_pairs_talk_over_tls_while_somebody_intrudes() {
 }
 
 /// A connection with both ends in this process.
-fn connection() -> (Stream, TcpStream) {
+fn connection() -> (SecureStream, TcpStream) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    (Stream::plain(listener.accept().unwrap().0).unwrap(), far)
+    (SecureStream::plain(listener.accept().unwrap().0).unwrap(), far)
 }
 
 #[test]

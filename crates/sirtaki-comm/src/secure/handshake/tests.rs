@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     Settings,
-    secure::{Access, Gate, Stream, Tls},
+    secure::{Access, Gate, SecureStream, Tls},
 };
 
 const CLAIM: Claim = Claim { purpose: Purpose::Link, rank: 3, group: [9; 16], to: 1 };
@@ -26,7 +26,7 @@ fn secret() -> Secret {
 }
 
 /// A gate and the proven callers that came through it.
-fn gate(access: Access) -> (Gate, mpsc::Receiver<(Stream, Claim)>) {
+fn gate(access: Access) -> (Gate, mpsc::Receiver<(SecureStream, Claim)>) {
     let (listener, _) = Gate::bind(Ipv4Addr::LOCALHOST.into()).unwrap();
     let (sender, receiver) = mpsc::channel();
     let gate = Gate::open(listener, access, ACCEPTOR, move |stream, claim| {
@@ -249,8 +249,8 @@ fn relay(to: SocketAddr) -> SocketAddr {
     let address = listener.local_addr().unwrap();
     thread::spawn(move || -> io::Result<()> {
         let tls = Tls::new().unwrap();
-        let mut victim = Stream::plain(listener.accept()?.0)?;
-        let mut server = Stream::plain(TcpStream::connect(to)?)?;
+        let mut victim = SecureStream::plain(listener.accept()?.0)?;
+        let mut server = SecureStream::plain(TcpStream::connect(to)?)?;
         for stream in [&mut victim, &mut server] {
             stream.set_deadline(Some(soon()));
         }

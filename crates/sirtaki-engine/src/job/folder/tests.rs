@@ -47,7 +47,7 @@ fn ranks_meet_in_private_and_leave_nothing() {
 }
 
 #[test]
-fn remains_of_a_job_with_the_same_key_are_not_believed_and_go() {
+fn leftovers_of_a_job_with_the_same_key_are_ignored_and_removed() {
     for round in 0..20 {
         let cache = tempfile::tempdir().unwrap();
         let old = remains(cache.path(), "a");
@@ -65,7 +65,7 @@ fn remains_of_a_job_with_the_same_key_are_not_believed_and_go() {
 }
 
 #[test]
-fn old_remains_of_other_jobs_are_swept_and_new_ones_stay() {
+fn old_leftovers_of_other_jobs_are_removed_and_new_ones_stay() {
     let cache = tempfile::tempdir().unwrap();
     let (old, new) = (remains(cache.path(), "old"), remains(cache.path(), "new"));
     let note = |key: &str| cache.path().join("sirtaki/jobs").join(format!("{key}.value"));
@@ -78,7 +78,7 @@ fn old_remains_of_other_jobs_are_swept_and_new_ones_stay() {
 }
 
 #[test]
-fn who_does_not_come_is_named_and_nothing_is_left() {
+fn a_missing_rank_is_named_and_nothing_is_left() {
     let cache = tempfile::tempdir().unwrap();
     let short = Duration::from_millis(200);
     for (rank, missing) in [(0, 1), (1, 0)] {

@@ -10,7 +10,7 @@ use sirtaki_comm::{
 use super::gate::Gate;
 
 /// How tensors travel from here.
-pub(super) enum Carrier {
+pub(super) enum Transport {
     Nccl(NcclGroup, Gate),
     Shared(Box<DeviceArena>),
     /// Nothing on the device.
@@ -20,19 +20,19 @@ pub(super) enum Carrier {
 /// Parts of a tensor, one after another in rank order, and how many elements each has.
 pub(super) type Parts = (View, Vec<usize>);
 
-impl Carrier {
+impl Transport {
     /// Whether the device can do such a reduction.
     pub(super) fn reduces(&self, dtype: DType, reduction: Reduction) -> bool {
         match self {
-            Carrier::Nccl(..) => NcclGroup::can(dtype, reduction),
-            Carrier::Shared(_) => true,
-            Carrier::Staged => false,
+            Transport::Nccl(..) => NcclGroup::can(dtype, reduction),
+            Transport::Shared(_) => true,
+            Transport::Staged => false,
         }
     }
 
     /// Whether the device can move elements.
     pub(super) fn moves(&self) -> bool {
-        !matches!(self, Carrier::Staged)
+        !matches!(self, Transport::Staged)
     }
 
     pub(super) fn all_reduce(
@@ -43,9 +43,9 @@ impl Carrier {
         stream: &Stream,
     ) -> Result<(), CommError> {
         match self {
-            Carrier::Nccl(group, gate) => gate.pass(comm, || group.all_reduce(views, reduction, stream)),
-            Carrier::Shared(arena) => arena.all_reduce(comm, views, reduction, stream),
-            Carrier::Staged => Err(nothing()),
+            Transport::Nccl(group, gate) => gate.pass(comm, || group.all_reduce(views, reduction, stream)),
+            Transport::Shared(arena) => arena.all_reduce(comm, views, reduction, stream),
+            Transport::Staged => Err(nothing()),
         }
     }
 
@@ -57,9 +57,9 @@ impl Carrier {
         stream: &Stream,
     ) -> Result<(), CommError> {
         match self {
-            Carrier::Nccl(group, gate) => gate.pass(comm, || group.broadcast(views, root, stream)),
-            Carrier::Shared(arena) => arena.broadcast(comm, views, root, stream),
-            Carrier::Staged => Err(nothing()),
+            Transport::Nccl(group, gate) => gate.pass(comm, || group.broadcast(views, root, stream)),
+            Transport::Shared(arena) => arena.broadcast(comm, views, root, stream),
+            Transport::Staged => Err(nothing()),
         }
     }
 
@@ -70,9 +70,9 @@ impl Carrier {
         stream: &Stream,
     ) -> Result<(), CommError> {
         match self {
-            Carrier::Nccl(group, gate) => gate.pass(comm, || group.all_gather(parts, stream)),
-            Carrier::Shared(arena) => arena.all_gather(comm, parts, stream),
-            Carrier::Staged => Err(nothing()),
+            Transport::Nccl(group, gate) => gate.pass(comm, || group.all_gather(parts, stream)),
+            Transport::Shared(arena) => arena.all_gather(comm, parts, stream),
+            Transport::Staged => Err(nothing()),
         }
     }
 
@@ -84,9 +84,9 @@ impl Carrier {
         stream: &Stream,
     ) -> Result<(), CommError> {
         match self {
-            Carrier::Nccl(group, gate) => gate.pass(comm, || group.reduce_scatter(parts, reduction, stream)),
-            Carrier::Shared(arena) => arena.reduce_scatter(comm, parts, reduction, stream),
-            Carrier::Staged => Err(nothing()),
+            Transport::Nccl(group, gate) => gate.pass(comm, || group.reduce_scatter(parts, reduction, stream)),
+            Transport::Shared(arena) => arena.reduce_scatter(comm, parts, reduction, stream),
+            Transport::Staged => Err(nothing()),
         }
     }
 
@@ -98,22 +98,22 @@ impl Carrier {
         stream: &Stream,
     ) -> Result<(), CommError> {
         match self {
-            Carrier::Nccl(group, gate) => gate.pass(comm, || group.all_to_all(sent, received, stream)),
-            Carrier::Shared(arena) => arena.all_to_all(comm, sent, received, stream),
-            Carrier::Staged => Err(nothing()),
+            Transport::Nccl(group, gate) => gate.pass(comm, || group.all_to_all(sent, received, stream)),
+            Transport::Shared(arena) => arena.all_to_all(comm, sent, received, stream),
+            Transport::Staged => Err(nothing()),
         }
     }
 
     /// Ends everything that the device does for other ranks.
     pub(super) fn abort(&mut self) {
-        if let Carrier::Nccl(group, _) = self {
+        if let Transport::Nccl(group, _) = self {
             group.abort();
         }
     }
 
     /// Leaves in good order. The device must have done everything.
     pub(super) fn leave(self) {
-        if let Carrier::Nccl(group, _) = self {
+        if let Transport::Nccl(group, _) = self {
             group.leave();
         }
     }
@@ -121,12 +121,12 @@ impl Carrier {
     /// How tensors travel and why, in words that follow "travel".
     pub(super) fn describe(&self, reason: &str) -> String {
         match self {
-            Carrier::Nccl(group, _) => {
+            Transport::Nccl(group, _) => {
                 let nccl = group.nccl();
                 format!("by NCCL {} ({}), because {reason}", nccl.version(), nccl.path().display())
             }
-            Carrier::Shared(_) => format!("in the GPU's memory, because {reason}"),
-            Carrier::Staged => format!("through the host's memory, because {reason}"),
+            Transport::Shared(_) => format!("in the GPU's memory, because {reason}"),
+            Transport::Staged => format!("through the host's memory, because {reason}"),
         }
     }
 }

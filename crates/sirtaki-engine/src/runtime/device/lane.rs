@@ -11,7 +11,7 @@ use sirtaki_comm::{
 };
 
 use super::{
-    carrier::{Carrier, connect_nccl, connect_shared},
+    carrier::{Transport, connect_nccl, connect_shared},
     gate::Gate,
     way::{self, Choice, DeviceSettings, Offer, Way, choose, crowded},
 };
@@ -35,7 +35,7 @@ pub(crate) struct DeviceLane {
     pub(super) stream: Stream,
     /// Copies to the host, beside those from it.
     pub(super) incoming: Stream,
-    pub(super) carrier: Carrier,
+    pub(super) carrier: Transport,
     /// How, and why so, in words.
     way: String,
     pub(super) stopper: Stopper,
@@ -77,16 +77,16 @@ impl DeviceLane {
         };
         gate.settle(contended);
         let connected = match way {
-            Way::Nccl => connect_nccl(comm, nccl, &gpu).map(|group| Carrier::Nccl(group, gate)),
-            Way::Shared => connect_shared(comm, &gpu).map(Carrier::Shared),
-            Way::Staged => Ok(Carrier::Staged),
+            Way::Nccl => connect_nccl(comm, nccl, &gpu).map(|group| Transport::Nccl(group, gate)),
+            Way::Shared => connect_shared(comm, &gpu).map(Transport::Shared),
+            Way::Staged => Ok(Transport::Staged),
         };
         let (carrier, reason) = match connected {
             Err(error) if settings.way.is_some() || comm.stopper().check().is_err() => return Err(error),
-            Err(error) => (Carrier::Staged, error.to_string()),
+            Err(error) => (Transport::Staged, error.to_string()),
             Ok(carrier) => (carrier, reason),
         };
-        if matches!(carrier, Carrier::Staged) && settings.way.is_none() && rank == 0 {
+        if matches!(carrier, Transport::Staged) && settings.way.is_none() && rank == 0 {
             warn(&format!("tensors of GPUs travel {}", carrier.describe(&reason)));
         }
         if let (0, Some(text)) = (rank, crowded(&offers, &hosts)) {

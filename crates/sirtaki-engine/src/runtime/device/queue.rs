@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sirtaki_comm::{
     CommError, Communicator, ReduceOp, Reduction,
-    device::{Memory, PinnedMemory, View},
+    device::{DeviceMemory, PinnedMemory, View},
 };
 
 use super::lane::DeviceLane;
@@ -29,7 +29,7 @@ enum Keeps {
     Tensor(Tensor),
     /// Until everything is queued.
     Neutral {
-        _memory: Memory,
+        _memory: DeviceMemory,
     },
 }
 
@@ -91,7 +91,7 @@ impl DeviceLane {
 
     /// Elements that change nothing.
     fn neutral(&self, request: &Request, op: ReduceOp) -> Result<Work, CommError> {
-        let memory = Memory::on_stream(&self.stream, request.bytes())?;
+        let memory = DeviceMemory::on_stream(&self.stream, request.bytes())?;
         let view = memory.view(0, request.dtype, request.elements())?;
         if matches!(op, ReduceOp::Sum | ReduceOp::Average) {
             self.stream.clear(view)?;
@@ -120,7 +120,7 @@ impl DeviceLane {
         for Item { request, rows, tensor } in &items {
             let counts: Vec<usize> = rows.iter().map(|rows| rows * request.row()).collect();
             let total: usize = counts.iter().sum();
-            let memory = Memory::on_stream(&self.stream, total * request.dtype.size())?;
+            let memory = DeviceMemory::on_stream(&self.stream, total * request.dtype.size())?;
             let all = memory.view(0, request.dtype, total)?;
             if let Some(tensor) = tensor {
                 let begin: usize = counts[..rank].iter().sum();
@@ -132,7 +132,7 @@ impl DeviceLane {
         }
         self.carrier.all_gather(&mut host.comm, &views, &self.stream)?;
         let done = Arc::new(self.stream.record()?);
-        let output = |((memory, (view, _)), item): ((Memory, (View, Vec<usize>)), Item<'_>)| {
+        let output = |((memory, (view, _)), item): ((DeviceMemory, (View, Vec<usize>)), Item<'_>)| {
             let shape = with_rows(item.request, item.rows.iter().sum());
             Some(Output::Tensor(Tensor::made(view, done.clone(), memory, item.tensor?), shape))
         };
@@ -160,13 +160,13 @@ impl DeviceLane {
         for (all, counts) in &views {
             let begin: usize = counts[..rank].iter().sum();
             let own = all.part(begin, begin + counts[rank]);
-            let memory = Memory::on_stream(&self.stream, own.bytes())?;
+            let memory = DeviceMemory::on_stream(&self.stream, own.bytes())?;
             let part = memory.view(0, own.dtype(), own.len())?;
             self.stream.copy(part, own)?;
             parts.push((memory, part));
         }
         let done = Arc::new(self.stream.record()?);
-        let output = |((work, (memory, part)), item): ((Work, (Memory, View)), &Item<'_>)| match work.keeps {
+        let output = |((work, (memory, part)), item): ((Work, (DeviceMemory, View)), &Item<'_>)| match work.keeps {
             Keeps::Neutral { .. } => None,
             Keeps::Tensor(input) => {
                 let rows = shares(item.request.rows(), size)[rank];
@@ -183,7 +183,7 @@ impl DeviceLane {
         let received: Vec<usize> = (0..size).map(|from| rows[from * size + rank]).collect();
         let counts: Vec<usize> = received.iter().map(|rows| rows * request.row()).collect();
         let total: usize = counts.iter().sum();
-        let memory = Memory::on_stream(&self.stream, total * request.dtype.size())?;
+        let memory = DeviceMemory::on_stream(&self.stream, total * request.dtype.size())?;
         let into = memory.view(0, request.dtype, total)?;
         let out = match &tensor {
             Some(tensor) => tensor.view().ok_or_else(elsewhere)?,

@@ -11,14 +11,14 @@ use std::{
 
 use sirtaki_comm::{
     CommError, Communicator, Reduction, SliceMut,
-    device::{Event, Memory, PinnedMemory, View},
+    device::{DeviceMemory, Event, PinnedMemory, View},
 };
 
 use super::lane::DeviceLane;
 use crate::{
     decide::{
         fuse::ALIGN,
-        request::{Operation, Place, Request},
+        request::{Operation, Request, TensorPlace},
     },
     runtime::{
         memory::Tensor,
@@ -119,7 +119,7 @@ impl DeviceLane {
             }
         }
         self.until_past(&self.stream.record()?)?;
-        let requests: Vec<Request> = items.iter().map(|item| item.request.clone().placed(Place::Host)).collect();
+        let requests: Vec<Request> = items.iter().map(|item| item.request.clone().placed(TensorPlace::Host)).collect();
         let copies = items.iter().zip(&requests).zip(&offsets).map(|((item, request), offset)| {
             let tensor = item.tensor.as_ref().map(|tensor| {
                 let start = pinned[*offset..].as_ptr().cast_mut();
@@ -158,7 +158,7 @@ impl DeviceLane {
         }
         let mut copy = PinnedMemory::new(&self.gpu, result.byte_len())?;
         copy[..result.byte_len()].copy_from_slice(result.bytes());
-        let memory = Memory::on_stream(&self.stream, result.byte_len())?;
+        let memory = DeviceMemory::on_stream(&self.stream, result.byte_len())?;
         let view = memory.view(0, result.dtype(), result.len())?;
         copy.copy_to(0, view, &self.stream)?;
         let ready = Arc::new(self.stream.record()?);

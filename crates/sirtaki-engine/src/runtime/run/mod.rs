@@ -14,7 +14,7 @@ pub(crate) use self::{
     neutral::fill,
 };
 use crate::{
-    decide::request::{Operation, Place, Request},
+    decide::request::{Operation, Request, TensorPlace},
     runtime::{
         device::{DeviceLane, DeviceSettings},
         memory::Tensor,
@@ -71,7 +71,7 @@ impl Runner {
 
     /// Runs a batch with all other ranks, in the lane of its place; nothing comes of items without a tensor.
     pub(crate) fn run(&mut self, items: Vec<Item<'_>>) -> Result<Vec<Option<Output>>, CommError> {
-        if items.first().is_none_or(|item| item.request.place == Place::Host) {
+        if items.first().is_none_or(|item| item.request.place == TensorPlace::Host) {
             return self.run_on_host(items);
         }
         let mut lane = match self.device.take() {

@@ -47,7 +47,7 @@ fn found(ranks: &[(&str, Did)]) -> Option<(Rank, Cause)> {
 }
 
 #[test]
-fn whoever_stands_out_is_named() {
+fn the_outlier_is_named() {
     let late = Did { waited: 20, input: 35, ..USUAL };
     assert_eq!(found(&[("a", USUAL), ("a", USUAL), ("b", late)]), Some((2, Cause::Phase(Phase::Input))));
     assert_eq!(found(&[("a", late), ("a", USUAL)]), Some((0, Cause::Phase(Phase::Input))));

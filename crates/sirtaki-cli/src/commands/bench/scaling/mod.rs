@@ -27,7 +27,7 @@ use crate::{
         words::{count, duration, grouped, percent},
     },
     launch::{cores, runs},
-    printer::{Advice, Printer},
+    printer::{Advice, Printer, Style},
 };
 
 const FORMAT: &str = "sirtaki planned run, version 1";
@@ -60,14 +60,19 @@ pub fn run(arguments: &Scaling, program: &Path, printer: &mut Printer) -> Result
     let page = folder.join(PAGE);
     let title = format!("Scaling: {}", count(jobs.len(), "run"));
     let findings = report::page(&done, &page, &title, printer)?;
-    report::print_scalings(&findings, printer)?;
     printer.message(&format!("{}: {}", page.display(), findings.census()));
-    if let Some(signal) = interrupt.signal() {
+    for note in report::busy(&findings) {
+        printer.labelled(Style::Bold, "note:", &note);
+    }
+    if interrupt.signal().is_some() {
         printer.message(&format!(
             "interrupted: {} of {} were not made",
             jobs.len() - done.len(),
             count(jobs.len(), "run")
         ));
+    }
+    report::print_scalings(&findings, printer)?;
+    if let Some(signal) = interrupt.signal() {
         return Ok(128 + signal);
     }
     Ok(u8::from(findings.runs.iter().any(|run| !run.counts())))
@@ -102,7 +107,7 @@ fn folder(arguments: &Scaling) -> Result<PathBuf> {
         let hint = "name a new one with -o, or leave -o out";
         return Err(Advice::new(format!("{} is not empty", folder.display()), hint).into());
     }
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    files::make_private(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     Ok(std::path::absolute(folder)?)
 }
 
@@ -114,7 +119,7 @@ fn one(
     (command, program, interrupt): (&JobCommand, &Path, &Interrupt),
     printer: &mut Printer,
 ) -> Result<Option<String>> {
-    fs::create_dir(place).with_context(|| format!("cannot make {}", place.display()))?;
+    files::make_inside(place).with_context(|| format!("cannot make {}", place.display()))?;
     let arguments = command.arguments(job, place);
     let mut plan = read::RunPlan {
         format: FORMAT.into(),
@@ -131,7 +136,8 @@ fn one(
     write(&plan)?;
     let tick = |time: Duration| printer.progress(&format!("{title}, {:.0} s", time.as_secs_f64()));
     let (lasted, failed) = turn::take(program, &arguments, place, interrupt, tick)?;
-    plan.ended = Some(read::RunEnd { seconds: Some(lasted.as_secs_f64()), failed: failed.clone(), dropped: 0 });
+    plan.ended =
+        Some(read::RunEnd { seconds: Some(lasted.as_secs_f64()), failed: failed.clone(), ..read::RunEnd::default() });
     write(&plan)?;
     Ok(failed)
 }

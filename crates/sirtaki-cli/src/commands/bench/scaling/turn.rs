@@ -15,6 +15,7 @@ use std::{
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use sirtaki_engine::files;
 
 use crate::launch::{child, ended::Ended};
 
@@ -56,7 +57,7 @@ pub(super) fn take(
     mut tick: impl FnMut(Duration),
 ) -> Result<(Duration, Option<String>)> {
     let output = folder.join(OUTPUT);
-    let file = File::create(&output).with_context(|| format!("cannot write {}", output.display()))?;
+    let file = files::create(&output).with_context(|| format!("cannot write {}", output.display()))?;
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
     child::tie(&mut command, &[]);
@@ -78,7 +79,7 @@ pub(super) fn take(
 
 /// Asks the launcher to end its job, and insists if it does not.
 fn end(child: &mut Child) -> Result<()> {
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).context("the process has no number")?;
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).context("the process id is not valid")?;
     let _ = kill_process(pid, Signal::TERM);
     let deadline = Instant::now() + PATIENCE;
     while child.try_wait()?.is_none() {

@@ -4,7 +4,7 @@ mod notes;
 mod result;
 mod tables;
 
-pub(crate) use self::tables::scalings;
+pub(crate) use self::{notes::busy, tables::scalings};
 use super::findings::Findings;
 
 /// A figure that matters most.

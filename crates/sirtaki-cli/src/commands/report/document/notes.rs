@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use sirtaki_engine::machine::is_busy;
+
 use crate::commands::report::{
     compare::{Group, ScalingSeries},
     findings::Findings,
@@ -15,6 +17,8 @@ use crate::commands::report::{
 const LOST: f64 = 0.005;
 /// How far the throughput of runs of a group may lie apart, before it is said.
 const APART: f64 = 0.15;
+/// Efficiencies below this one ask for an explanation.
+const LOW: f64 = 0.8;
 
 pub(super) fn notes(findings: &Findings) -> Vec<String> {
     let mut notes = Vec::new();
@@ -23,6 +27,7 @@ pub(super) fn notes(findings: &Findings) -> Vec<String> {
     notes.extend(apart(findings));
     notes.extend(machines(findings));
     notes.extend(findings.scalings.iter().flat_map(|scaling| about(findings, scaling)));
+    notes.extend(busy(findings));
     if findings.runs.len() > 1 && findings.scalings.is_empty() {
         notes.push("These runs form no scaling series: no two differ only in the number of workers.".into());
     }
@@ -88,6 +93,30 @@ fn machines(findings: &Findings) -> Vec<String> {
     let crowded = crowded.count();
     if crowded > 0 {
         notes.push(format!("{} had more workers than the machine has cores.", count(crowded, "run")));
+    }
+    notes
+}
+
+/// That other programs competed for the cores, where that may be why an efficiency is low.
+pub(crate) fn busy(findings: &Findings) -> Vec<String> {
+    let competed = |run: &RecordedRun| {
+        let here = run.hosts.iter().filter(|host| Some(*host) == run.hosts.first()).count();
+        run.load.filter(|&load| run.counts() && is_busy(load, here))
+    };
+    let mut notes = Vec::new();
+    for scaling in &findings.scalings {
+        for point in scaling.points.iter().filter(|point| point.efficiency.mean < LOW) {
+            let loads = findings.groups[point.group].members.iter().filter_map(|&run| competed(&findings.runs[run]));
+            if let Some(load) = loads.reduce(f64::max) {
+                notes.push(format!(
+                    "In {} scaling with {}, other programs kept the machine busy (load {load:.1}), which lowers the \
+                     efficiency of {}.",
+                    scaling.kind.name(),
+                    count(point.workers, "worker"),
+                    rounded_percent(point.efficiency.mean)
+                ));
+            }
+        }
     }
     notes
 }

@@ -99,6 +99,9 @@ pub(crate) struct RunEnd {
     /// Rows for which there was no room.
     #[serde(skip_serializing)]
     pub(crate) dropped: u64,
+    /// Processes that wanted a processor of rank 0's machine, on average.
+    #[serde(deserialize_with = "sound", skip_serializing)]
+    pub(crate) load: Option<f64>,
 }
 
 /// What the launcher saw of the end.
@@ -155,6 +158,8 @@ pub(crate) struct RecordedRun {
     pub(crate) started: Option<f64>,
     /// From start to end.
     pub(crate) seconds: Option<f64>,
+    /// Processes that wanted a processor of rank 0's machine, on average.
+    pub(crate) load: Option<f64>,
     /// How it ended.
     pub(crate) state: RunState,
     /// Of rank 0.
@@ -268,6 +273,7 @@ fn assemble(name: String, written: Option<Written>, plan: Option<RunPlan>) -> Re
         name,
         started: written.started.filter(|seconds| seconds.is_finite()),
         seconds: ended.seconds.or(planned_end.seconds),
+        load: ended.load,
         state: match ended.failed.or(killed).or(planned_end.failed) {
             Some(why) => RunState::Failed(why),
             None if written.ended.is_some() => RunState::Finished,

@@ -51,7 +51,7 @@ fn nothing_is_loaded_from_elsewhere() {
 }
 
 #[test]
-fn strange_long_and_slow_requests_do_no_harm() {
+fn malformed_long_and_slow_requests_do_no_harm() {
     let dashboard = Dashboard::start(None).unwrap();
     assert!(send(&dashboard, "nonsense\r\n\r\n").starts_with("HTTP/1.1 400 "));
     let long = format!("GET / HTTP/1.1\r\nX: {}", "x".repeat(http::LONGEST));

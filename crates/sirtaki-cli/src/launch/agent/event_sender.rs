@@ -1,4 +1,4 @@
-//! Where the agent speaks.
+//! How the agent sends events to the launcher.
 //!
 //! A thread of its own writes, so that the agent always has time for orders, however long the launcher takes to listen.
 //! Only what ranks write has to wait: the launcher says how much of it was shown, and no more than a [`Window`] of bytes
@@ -54,14 +54,14 @@ enum Word {
     Flush(SyncSender<()>),
 }
 
-/// Speaks to the launcher, from any thread.
+/// Sends events to the launcher, from any thread.
 #[derive(Debug, Clone)]
-pub(super) struct Mouth {
+pub(super) struct EventSender {
     words: Sender<Word>,
     window: Arc<Window>,
 }
 
-impl Mouth {
+impl EventSender {
     /// Writes the mark by which the launcher finds the first word, and then whatever is said.
     pub(super) fn open(mut to: impl Write + Send + 'static) -> io::Result<Self> {
         to.write_all(MARK)?;
@@ -78,15 +78,15 @@ impl Mouth {
         Ok(Self { words, window: Arc::default() })
     }
 
-    pub(super) fn say(&self, event: Event) {
+    pub(super) fn send(&self, event: Event) {
         let _ = self.words.send(Word::Event(event));
     }
 
-    /// Says what a rank wrote, as soon as the window allows it.
+    /// Reporting what a rank wrote, as soon as the window allows it.
     pub(super) fn pass_on(&self, rank: usize, stream: Stream, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let (now, later) = bytes.split_at(self.window.take(bytes.len()));
-            self.say(Event::Output { rank, stream, bytes: now.to_vec() });
+            self.send(Event::Output { rank, stream, bytes: now.to_vec() });
             bytes = later;
         }
     }
@@ -132,17 +132,17 @@ mod tests {
     #[test]
     fn output_waits_for_the_launcher_and_nothing_else_does() {
         let (pipe, frames) = channel();
-        let mouth = Mouth::open(Pipe(pipe)).unwrap();
+        let events = EventSender::open(Pipe(pipe)).unwrap();
         assert_eq!(frames.recv().unwrap(), MARK);
-        mouth.widen(3);
-        let speaker = mouth.clone();
+        events.widen(3);
+        let speaker = events.clone();
         let rank = thread::spawn(move || speaker.pass_on(0, Stream::Out, b"12345"));
         assert!(matches!(heard(&frames), Event::Output { bytes, .. } if bytes == b"123"));
-        mouth.say(Event::Greeting);
+        events.send(Event::Greeting);
         assert!(matches!(heard(&frames), Event::Greeting), "the window is closed for output alone");
-        mouth.widen(9);
+        events.widen(9);
         assert!(matches!(heard(&frames), Event::Output { bytes, .. } if bytes == b"45"));
         rank.join().unwrap();
-        mouth.flush(Duration::from_secs(60));
+        events.flush(Duration::from_secs(60));
     }
 }
