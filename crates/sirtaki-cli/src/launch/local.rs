@@ -206,7 +206,8 @@ mod tests {
     #[test]
     fn lines_and_ends_of_all_ranks_arrive() {
         let mut job = LocalJob::start(2, |rank| shell(&format!("echo a{rank}; echo b >&2; exit {rank}"))).unwrap();
-        let expected = ["0 ended", "0 err b", "0 out a0", "1 ended with exit code 1", "1 err b", "1 out a1"];
+        let expected =
+            ["0 ended with exit code 0", "0 err b", "0 out a0", "1 ended with exit code 1", "1 err b", "1 out a1"];
         assert_eq!(drain(&mut job), expected);
     }
 
