@@ -221,17 +221,16 @@ impl NcclGroup {
         what: &str,
         calls: impl FnOnce(&mut Self) -> Result<(), CommError>,
     ) -> Result<(), CommError> {
-        if self.guard.is_gone() {
-            return Err(CommError::Stopped { reason: "NCCL was stopped".into() });
-        }
-        self.gpu.enter()?;
-        // SAFETY: a group that is begun is ended below, whatever happens in between.
-        self.nccl.check("begin a group", unsafe { (self.nccl.functions.group_start)() })?;
-        let called = calls(self);
-        // SAFETY: as above.
-        let ended = unsafe { (self.nccl.functions.group_end)() };
-        called?;
-        self.nccl.check(what, ended)
+        self.guard.entrance().pass(|| {
+            self.gpu.enter()?;
+            // SAFETY: a group that is begun is ended below, whatever happens in between.
+            self.nccl.check("begin a group", unsafe { (self.nccl.functions.group_start)() })?;
+            let called = calls(self);
+            // SAFETY: as above.
+            let ended = unsafe { (self.nccl.functions.group_end)() };
+            called?;
+            self.nccl.check(what, ended)
+        })
     }
 
     /// Makes a call with what NCCL calls this reduction.
@@ -277,14 +276,13 @@ impl NcclGroup {
 
     /// What went wrong since, if something did: a rank that died, or a network that failed.
     pub fn check(&self) -> Result<(), CommError> {
-        if self.guard.is_gone() {
-            return Err(CommError::Stopped { reason: "NCCL was stopped".into() });
-        }
-        let mut state = 0;
-        // SAFETY: the communicator lives, and one number is written.
-        let result = unsafe { (self.nccl.functions.state)(self.comm, &raw mut state) };
-        self.nccl.check("say how it is", result)?;
-        self.nccl.check("go on", state)
+        self.guard.entrance().pass(|| {
+            let mut state = 0;
+            // SAFETY: the communicator lives, and one number is written.
+            let result = unsafe { (self.nccl.functions.state)(self.comm, &raw mut state) };
+            self.nccl.check("say how it is", result)?;
+            self.nccl.check("go on", state)
+        })
     }
 
     /// Ends what the device does for it at once, wherever other ranks are.

@@ -1,7 +1,7 @@
 //! The thread that ends a communicator of NCCL's which was stopped.
 
 use std::{
-    sync::{Arc, Condvar, Mutex, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -12,46 +12,95 @@ use crate::{CommError, Stopper};
 /// How often to look whether it was stopped.
 pub(super) const LOOK: Duration = Duration::from_millis(50);
 
+/// How long a call that is being made may take to return by itself before it is ended.
+const RETURNING: Duration = Duration::from_millis(200);
+
+#[derive(Default)]
+struct State {
+    /// Nobody may use the communicator any more.
+    gone: bool,
+    /// A call is being made.
+    inside: bool,
+}
+
 /// Aborts a communicator once it is stopped, from a thread of its own.
 pub(super) struct Guard {
-    /// Whether the communicator is gone.
-    gone: Arc<(Mutex<bool>, Condvar)>,
+    state: Arc<(Mutex<State>, Condvar)>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Guard {
     pub(super) fn new(nccl: Arc<Nccl>, gpu: Arc<Gpu>, comm: Handle, stopper: Stopper) -> Result<Self, CommError> {
-        let gone = Arc::new((Mutex::new(false), Condvar::new()));
-        let seen = gone.clone();
+        let shared = Arc::new((Mutex::new(State::default()), Condvar::new()));
+        let state = shared.clone();
         let watch = move || {
-            let mut state = seen.0.lock().unwrap_or_else(PoisonError::into_inner);
-            while !*state {
-                if stopper.check().is_err() {
-                    *state = true;
-                    drop(state);
-                    return abort(&nccl, &gpu, comm);
-                }
-                state = seen.1.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+            if until_stopped(&state, &stopper) {
+                abort(&nccl, &gpu, comm);
             }
         };
         let thread = thread::Builder::new().name("sirtaki-nccl".into()).spawn(watch);
         let thread = thread.map_err(|error| CommError::io("cannot start a thread", error))?;
-        Ok(Self { gone, thread: Some(thread) })
+        Ok(Self { state: shared, thread: Some(thread) })
     }
 
-    pub(super) fn is_gone(&self) -> bool {
-        *self.gone.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The way to make calls.
+    pub(super) fn entrance(&self) -> Entrance {
+        Entrance(self.state.clone())
     }
 
     /// Whether the communicator was still there, which is nobody's from now on.
     pub(super) fn take(&mut self) -> bool {
-        let gone = std::mem::replace(&mut *self.gone.0.lock().unwrap_or_else(PoisonError::into_inner), true);
-        self.gone.1.notify_all();
+        let gone = std::mem::replace(&mut lock(&self.state.0).gone, true);
+        self.state.1.notify_all();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
         !gone
     }
+}
+
+/// Lets calls be made while the communicator is there.
+pub(super) struct Entrance(Arc<(Mutex<State>, Condvar)>);
+
+impl Entrance {
+    /// Makes a call.
+    pub(super) fn pass<T>(&self, call: impl FnOnce() -> Result<T, CommError>) -> Result<T, CommError> {
+        let (state, changed) = &*self.0;
+        let mut before = lock(state);
+        if before.gone {
+            return Err(CommError::Stopped { reason: "NCCL was stopped".into() });
+        }
+        before.inside = true;
+        drop(before);
+        let result = call();
+        let mut after = lock(state);
+        after.inside = false;
+        if after.gone {
+            changed.notify_all();
+        }
+        result
+    }
+}
+
+/// Waits until the communicator was stopped, and then, not for long, until nobody is inside; not so if it is gone before.
+fn until_stopped((state, changed): &(Mutex<State>, Condvar), stopper: &Stopper) -> bool {
+    let mut state = lock(state);
+    while stopper.check().is_ok() {
+        if state.gone {
+            return false;
+        }
+        state = changed.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+    }
+    if std::mem::replace(&mut state.gone, true) {
+        return false;
+    }
+    // A call that waits for a rank which died returns only when it is aborted.
+    drop(changed.wait_timeout_while(state, RETURNING, |state| state.inside).unwrap_or_else(PoisonError::into_inner));
+    true
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Ends what a device does for a communicator.
