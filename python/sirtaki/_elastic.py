@@ -1,8 +1,8 @@
 """Training that goes on after a failure: state that is saved, restored and made equal.
 
 A failed collective brings all ranks back to what they committed last; then they leave the job,
-join it again and go on. The ranks of a job stay the same from its start to its end: hosts that come
-and go are refused with a hint.
+join it again and go on. The ranks of a job stay the same from its start to its end: hosts that
+come and go are refused with a hint.
 """
 
 from __future__ import annotations

@@ -74,7 +74,8 @@ impl NcclGroup {
             });
             let _ = sender.send(outcome.map(|()| comm));
         };
-        let started = thread::Builder::new().name("sirtaki-nccl".into()).spawn(connect);
+        // Threads that NCCL starts inherit the name.
+        let started = thread::Builder::new().name("nccl-connect".into()).spawn(connect);
         started.map_err(|error| CommError::io("cannot start a thread", error))?;
         let comm = loop {
             match connected.recv_timeout(LOOK) {
