@@ -68,7 +68,7 @@ pub fn fusable(request: &Request, rows: &[usize], limits: Limits) -> bool {
         Operation::AllReduce(_) | Operation::Broadcast { .. } | Operation::AllGather | Operation::ReduceScatter(_)
     );
     let large = match (request.place, &request.operation) {
-        // Nothing is copied there: tensors of a batch are only begun together.
+        // Copies there cost next to nothing.
         (TensorPlace::Device, _) => usize::MAX,
         (TensorPlace::Host, Operation::AllReduce(_)) => limits.large,
         (TensorPlace::Host, _) => limits.large.min(MOVED_LARGE),

@@ -11,8 +11,8 @@ use sirtaki_comm::{
 };
 
 use super::{
-    carrier::{Transport, connect_nccl, connect_shared},
     gate::Gate,
+    transport::{Transport, connect_nccl, connect_shared},
     way::{self, Choice, DeviceSettings, Offer, Way, choose, crowded},
 };
 use crate::{
@@ -35,7 +35,7 @@ pub(crate) struct DeviceLane {
     pub(super) stream: Stream,
     /// Copies to the host, beside those from it.
     pub(super) incoming: Stream,
-    pub(super) carrier: Transport,
+    pub(super) transport: Transport,
     /// How, and why so, in words.
     way: String,
     pub(super) stopper: Stopper,
@@ -77,24 +77,24 @@ impl DeviceLane {
         };
         gate.settle(contended);
         let connected = match way {
-            Way::Nccl => connect_nccl(comm, nccl, &gpu).map(|group| Transport::Nccl(group, gate)),
+            Way::Nccl => connect_nccl(comm, nccl, &gpu, gate).map(Transport::Nccl),
             Way::Shared => connect_shared(comm, &gpu).map(Transport::Shared),
             Way::Staged => Ok(Transport::Staged),
         };
-        let (carrier, reason) = match connected {
+        let (transport, reason) = match connected {
             Err(error) if settings.way.is_some() || comm.stopper().check().is_err() => return Err(error),
             Err(error) => (Transport::Staged, error.to_string()),
-            Ok(carrier) => (carrier, reason),
+            Ok(transport) => (transport, reason),
         };
-        if matches!(carrier, Transport::Staged) && settings.way.is_none() && rank == 0 {
-            warn(&format!("tensors of GPUs travel {}", carrier.describe(&reason)));
+        if matches!(transport, Transport::Staged) && settings.way.is_none() && rank == 0 {
+            warn(&format!("tensors of GPUs travel {}", transport.describe(&reason)));
         }
         if let (0, Some(text)) = (rank, crowded(&offers, &hosts)) {
             warn(&text);
         }
-        let way = carrier.describe(&reason);
+        let way = transport.describe(&reason);
         let (stream, incoming) = (gpu.stream(true)?, gpu.stream(true)?);
-        Ok(Self { gpu, stream, incoming, carrier, way, stopper: comm.stopper(), pinned: None })
+        Ok(Self { gpu, stream, incoming, transport, way, stopper: comm.stopper(), pinned: None })
     }
 
     /// How tensors travel and why, in words that follow "travel".
@@ -117,7 +117,7 @@ impl DeviceLane {
 
     /// Ends everything that the device does for other ranks.
     pub(crate) fn abort(&mut self) {
-        self.carrier.abort();
+        self.transport.abort();
     }
 
     /// Leaves the other ranks in good order, once the device has done its work.
@@ -126,7 +126,7 @@ impl DeviceLane {
         while matches!(self.stream.is_done(), Ok(false)) && self.stopper.check().is_ok() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_micros(200));
         }
-        self.carrier.leave();
+        self.transport.leave();
     }
 }
 

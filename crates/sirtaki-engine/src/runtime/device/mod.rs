@@ -5,15 +5,16 @@
 //! stream wait for that. Agreement, votes and everything else that ranks say to each other stay in the host's memory.
 //!
 //! - `way`: which of the ways all ranks take, decided from what each of them has.
-//! - `queue`, `carrier`: through NCCL, or directly in the device's memory.
+//! - `queue`, `transport`, `pack`: through NCCL, or directly in the device's memory.
 //! - `staged`: through the host's memory, where neither can be had.
 //! - `gate`: the order in which groups of ranks use one device.
 
-mod carrier;
 mod gate;
 mod lane;
+mod pack;
 mod queue;
 mod staged;
+mod transport;
 mod way;
 
 pub(crate) use lane::DeviceLane;

@@ -38,9 +38,9 @@ impl DeviceLane {
     pub(super) fn can_queue(&self, items: &[Item<'_>]) -> bool {
         let can = |request: &Request| match request.operation {
             Operation::AllReduce(reduction) | Operation::ReduceScatter(reduction) => {
-                self.carrier.reduces(request.dtype, reduction)
+                self.transport.reduces(request.dtype, reduction)
             }
-            Operation::Broadcast { .. } | Operation::AllGather | Operation::AllToAll { .. } => self.carrier.moves(),
+            Operation::Broadcast { .. } | Operation::AllGather | Operation::AllToAll { .. } => self.transport.moves(),
             _ => false,
         };
         items.iter().all(|item| can(item.request))
@@ -57,14 +57,14 @@ impl DeviceLane {
                 let works = self.in_place(&mut items, reduction.op)?;
                 if host.comm.group().size() > 1 || reduction != Reduction::new(reduction.op) {
                     let views: Vec<View> = works.iter().map(|work| work.view).collect();
-                    self.carrier.all_reduce(&mut host.comm, &views, reduction, &self.stream)?;
+                    self.transport.all_reduce(&mut host.comm, &views, reduction, &self.stream)?;
                 }
                 self.same(&items, works)
             }
             Operation::Broadcast { root } => {
                 let works = self.in_place(&mut items, ReduceOp::Sum)?;
                 let views: Vec<View> = works.iter().map(|work| work.view).collect();
-                self.carrier.broadcast(&mut host.comm, &views, root, &self.stream)?;
+                self.transport.broadcast(&mut host.comm, &views, root, &self.stream)?;
                 self.same(&items, works)
             }
             Operation::AllGather => self.gather(host, items),
@@ -130,7 +130,7 @@ impl DeviceLane {
             memories.push(memory);
             views.push((all, counts));
         }
-        self.carrier.all_gather(&mut host.comm, &views, &self.stream)?;
+        self.transport.all_gather(&mut host.comm, &views, &self.stream)?;
         let done = Arc::new(self.stream.record()?);
         let output = |((memory, (view, _)), item): ((DeviceMemory, (View, Vec<usize>)), Item<'_>)| {
             let shape = with_rows(item.request, item.rows.iter().sum());
@@ -155,7 +155,7 @@ impl DeviceLane {
                 (work.view, rows.iter().map(|rows| rows * item.request.row()).collect())
             })
             .collect();
-        self.carrier.reduce_scatter(&mut host.comm, &views, reduction, &self.stream)?;
+        self.transport.reduce_scatter(&mut host.comm, &views, reduction, &self.stream)?;
         let mut parts = Vec::with_capacity(works.len());
         for (all, counts) in &views {
             let begin: usize = counts[..rank].iter().sum();
@@ -189,7 +189,7 @@ impl DeviceLane {
             Some(tensor) => tensor.view().ok_or_else(elsewhere)?,
             None => into.part(0, 0),
         };
-        self.carrier.all_to_all(&mut host.comm, (out, &sent), (into, &counts), &self.stream)?;
+        self.transport.all_to_all(&mut host.comm, (out, &sent), (into, &counts), &self.stream)?;
         let done = Arc::new(self.stream.record()?);
         let Some(input) = tensor else { return Ok(vec![None]) };
         let shape = with_rows(request, received.iter().sum());

@@ -7,14 +7,43 @@ use sirtaki_comm::{
     device::{DeviceArena, Gpu, Kernels, Nccl, NcclGroup, Stream, UniqueId, View},
 };
 
-use super::gate::Gate;
+use super::{gate::Gate, pack::Packer};
+
+/// Why a rank that has kernels cannot use them.
+const KERNELS: &str = "another rank has no kernels for its GPU";
 
 /// How tensors travel from here.
 pub(super) enum Transport {
-    Nccl(NcclGroup, Gate),
+    Nccl(Box<Connected>),
     Shared(Box<DeviceArena>),
     /// Nothing on the device.
     Staged,
+}
+
+/// Ranks that NCCL connects, and what is needed to use it.
+pub(super) struct Connected {
+    group: NcclGroup,
+    gate: Gate,
+    /// Packs small tensors, if all ranks can.
+    packer: Option<Packer>,
+}
+
+impl Connected {
+    fn all_reduce(
+        &mut self,
+        comm: &mut dyn Communicator,
+        views: &[View],
+        reduction: Reduction,
+        stream: &Stream,
+    ) -> Result<(), CommError> {
+        let Self { group, gate, packer } = self;
+        match packer {
+            Some(packer) if views.len() > 1 => {
+                packer.pass(views, stream, |all| gate.pass(comm, || group.all_reduce(&[all], reduction, stream)))
+            }
+            _ => gate.pass(comm, || group.all_reduce(views, reduction, stream)),
+        }
+    }
 }
 
 /// Parts of a tensor, one after another in rank order, and how many elements each has.
@@ -24,7 +53,7 @@ impl Transport {
     /// Whether the device can do such a reduction.
     pub(super) fn reduces(&self, dtype: DType, reduction: Reduction) -> bool {
         match self {
-            Transport::Nccl(..) => NcclGroup::can(dtype, reduction),
+            Transport::Nccl(_) => NcclGroup::can(dtype, reduction),
             Transport::Shared(_) => true,
             Transport::Staged => false,
         }
@@ -43,7 +72,7 @@ impl Transport {
         stream: &Stream,
     ) -> Result<(), CommError> {
         match self {
-            Transport::Nccl(group, gate) => gate.pass(comm, || group.all_reduce(views, reduction, stream)),
+            Transport::Nccl(nccl) => nccl.all_reduce(comm, views, reduction, stream),
             Transport::Shared(arena) => arena.all_reduce(comm, views, reduction, stream),
             Transport::Staged => Err(nothing()),
         }
@@ -57,7 +86,7 @@ impl Transport {
         stream: &Stream,
     ) -> Result<(), CommError> {
         match self {
-            Transport::Nccl(group, gate) => gate.pass(comm, || group.broadcast(views, root, stream)),
+            Transport::Nccl(nccl) => nccl.gate.pass(comm, || nccl.group.broadcast(views, root, stream)),
             Transport::Shared(arena) => arena.broadcast(comm, views, root, stream),
             Transport::Staged => Err(nothing()),
         }
@@ -70,7 +99,7 @@ impl Transport {
         stream: &Stream,
     ) -> Result<(), CommError> {
         match self {
-            Transport::Nccl(group, gate) => gate.pass(comm, || group.all_gather(parts, stream)),
+            Transport::Nccl(nccl) => nccl.gate.pass(comm, || nccl.group.all_gather(parts, stream)),
             Transport::Shared(arena) => arena.all_gather(comm, parts, stream),
             Transport::Staged => Err(nothing()),
         }
@@ -84,7 +113,7 @@ impl Transport {
         stream: &Stream,
     ) -> Result<(), CommError> {
         match self {
-            Transport::Nccl(group, gate) => gate.pass(comm, || group.reduce_scatter(parts, reduction, stream)),
+            Transport::Nccl(nccl) => nccl.gate.pass(comm, || nccl.group.reduce_scatter(parts, reduction, stream)),
             Transport::Shared(arena) => arena.reduce_scatter(comm, parts, reduction, stream),
             Transport::Staged => Err(nothing()),
         }
@@ -98,7 +127,7 @@ impl Transport {
         stream: &Stream,
     ) -> Result<(), CommError> {
         match self {
-            Transport::Nccl(group, gate) => gate.pass(comm, || group.all_to_all(sent, received, stream)),
+            Transport::Nccl(nccl) => nccl.gate.pass(comm, || nccl.group.all_to_all(sent, received, stream)),
             Transport::Shared(arena) => arena.all_to_all(comm, sent, received, stream),
             Transport::Staged => Err(nothing()),
         }
@@ -106,23 +135,23 @@ impl Transport {
 
     /// Ends everything that the device does for other ranks.
     pub(super) fn abort(&mut self) {
-        if let Transport::Nccl(group, _) = self {
-            group.abort();
+        if let Transport::Nccl(nccl) = self {
+            nccl.group.abort();
         }
     }
 
     /// Leaves in good order. The device must have done everything.
     pub(super) fn leave(self) {
-        if let Transport::Nccl(group, _) = self {
-            group.leave();
+        if let Transport::Nccl(nccl) = self {
+            nccl.group.leave();
         }
     }
 
     /// How tensors travel and why, in words that follow "travel".
     pub(super) fn describe(&self, reason: &str) -> String {
         match self {
-            Transport::Nccl(group, _) => {
-                let nccl = group.nccl();
+            Transport::Nccl(connected) => {
+                let nccl = connected.group.nccl();
                 format!("by NCCL {} ({}), because {reason}", nccl.version(), nccl.path().display())
             }
             Transport::Shared(_) => format!("in the GPU's memory, because {reason}"),
@@ -140,7 +169,8 @@ pub(super) fn connect_nccl(
     comm: &mut dyn Communicator,
     nccl: Result<Arc<Nccl>, CommError>,
     gpu: &Arc<Gpu>,
-) -> Result<NcclGroup, CommError> {
+    gate: Gate,
+) -> Result<Box<Connected>, CommError> {
     let (rank, size) = (comm.group().rank(), comm.group().size());
     let mut id: UniqueId = [0; 128];
     if rank == 0 {
@@ -153,12 +183,15 @@ pub(super) fn connect_nccl(
         }
         NcclGroup::connect(nccl, gpu.clone(), id, (rank, size), comm.stopper())
     });
-    together(comm, group, "NCCL cannot connect another rank")
+    let group = together(comm, group, "NCCL cannot connect another rank")?;
+    let packer = together(comm, Kernels::load(gpu), KERNELS).ok().map(Packer::new);
+    comm.stopper().check()?;
+    Ok(Box::new(Connected { group, gate, packer }))
 }
 
 /// Connects ranks in the memory of their GPU, all together. An error on one is an error on all.
 pub(super) fn connect_shared(comm: &mut dyn Communicator, gpu: &Arc<Gpu>) -> Result<Box<DeviceArena>, CommError> {
-    let kernels = together(comm, Kernels::load(gpu), "another rank has no kernels for its GPU")?;
+    let kernels = together(comm, Kernels::load(gpu), KERNELS)?;
     Ok(Box::new(DeviceArena::connect(comm, Arc::new(kernels))?))
 }
 
