@@ -64,14 +64,14 @@ def hand_in(start: Start, tensors: Sequence[torch.Tensor]) -> Handle:
     """Hands in tensors that will be changed where they are, and returns them as a list."""
     tensors = [tensor.detach() for tensor in tensors]
     ticket, used = _submit(start, tensors)
-    addresses = [copy.data_ptr() for copy in used]
+    addresses, streams = [copy.data_ptr() for copy in used], _streams(used)
 
     def finish(_: Any) -> list[torch.Tensor]:
         _require_unmoved(used, addresses)
         for tensor, copy in zip(tensors, used):
             if copy is not tensor:
                 tensor.copy_(copy)
-        _remember_stream(tensors)
+        _remember_streams(used, streams)
         return tensors
 
     return Handle(ticket, finish, lambda: _streams(used))
@@ -84,7 +84,7 @@ def hand_in_for_new(
     tensors = [tensor.detach() for tensor in tensors]
     kinds = [(tensor.dtype, tensor.device) for tensor in tensors]
     ticket, used = _submit(start, tensors)
-    addresses = [copy.data_ptr() for copy in used]
+    addresses, streams = [copy.data_ptr() for copy in used], _streams(used)
 
     def finish(outputs: list) -> Any:
         _require_unmoved(used, addresses)
@@ -92,7 +92,7 @@ def hand_in_for_new(
             (_new_tensor(output, dtype, device), output.rows)
             for output, (dtype, device) in zip(outputs, kinds)
         ]
-        _remember_stream(used)
+        _remember_streams(used, streams)
         return build(made)
 
     return Handle(ticket, finish, lambda: _streams(used))
@@ -141,11 +141,13 @@ def _stream(device: int) -> tuple[int, int]:
 def _streams(tensors: Sequence[torch.Tensor]) -> list[tuple[int, int]]:
     """The current streams of all GPUs that have some of these tensors."""
     devices = {tensor.device.index for tensor in tensors if tensor.is_cuda}
-    return [_stream(device) for device in devices]
+    return [_stream(device) for device in sorted(devices)]
 
 
-def _remember_stream(tensors: Sequence[torch.Tensor]) -> None:
-    """Has PyTorch keep memory that a tensor got on another stream until this one is done."""
+def _remember_streams(tensors: Sequence[torch.Tensor], before: list[tuple[int, int]]) -> None:
+    """Has PyTorch keep memory until the present streams are done, unless they are the same."""
+    if _streams(tensors) == before:
+        return
     for tensor in tensors:
         if tensor.is_cuda:
             tensor.record_stream(torch.cuda.current_stream(tensor.device))
