@@ -17,7 +17,7 @@ use sirtaki_tests::{
 
 fn settings(way: Option<Way>) -> Settings {
     let (nccl, driver) = (Some(library()), Some(library()));
-    Settings { device: DeviceSettings { way, nccl, driver, subset: false }, ..Settings::default() }
+    Settings { device: DeviceSettings { way, nccl, driver, ..Default::default() }, ..Settings::default() }
 }
 
 /// A rank's own device.

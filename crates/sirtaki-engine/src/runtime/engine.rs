@@ -18,6 +18,7 @@ use crate::{
     runtime::{
         callers::{Callers, HandIn},
         control::Star,
+        device::DeviceSettings,
         ending,
         inbox::{Command, Inbox},
         memory::Tensor,
@@ -119,7 +120,8 @@ impl Engine {
             ended: AtomicBool::new(false),
             device: OnceLock::new(),
         });
-        let (device, warn) = (shared.settings.device.clone(), shared.settings.warn.clone());
+        let device = DeviceSettings { encrypted: comm.tls, ..shared.settings.device.clone() };
+        let warn = shared.settings.warn.clone();
         let owner = Owner::new(shared.clone(), Runner::new(world, device, warn), comm.clone())?;
         let mut engine = Engine { shared: shared.clone(), threads: Vec::new() };
         engine.spawn("sirtaki-engine", move || owner.run())?;

@@ -60,6 +60,7 @@ impl DeviceLane {
             gpu: found.as_ref().map(describe_gpu).map_err(text),
             nccl: nccl.as_ref().map(|nccl| nccl.version()).map_err(text),
             wanted: settings.way,
+            encrypted: settings.encrypted,
             contended: settings.subset || gate.as_ref().is_some_and(Gate::is_claimed),
         };
         let offers = exchange(comm, &offer)?;

@@ -41,6 +41,9 @@ pub struct DeviceSettings {
     pub nccl: Option<PathBuf>,
     /// Where the CUDA driver is; `None` takes the system's.
     pub driver: Option<PathBuf>,
+    /// Whether everything between hosts has to be encrypted, which NCCL cannot do. [`crate::Engine::start`] takes it from
+    /// the settings of communication.
+    pub encrypted: bool,
     /// Whether the engine has only some of the job's ranks, so that others use the same devices.
     pub subset: bool,
 }
@@ -56,6 +59,8 @@ pub(super) struct Offer {
     pub(super) wanted: Option<Way>,
     /// Whether another group of ranks may use its GPU at the same time.
     pub(super) contended: bool,
+    /// Whether everything between hosts has to be encrypted.
+    pub(super) encrypted: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,6 +70,8 @@ pub(super) struct Gpu {
     /// How many GPUs its process sees.
     pub(super) seen: u32,
 }
+
+const UNENCRYPTED: &str = "the job has several hosts and asks for TLS, which NCCL does not have";
 
 /// What was decided, and why, in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,7 +94,9 @@ pub(super) fn choose(offers: &[Offer], hosts: &[&str]) -> Result<Choice, (Rank, 
     let different: BTreeSet<[u8; 16]> = uuids.iter().copied().collect();
     let one_host = hosts.iter().all(|host| *host == hosts[0]);
     let without = offers.iter().enumerate().find_map(|(rank, offer)| Some((rank, offer.nccl.as_ref().err()?)));
+    let encrypted = !one_host && offers.iter().any(|offer| offer.encrypted);
     match offers[0].wanted {
+        Some(Way::Nccl) if encrypted => Err((0, format!("{UNENCRYPTED}; unset SIRTAKI_GPU, or leave out --tls"))),
         Some(Way::Nccl) => match without {
             Some((rank, reason)) => Err((rank, reason.clone())),
             None => choice(Way::Nccl, "it was asked for".into()),
@@ -96,6 +105,7 @@ pub(super) fn choose(offers: &[Offer], hosts: &[&str]) -> Result<Choice, (Rank, 
             Err((0, "ranks have different GPUs, so they cannot work in the memory of one".into()))
         }
         Some(way) => choice(way, "it was asked for".into()),
+        None if encrypted => choice(Way::Staged, UNENCRYPTED.into()),
         None if offers.len() == 1 => choice(Way::Shared, "there is one rank".into()),
         None if different.len() == uuids.len() && without.is_none() => {
             let version = offers[0].nccl.as_ref().map_or("", |version| version.as_str());
@@ -155,7 +165,17 @@ mod tests {
             nccl: if nccl { Ok("2.28.9".into()) } else { Err("no library was found".into()) },
             wanted: None,
             contended: false,
+            encrypted: false,
         }
+    }
+
+    #[test]
+    fn what_has_to_be_encrypted_does_not_travel_by_nccl() {
+        let secret = |gpu, wanted| Offer { encrypted: true, wanted, ..offer(gpu, true) };
+        assert_eq!(way(&[secret(1, None), secret(2, None)], &["a", "b"]), Way::Staged);
+        assert_eq!(way(&[secret(1, None), secret(2, None)], &["a", "a"]), Way::Nccl, "nothing leaves the host");
+        let (_, refused) = choose(&[secret(1, Some(Way::Nccl)), secret(2, None)], &["a", "b"]).unwrap_err();
+        assert!(refused.contains("NCCL") && refused.contains("--tls"), "{refused}");
     }
 
     fn way(offers: &[Offer], hosts: &[&str]) -> Way {
