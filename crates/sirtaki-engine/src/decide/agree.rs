@@ -1,6 +1,6 @@
-//! The table: where all ranks' wishes meet and it is decided what runs next. Rank 0 keeps it.
+//! The table on rank 0: all ranks' requests meet here, and it decides what runs next.
 //!
-//! Pure: wishes and the time come in as arguments, verdicts go out as values. The verdicts are the same for every rank.
+//! Pure: requests and the time come in as arguments, verdicts go out as values. All ranks get the same verdicts.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -20,7 +20,7 @@ use crate::decide::{
     slot::Slot,
 };
 
-/// Names that are known although nobody wants them now; with more, all are forgotten and given new numbers.
+/// How many names are remembered although nobody wants them now; beyond that, all are forgotten and renumbered.
 const NAMES: usize = 1 << 16;
 
 /// The meeting point.
@@ -33,9 +33,9 @@ pub struct Table {
     pub(super) slots: Vec<Slot>,
     /// The slots that somebody wants.
     pub(super) wanted: BTreeSet<Id>,
-    /// Names that may be known although nobody wants them.
+    /// How many names may be remembered although nobody wants them.
     names_limit: usize,
-    /// Complete, in the order in which they became so.
+    /// Complete, in the order in which they became complete.
     pub(super) ready: Vec<Id>,
     /// Complete but waiting for their companions, by the bundle's name and size.
     pub(super) bundles: BTreeMap<(String, usize), Vec<Id>>,
@@ -46,18 +46,18 @@ pub struct Table {
     adopts: bool,
     pub(super) cycle: Cycle,
     pub(super) said: Vec<Verdict>,
-    /// Verdicts given so far, and who is blocked after which of them.
+    /// Verdicts given so far, and which ranks are blocked after which of them.
     given: u64,
     blocked: Blocked,
     /// Words of an epoch that this table has not reached yet.
     early: Vec<(Rank, Spoken)>,
     /// Tensors agreed on, and the last one's name.
     pub(crate) agreed: (u64, String),
-    /// Who came when, by tensor, if that is noted.
+    /// When each rank's request for a tensor came, if that is recorded.
     arrivals: Option<Vec<Arrivals>>,
 }
 
-/// A tensor's name and when each rank's wish came, in nanoseconds; 0 for those without.
+/// A tensor's name and when each rank's request came, in nanoseconds; 0 for ranks without one.
 pub(crate) type Arrivals = (String, Vec<u64>);
 
 impl Table {
@@ -96,12 +96,12 @@ impl Table {
         self.names_limit = limit;
     }
 
-    /// Whether it is noted who came when, for [`Table::take_arrivals`].
+    /// Whether to record when requests came, for [`Table::take_arrivals`].
     pub(crate) fn set_noting_arrivals(&mut self, notes: bool) {
         self.arrivals = notes.then(Vec::new);
     }
 
-    /// Who came when to what was agreed on since it was last said that this is noted.
+    /// When the requests came for everything agreed on since recording was switched on.
     pub(crate) fn take_arrivals(&mut self) -> Vec<Arrivals> {
         self.arrivals.take().unwrap_or_default()
     }
@@ -180,7 +180,7 @@ impl Table {
         self.wanted.iter().copied().collect::<Vec<Id>>().into_iter().for_each(|id| self.complete(id));
     }
 
-    /// Moves a slot on if everybody who has not joined wants it.
+    /// Moves a slot on if every rank that has not joined wants it.
     fn complete(&mut self, id: Id) {
         let slot = &mut self.slots[id as usize];
         if slot.ready || slot.count == 0 || slot.count + self.joined.len() < self.size {
@@ -285,17 +285,17 @@ impl Table {
         self.said.push(Verdict::Adopt(self.epoch, schedule));
     }
 
-    /// Whether anybody waits for anything.
+    /// Whether any rank waits for anything.
     pub fn is_waited_at(&self) -> bool {
         !self.wanted.is_empty()
     }
 
-    /// What somebody wants.
+    /// The slots that somebody wants.
     pub(crate) fn wanted(&self) -> impl Iterator<Item = &Slot> {
         self.wanted.iter().map(|&id| &self.slots[id as usize])
     }
 
-    /// Whether a slot is complete, if perhaps waiting for its companions.
+    /// Whether a slot is complete, even if it still waits for its companions.
     pub(crate) fn is_ready(&self, slot: &Slot) -> bool {
         slot.ready
     }
@@ -305,7 +305,7 @@ impl Table {
         slot.wants[rank].is_none() && !self.joined.contains(&rank)
     }
 
-    /// All wishes are void; ranks will say them again where they have to.
+    /// All requests are void; ranks will make them again where needed.
     fn start_over(&mut self) {
         self.epoch += 1;
         for id in std::mem::take(&mut self.wanted) {
@@ -326,7 +326,7 @@ impl Table {
     }
 
     fn forget_names(&mut self) {
-        // Those that are wanted are announced again, so counting them would start over again and again.
+        // Wanted names are announced again, so counting them would restart again and again.
         if self.slots.len() - self.wanted.len() <= self.names_limit || self.following {
             return;
         }

@@ -1,12 +1,12 @@
 //! Who is to blame: how all ranks come to give the same reason when something goes wrong.
 //!
-//! Rank 0 chooses the reason, and everybody who can hear it takes its word. An error met in a collective is only a
-//! *complaint* to rank 0: ranks that wait for each other in a chain see different ends of it. Rank 0 believes what it
-//! sees of the ranks themselves first (a link that ended, a process or host without a sign of life) and complaints
+//! Rank 0 chooses the reason, and every rank that can hear it accepts it. An error met in a collective is only a
+//! *complaint* to rank 0: ranks that wait for each other in a chain see different ends of it. Rank 0 believes first
+//! what it sees of the ranks themselves (a link that ended, a process or host without a sign of life) and complaints
 //! second.
 //!
-//! A rank that cannot hear rank 0 any more blames rank 0, in fixed words that depend on nothing but the link to it, so
-//! that all who are cut off say the same though they cannot talk to each other.
+//! A rank that can no longer hear rank 0 blames rank 0, in fixed words that depend on nothing but the link to it, so
+//! that all ranks that are cut off give the same reason although they cannot talk to each other.
 //!
 //! Pure: the time and what is seen come in as arguments, what to do goes out as a value.
 
@@ -14,19 +14,19 @@ use std::time::Duration;
 
 use sirtaki_comm::{Alarm, Group, Rank};
 
-/// How long to wait for somebody to know how a lost rank ended.
+/// How long to wait for somebody to find out how a lost rank ended.
 const ENDING_PATIENCE: Duration = Duration::from_millis(300);
-/// The same where the kernel will tell as soon as the process has ended.
+/// The same where the kernel reports the end of the process as soon as it comes.
 const KERNEL_PATIENCE: Duration = Duration::from_secs(1);
-/// How long rank 0 waits for a better explanation when others wait for it.
+/// How long rank 0 waits for a better explanation when others wait for rank 0.
 const DOUBT: Duration = Duration::from_secs(1);
 
-/// What a rank sees of another one, apart from the work.
+/// What a rank sees of another one, apart from its work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sign {
-    /// It works; so long ago was its last sign of life.
+    /// It works; its last sign of life was this long ago.
     Quiet(Duration),
-    /// Its host does not answer; so long ago was its last sign of life.
+    /// Its host does not answer; its last sign of life was this long ago.
     Unreachable(String, Duration),
     /// Its link ended without a goodbye.
     Closed(String),
@@ -39,9 +39,9 @@ pub enum Sign {
 pub enum Ending {
     /// In these words, such as "was killed by SIGKILL".
     Known(String),
-    /// It has not, as far as the kernel says, which will tell.
+    /// It has not ended, according to the kernel, which will report when it does.
     NotYet,
-    /// Nobody knows, yet.
+    /// Not known, or not yet.
     Unknown,
 }
 
@@ -49,7 +49,7 @@ pub enum Ending {
 pub struct View<'a> {
     /// The time.
     pub now: Duration,
-    /// Whether anybody waits for anything here.
+    /// Whether anything here waits.
     pub waiting: bool,
     /// What is seen of a rank.
     pub sign: &'a dyn Fn(Rank) -> Sign,
@@ -74,10 +74,10 @@ pub struct Blame {
     group: Group,
     /// How long a rank may be silent.
     limit: Duration,
-    /// What this rank met, and on rank 0 what the others told, with the time.
+    /// The errors this rank met and, on rank 0, those the others reported, with the time.
     complaints: Vec<(Duration, Alarm)>,
     told: bool,
-    /// What rank 0 said.
+    /// The reason that rank 0 gave.
     word: Option<Alarm>,
     /// The reason, and when it was found; how the rank ended may still be missing.
     found: Option<(Duration, Alarm)>,
@@ -135,7 +135,7 @@ impl Blame {
         }
     }
 
-    /// What rank 0 takes for the reason.
+    /// What rank 0 takes to be the reason.
     fn judge(&self, view: &View<'_>) -> Option<Alarm> {
         let signs: Vec<(Rank, Sign)> = (1..self.group.size()).map(|rank| (rank, (view.sign)(rank))).collect();
         let gone = signs.iter().find_map(|(rank, sign)| match sign {
@@ -147,7 +147,8 @@ impl Blame {
         if let Some(reason) = gone.or(fact.cloned()) {
             return Some(reason);
         }
-        // Whoever complains that nothing happens has waited for the whole limit, and the silent one was silent then.
+        // A rank that complains that nothing happens has waited for the whole limit, and the silent rank was silent
+        // then.
         let (limit, matters) = match self.complaints.is_empty() {
             true => (self.limit, view.waiting),
             false => (self.limit / 2, true),
@@ -162,7 +163,7 @@ impl Blame {
         self.complaints.iter().find(believed).map(|(_, alarm)| alarm.clone())
     }
 
-    /// The reason where rank 0 cannot give it.
+    /// The reason when rank 0 cannot give it.
     fn without_rank_0(&self, view: &View<'_>) -> Option<Alarm> {
         let needed = view.waiting || !self.complaints.is_empty();
         match (view.sign)(0) {
@@ -175,7 +176,7 @@ impl Blame {
         }
     }
 
-    /// The reason that was found, with how the rank ended if somebody knows in time.
+    /// The reason that was found, with how the rank ended if that becomes known in time.
     fn complete(&self, view: &View<'_>) -> Option<Alarm> {
         let (since, reason) = self.found.as_ref()?;
         let Alarm::PeerLost { rank, who, how } = reason else { return Some(reason.clone()) };
@@ -201,7 +202,7 @@ fn lost(group: &Group, rank: Rank, how: &str) -> Alarm {
     Alarm::PeerLost { rank: group.world_rank(rank), who: group.describe(rank), how: how.into() }
 }
 
-/// The reason for giving up a rank that does nothing.
+/// The reason for giving up on a rank that does nothing.
 fn silence(group: &Group, rank: Rank, waited: Duration) -> Alarm {
     let (rank, who) = (group.world_rank(rank), group.describe(rank));
     Alarm::Timeout { rank, who, operation: "its part of the work".into(), waited }

@@ -1,4 +1,5 @@
-//! Whether ranks mean the same by a name. The text of a refusal is made once, at the table, so it is the same for all.
+//! Whether ranks mean the same by a name. The text of a refusal is made once, at the table, so all ranks get the same
+//! one.
 
 use std::{borrow::Borrow, collections::BTreeMap};
 
@@ -6,7 +7,7 @@ use sirtaki_comm::{Alarm, Rank};
 
 use crate::decide::request::{Operation, Request};
 
-/// Compares what ranks want under one name; `None` is a rank that has joined and brings nothing. Gives the rows of
+/// Compares what ranks want under one name; `None` is a rank that has joined and brings nothing. Returns the rows of
 /// [`crate::decide::message::Entry`], or what is wrong, in words.
 pub fn check<R: Borrow<Request>>(wishes: &[Option<R>]) -> Result<Vec<usize>, String> {
     let present: Vec<(Rank, &Request)> =
@@ -28,15 +29,15 @@ pub fn check<R: Borrow<Request>>(wishes: &[Option<R>]) -> Result<Vec<usize>, Str
     Ok(rows)
 }
 
-/// Why it is over when `rank` has announced what cannot be right. Ranks look at their own requests before they speak, so
-/// this one runs something else than we do.
+/// Why everything ends when `rank` has announced something impossible. Ranks check their own requests before they
+/// announce them, so this rank runs a different program from ours.
 pub(crate) fn impossible(rank: Rank, request: &Request) -> Alarm {
     let (who, name) = (name_ranks(&[rank]), request.name.chars().take(80).collect::<String>());
     let reason = format!("{who} announced \"{name}\", which cannot be right; do all ranks run the same version?");
     Alarm::Stopped { reason }
 }
 
-/// Something in which requests may differ: what has to be equal, and how a side is put into words.
+/// Something in which requests may differ: what has to be equal, and how to put one rank's version into words.
 struct Aspect {
     what: &'static str,
     key: fn(&Request) -> String,

@@ -1,16 +1,16 @@
 //! Noticing that the same tensors come again and again.
 //!
-//! A *cycle* is what was agreed on since some tensor came for the second time. One that consists of all-reduces alone is
-//! taken for a training step at once. A mixed one may contain set-up, so it has to be seen twice; so has any other once
-//! an order was left, because a number that all ranks put together now and then is not part of the step before it. An
-//! order that was left soon after it had been adopted has to prove itself longer, so that alternating work does not
-//! adopt and leave in turns.
+//! A *cycle* is what was agreed on since some tensor came for the second time. One that consists of all-reduces alone
+//! is taken for a training step at once. A mixed one may contain set-up, so it has to be seen twice. The same goes for
+//! any cycle once an order was abandoned, because a number that all ranks reduce now and then is not part of the step
+//! before it. An order that was abandoned soon after its adoption has to prove itself for longer, so that alternating
+//! work does not adopt and abandon orders in turn.
 
 use std::collections::HashSet;
 
 use crate::decide::message::{Entry, Id};
 
-/// Seen this often at most before it is believed.
+/// How often a cycle has to be seen at most before it is believed.
 const MOST_PROOF: u32 = 64;
 /// An order that held for this many cycles was worth adopting.
 const WORTH: u64 = 4;
@@ -20,7 +20,7 @@ const WORTH: u64 = 4;
 pub(crate) struct Cycle {
     entries: Vec<Entry>,
     ids: HashSet<Id>,
-    /// Anything but all-reduces in it.
+    /// Whether it contains anything but all-reduces.
     mixed: bool,
     before: HashSet<Id>,
     /// How often in a row a finished cycle was the same as the one before.
@@ -53,24 +53,24 @@ impl Cycle {
         self.ids.contains(&id)
     }
 
-    /// Whether the cycle in progress, if it is complete, may be repeated unseen.
+    /// Whether the cycle in progress, once complete, may be repeated without announcing.
     pub(crate) fn is_proven(&self) -> bool {
         let proof = if self.mixed { self.proof.max(2) } else { self.proof };
         let seen = if self.ids == self.before { self.repeats + 2 } else { 1 };
         !self.entries.is_empty() && seen >= proof
     }
 
-    /// What was agreed on, in that order.
+    /// What was agreed on, in order.
     pub(crate) fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// Nothing so far counts any more.
+    /// Nothing seen so far counts any more.
     pub(crate) fn forget(&mut self) {
         *self = Self { proof: self.proof, ..Self::default() };
     }
 
-    /// The adopted order was left after this many cycles.
+    /// The adopted order was abandoned after this many cycles.
     pub(crate) fn left_after(&mut self, cycles: u64) {
         let proof = if cycles >= WORTH { 2 } else { (self.proof * 2).min(MOST_PROOF) };
         *self = Self { proof, ..Self::default() };

@@ -4,12 +4,12 @@
 //! for one that is not done, and nothing is on its way to be submitted (see `runtime::callers`). The report says how many
 //! verdicts the rank has acted on, and it travels behind everything the rank has said before.
 //!
-//! When every rank has reported on the newest verdict, nothing can happen any more: no verdict is under way, no word is,
-//! and new words come only from threads that wait for a verdict. The table has not decided anything on what it knows, so
-//! it never will. That is a proof and no guess: how long something takes plays no part in it. A rank with a thread that
-//! computes, loads or evaluates does not report and is late, not deadlocked; [`super::stall`] explains that.
+//! When every rank has reported on the newest verdict, nothing can happen any more: no verdict or word is under way,
+//! and new words come only from threads that wait for a verdict. The table has not decided anything on what it knows,
+//! so it never will. That is a proof, not a guess: it does not depend on how long anything takes. A rank with a thread
+//! that computes, loads or evaluates does not report and is late, not deadlocked; [`super::stall`] explains that.
 //!
-//! Rejected: a time limit alone. Any that is of use in a deadlock ends jobs whose evaluation takes long.
+//! Rejected: a time limit alone. One short enough to help in a deadlock ends jobs whose evaluation takes long.
 
 use std::collections::BTreeMap;
 
@@ -22,9 +22,9 @@ use crate::decide::{
     slot::Slot,
 };
 
-/// Names of one rank's tensors that are said, at most.
+/// How many of one rank's tensors are named at most.
 const NAMES_SAID: usize = 3;
-/// Groups of ranks that are said, at most.
+/// How many groups of ranks are named at most.
 const SIDES_SAID: usize = 4;
 
 /// Which ranks have reported that they are blocked, and after how many verdicts.
@@ -41,7 +41,7 @@ impl Blocked {
         self.0[rank] = Some(verdicts);
     }
 
-    /// `rank` has said something since.
+    /// `rank` has said something since then.
     pub(crate) fn withdraw(&mut self, rank: Rank) {
         self.0[rank] = None;
     }
@@ -53,7 +53,7 @@ impl Blocked {
 }
 
 impl Table {
-    /// Who waits for what, in words: what ranks disagree about if they have made the same call, else names.
+    /// Who waits for what, in words: what ranks disagree about if they have made the same call, otherwise names.
     pub(crate) fn explain_deadlock(&self) -> String {
         self.explain_calls().unwrap_or_else(|| self.explain_names())
     }
@@ -81,7 +81,7 @@ impl Table {
         let mut sides: BTreeMap<Vec<&str>, Vec<Rank>> = BTreeMap::new();
         for rank in (0..self.size).filter(|&rank| self.wanted().any(|slot| slot.wants[rank].is_some())) {
             let of_rank = |slot: &&Slot| slot.wants[rank].is_some();
-            // What all ranks have submitted waits for the rest of its group only.
+            // A tensor that all ranks have submitted waits only for the rest of its group.
             let alone = |slot: &&Slot| of_rank(slot) && !self.is_ready(slot);
             let mut names: Vec<&str> = self.wanted().filter(alone).map(|slot| slot.name.as_str()).collect();
             if names.is_empty() {
@@ -188,7 +188,7 @@ mod tests {
         assert!(!table.is_waited_at());
     }
 
-    /// A call of one tensor or of several together, named by its size.
+    /// A call with one tensor or with several together, named by its size.
     fn call(table: &mut Table, rank: Rank, call: &str, sizes: &[usize]) {
         for (number, &size) in sizes.iter().enumerate() {
             let name = format!("{call}.{}.{number}", sizes.iter().sum::<usize>());

@@ -7,13 +7,13 @@ use crate::decide::{
     order::Step,
 };
 
-/// The adopted order and how far it was repeated.
+/// The adopted order and how far it has been repeated.
 #[derive(Debug, Default)]
 pub(crate) struct Following {
     schedule: Vec<Batch>,
     /// Which batch a tensor is part of.
     place: HashMap<Id, usize>,
-    /// Whether the order may be left before each batch: not while a bundle is half done.
+    /// Whether the order may be abandoned before each batch: not while a bundle is half done.
     gaps: Vec<bool>,
     /// Tensors of each batch that this rank does not have yet.
     missing: Vec<usize>,
@@ -21,7 +21,7 @@ pub(crate) struct Following {
     position: i64,
     /// This rank votes for the end.
     pub(crate) leaving: bool,
-    /// All have voted, and it is the end once the batches agreed on are through.
+    /// All have voted, and the order ends once the batches agreed on have run.
     pub(crate) over: bool,
 }
 
@@ -41,7 +41,7 @@ impl Following {
     pub(crate) fn has(&mut self, id: Id) -> bool {
         let Some(&at) = self.place.get(&id) else { return false };
         let here = self.at(self.position);
-        // What has had its turn in this cycle comes again: the rank has gone on without the rest.
+        // A tensor that has had its turn in this cycle comes again: the rank has gone on without the rest.
         let skipped = at < here && self.missing[here..].iter().any(|&missing| missing > 0);
         if skipped || self.missing[at] == 0 {
             return false;

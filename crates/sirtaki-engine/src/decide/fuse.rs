@@ -1,4 +1,4 @@
-//! Which tensors go through one collective. A pure rule over what is ready.
+//! Which tensors share one collective. A pure rule over what is ready.
 //!
 //! Small tensors of the same kind are copied into one buffer. A tensor that is large by itself is not: copying it would
 //! cost more than the call it saves.
@@ -10,12 +10,12 @@ use crate::decide::{
     request::{Operation, Request, TensorPlace},
 };
 
-/// Tensors of this many bytes are fused for all-reduces alone, which work in the buffer; everything else is copied once
-/// more by the communicator. Between two ranks that shared memory, 161 broadcasts took 152 ms with all below 1 MiB fused
-/// and 98 ms with none; the 109 of them below 64 KiB took 1.7 and 3.5 ms.
+/// Tensors of this many bytes are fused only for all-reduces, which work in the buffer; for everything else the
+/// communicator makes one more copy. Between two ranks that shared memory, 161 broadcasts took 152 ms with all below 1
+/// MiB fused and 98 ms with none; the 109 of them below 64 KiB took 1.7 ms fused and 3.5 ms not.
 const MOVED_LARGE: usize = 64 << 10;
 
-/// Tensors of a batch at most. Together with the longest names they fit into a message.
+/// Most tensors of a batch. Together with the longest names they fit into a message.
 pub(crate) const MOST_ENTRIES: usize = 4096;
 
 /// Every tensor in a buffer starts at a multiple of this.
@@ -24,13 +24,13 @@ pub const ALIGN: usize = 64;
 /// The sizes that decide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Bytes of a fused batch at most.
+    /// Most bytes of a fused batch.
     pub fused: usize,
-    /// Tensors of this many bytes are not fused; where nothing is reduced in the buffer, already those of 64 KiB.
+    /// Tensors of this many bytes are not fused; where nothing is reduced in the buffer, the limit is 64 KiB.
     pub large: usize,
 }
 
-/// Parts of a step that are reduced one after another, so that most of it is through when the last part comes.
+/// Parts of a step that are reduced one after another, so that most of it is done when the last part comes.
 const PARTS: usize = 4;
 /// Smaller parts are not worth a call of their own.
 const SMALLEST_PART: usize = 1 << 20;
@@ -44,7 +44,7 @@ impl Limits {
     }
 }
 
-/// Bytes of a tensor that travel; of one that is gathered, those of all ranks.
+/// Bytes of a tensor that travel; for a gathered one, those of all ranks.
 fn bytes(request: &Request, rows: &[usize]) -> usize {
     let elements = match request.operation {
         Operation::AllGather => {
@@ -56,7 +56,7 @@ fn bytes(request: &Request, rows: &[usize]) -> usize {
     elements.saturating_mul(request.wire_dtype().size())
 }
 
-/// Bytes that a tensor takes in a buffer at most, with the rows of [`Entry`].
+/// Most bytes that a tensor takes in a buffer, with the rows of [`Entry`].
 pub fn room(request: &Request, rows: &[usize]) -> usize {
     bytes(request, rows).checked_next_multiple_of(ALIGN).unwrap_or(usize::MAX)
 }
@@ -76,17 +76,17 @@ pub fn fusable(request: &Request, rows: &[usize], limits: Limits) -> bool {
     kind && bytes(request, rows).max(request.bytes()) < large && room(request, rows) <= limits.fused
 }
 
-/// Whether two tensors may share a batch. What is not computed with may have any type.
+/// Whether two tensors may share a batch. Elements that are only moved may have any type.
 fn alike(a: &Request, b: &Request) -> bool {
     let same_type = a.dtype == b.dtype && a.compression == b.compression;
     let moved = matches!(a.operation, Operation::Broadcast { .. } | Operation::AllGather);
     a.operation == b.operation && a.place == b.place && (moved || same_type)
 }
 
-/// Puts entries into batches. A batch runs at the place of its last entry: where tensors come one by one, it cannot begin
-/// before, and must not hold up others that can.
+/// Puts entries into batches. A batch runs at the position of its last entry: where tensors come one by one, it cannot
+/// begin earlier, and must not hold up others that can.
 pub fn fuse<'a>(entries: impl IntoIterator<Item = (Entry, &'a Request)>, limits: Limits) -> Vec<Batch> {
-    // With the place of its last entry.
+    // With the position of its last entry.
     let mut batches: Vec<(usize, Batch)> = Vec::new();
     // The newest batch of each kind: what it is, which one, and how full.
     let mut open: Vec<(&Request, usize, usize)> = Vec::new();

@@ -1,8 +1,8 @@
 //! What ranks say to the table (rank 0) and what the table says to all of them.
 //!
 //! Every rank hears the same verdicts in the same order, and whatever ranks do together follows from them; that is why
-//! they cannot run different things. An *epoch* numbers the times at which everybody starts over with announcing: words
-//! of an older epoch are void.
+//! they cannot run different things. An *epoch* numbers the times at which all ranks start announcing afresh: words of
+//! an older epoch are void.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sirtaki_comm::{Alarm, Rank};
@@ -35,11 +35,11 @@ pub struct Batch {
 pub enum Word {
     /// It wants this, which the table does not know yet.
     Announce(Box<Request>),
-    /// It wants these again, exactly as the last time.
+    /// It wants these again, exactly as last time.
     Ready(Vec<Id>),
-    /// It asked for this name although it was still waiting for it.
+    /// It asked for this name while it was still waiting for it.
     Twice(String),
-    /// It does not follow the repeated order any further.
+    /// It no longer follows the repeated order.
     Deviate,
     /// Every thread that submits waits, after the rank has acted on this many verdicts; see `deadlock`.
     Blocked(u64),
@@ -63,7 +63,7 @@ pub struct Spoken {
 pub struct Refusal {
     /// The tensor's name.
     pub name: String,
-    /// Ranks that had not asked for it. If they ask by the time they hear of this, that is another request.
+    /// Ranks that had not asked for it. If they ask before they hear of this, that is another request.
     pub not_asked: Vec<Rank>,
 }
 
@@ -78,7 +78,7 @@ pub enum Verdict {
     Joined(Rank),
     /// From now on these batches are repeated, in this epoch, without further words.
     Adopt(u64, Vec<Batch>),
-    /// Somebody does not follow the repeated order of this epoch any further.
+    /// A rank no longer follows the repeated order of this epoch.
     Deviate(u64),
     /// Forget all numbers and announce again what is wanted, in this epoch.
     Restart(u64),
@@ -89,7 +89,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Has these batches run, with at most so many entries in a verdict unless a batch alone has more.
+    /// Has these batches run, with at most this many entries in a verdict unless a single batch has more.
     pub(crate) fn run(batches: Vec<Batch>, most: usize) -> Vec<Verdict> {
         let mut verdicts: Vec<Verdict> = Vec::new();
         let mut entries = 0;
@@ -107,7 +107,7 @@ impl Verdict {
     }
 }
 
-/// Bytes of a message at most.
+/// Most bytes of a message.
 pub const MESSAGE_LIMIT: usize = 64 << 20;
 
 /// The message as bytes.
@@ -115,7 +115,7 @@ pub fn encode(message: &impl Serialize) -> Vec<u8> {
     postcard::to_stdvec(message).expect("plain data in memory always has an encoding")
 }
 
-/// The message in these bytes, if they are one.
+/// The message in these bytes, if they are a valid one.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     postcard::from_bytes(bytes).ok()
 }

@@ -3,9 +3,10 @@
 //!
 //! - [`request`], [`message`]: what ranks ask for, and what they say about it.
 //! - [`agree`]: the table on rank 0 where all requests meet, with [`check`] (do ranks mean the same?), [`fuse`] (what
-//!   shares a buffer?), `cycle` (does the same come again?) and `refusal` (what cannot be done?).
+//!   shares a buffer?), `cycle` (do the same tensors come again?) and `refusal` (what cannot be done?).
 //! - [`order`] with `follow`: one rank's side, which also knows an adopted order by heart.
-//! - `deadlock`: the proof that ranks wait for each other for ever. [`stall`]: who waits for whom, in words. [`blame`]: why an engine ends.
+//! - `deadlock`: the proof that ranks wait for each other for ever. [`stall`]: who waits for whom, in words. [`blame`]:
+//!   why an engine ends.
 
 pub mod agree;
 pub mod blame;

@@ -1,14 +1,14 @@
 //! One rank's view of what runs when: what it waits for, what it has been told, and the order it may know by heart.
 //!
-//! Normally a rank announces and the table decides. Once an order was *adopted*, ranks repeat it without announcing:
-//! a rank that has the next batches of it goes to a **vote**, one small reduction among all ranks in which each says
-//! how far it is ready and whether it wants to go on. Everybody learns the same minimum and runs exactly up to there.
-//! So a guess is never acted on alone, and ranks cannot run different batches.
+//! Normally a rank announces and the table decides. Once an order is *adopted*, ranks repeat it without announcing: a
+//! rank that has the tensors of the next batches goes to a **vote**, one small reduction among all ranks in which each
+//! says how far it is ready and whether it wants to go on. All ranks learn the same minimum and run exactly up to
+//! there. So no rank acts on a guess alone, and ranks cannot run different batches.
 //!
-//! A rank that wants something else says so to the table (which tells the others, so that all come to the vote) and
-//! votes for the end. After that vote everybody announces again whatever is still wanted, in a new epoch.
-//! Rejected: entering predicted collectives directly. A rank that waits inside one for a rank that never comes could
-//! not be brought back without failing.
+//! A rank that wants something else tells the table (which tells the others, so that all come to the vote) and votes to
+//! end the order. After that vote all ranks announce again whatever is still wanted, in a new epoch. Rejected: entering
+//! predicted collectives directly. A rank that waits inside one for a rank that never comes could not be brought back
+//! without failing.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -31,7 +31,7 @@ pub enum Step {
     Run(Batch),
     /// Reduce these two by their minimum over all ranks, then call [`Member::voted`].
     Vote {
-        /// Batches of the adopted order I am ready to have run, since it was adopted.
+        /// How many batches of the adopted order I am ready to run, counted since it was adopted.
         through: i64,
         /// Whether I want to go on with it afterwards.
         stay: bool,
@@ -40,7 +40,7 @@ pub enum Step {
     Released(u64),
     /// Say what [`Member::words`] has, before anything else.
     Speak,
-    /// These names of this rank's failed; where one was asked for several times, the first time.
+    /// These requests of this rank failed; of a name asked for several times, the first request.
     Refused(Vec<String>, String),
     /// All have joined; this rank was the last.
     Joined(Rank),
@@ -60,7 +60,7 @@ struct Known {
 struct Pending {
     request: Arc<Request>,
     since: Duration,
-    /// Asked for again while it was waiting.
+    /// Requests made again while this one was waiting.
     again: Vec<Arc<Request>>,
 }
 
@@ -79,7 +79,7 @@ pub struct Member {
     words: Vec<Spoken>,
     /// Verdicts acted on.
     obeyed: u64,
-    /// After how many of them it was reported that this rank is blocked, if nothing was said since.
+    /// After how many verdicts this rank reported that it is blocked, if it has said nothing since.
     blocked: Option<u64>,
 }
 
@@ -117,7 +117,7 @@ impl Member {
         }
     }
 
-    /// The number of a request that is the same as the last time.
+    /// The number of a request that is the same as last time.
     fn familiar(&self, request: &Request) -> Option<Id> {
         let &id = self.ids.get(&request.name)?;
         self.known.get(&id)?.mine.as_ref().is_some_and(|mine| **mine == *request).then_some(id)
@@ -128,7 +128,7 @@ impl Member {
         self.words.push(Spoken { epoch: self.epoch, word });
     }
 
-    /// What has to be said to the table, since the last time this was asked.
+    /// What has to be said to the table since the last call.
     pub fn words(&mut self) -> Vec<Spoken> {
         std::mem::take(&mut self.words)
     }
@@ -143,7 +143,7 @@ impl Member {
         self.verdicts.push_back(verdict);
     }
 
-    /// Does not follow an adopted order any further; nothing happens if there is none.
+    /// Stops following the adopted order; nothing happens if there is none.
     pub fn deviate(&mut self) {
         if let Some(following) = &mut self.following
             && !std::mem::replace(&mut following.leaving, true)
@@ -152,7 +152,7 @@ impl Member {
         }
     }
 
-    /// Every thread of this rank that submits waits. The table hears of it unless there is something to do first.
+    /// Every thread of this rank that submits waits. The table is told unless there is something to do first.
     pub fn report_blocked(&mut self) {
         let idle =
             self.following.is_none() && self.verdicts.is_empty() && self.todo.is_empty() && self.words.is_empty();
@@ -162,7 +162,7 @@ impl Member {
         }
     }
 
-    /// A thread that submits does not wait any more.
+    /// A thread that submits no longer waits.
     pub fn withdraw_blocked(&mut self) {
         if self.blocked.take().is_some() {
             self.say(Word::Unblocked);
@@ -189,7 +189,7 @@ impl Member {
         self.epoch
     }
 
-    /// Whether anything is wanted, and since when the oldest of it.
+    /// Since when the oldest request has waited, if there is any.
     pub fn oldest(&self) -> Option<Duration> {
         self.pending.values().map(|pending| pending.since).min()
     }
@@ -267,7 +267,7 @@ impl Member {
         }
     }
 
-    /// Gives up what was refused; says which names of this rank's.
+    /// Gives up what was refused; returns the names that this rank had asked for.
     fn refused(&mut self, refusals: Vec<Refusal>) -> Vec<String> {
         let mut names = Vec::new();
         for Refusal { name, not_asked } in refusals {

@@ -1,11 +1,11 @@
-//! What cannot be done: the table refuses it for all who have asked for it, and for nobody else.
+//! What cannot be done: the table refuses it for all ranks that have asked for it, and for no others.
 //!
-//! A refusal means requests and not only their names. While it is on its way, a rank that had not asked may submit a
-//! tensor of the same name. That request is a new one, which the table hears of later, so it has to stay; therefore a
-//! refusal says of every name which ranks had not asked.
+//! A refusal applies to requests, not just to their names. While it is on its way, a rank that had not asked may submit
+//! a tensor of the same name. That request is a new one, of which the table hears later, so it has to stay; therefore a
+//! refusal lists for every name the ranks that had not asked.
 //!
-//! The tensors of a group run together or not at all. So one that is refused takes all of its group along, and the
-//! groups that other ranks have put any of these into.
+//! The tensors of a group run together or not at all. So a refused one takes its whole group with it, and the groups to
+//! which other ranks have assigned any of these tensors.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,8 +26,8 @@ fn group(request: &Arc<Request>) -> Option<&str> {
 }
 
 impl Table {
-    /// Refuses groups that ranks disagree about and releases those that are complete. Ranks say all of a group at once,
-    /// so nothing of a refused one is still to come from a rank that has said any of it.
+    /// Refuses groups that ranks disagree about and releases those that are complete. Ranks announce a whole group at
+    /// once, so nothing of a refused one is still to come from a rank that has announced any of it.
     pub(super) fn settle_bundles(&mut self) {
         let wrong = |ids: &Vec<Id>| ids.iter().find_map(|&id| Some((id, self.examine(id).err()?)));
         let mut refused: Vec<(Id, String)> = self.bundles.values().filter_map(wrong).collect();
@@ -114,7 +114,7 @@ mod tests {
         Arc::new(Request { bundle, ..Request::new(name, Operation::AllReduce(Reduction::SUM), DType::F32, &[1]) })
     }
 
-    /// Rank 0, which keeps the table, and another one.
+    /// Rank 0, which keeps the table, and another rank.
     struct Pair {
         table: Table,
         ranks: [Member; 2],

@@ -28,7 +28,7 @@ pub enum Operation {
         /// How many of my rows go to each rank.
         splits: Vec<usize>,
     },
-    /// Everybody gets its share of the rows, reduced over all ranks; see [`shares`].
+    /// Every rank gets its share of the rows, reduced over all ranks; see [`shares`].
     ReduceScatter(Reduction),
     /// Nothing but meeting.
     Barrier,
@@ -79,7 +79,7 @@ fn describe_reduction(reduction: &Reduction) -> String {
     text
 }
 
-/// A smaller type to travel in.
+/// A smaller type in which to travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Compression {
     /// IEEE half precision.
@@ -98,7 +98,7 @@ impl Compression {
     }
 }
 
-/// In which memory a tensor lies, as far as ranks have to agree on it.
+/// Which memory a tensor lies in; only what ranks have to agree on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum TensorPlace {
     /// The host's.
@@ -146,10 +146,10 @@ pub struct Request {
     pub bundle: Option<Bundle>,
     /// Refused once a rank has joined, instead of going on without it.
     pub of_all: bool,
-    /// What was called, where the name was made from it and from sizes: ranks that wait for different names of one call,
-    /// and for ever, disagree about sizes.
+    /// What was called, where the name was made from it and from sizes: ranks that wait for ever for different names of
+    /// one call disagree about sizes.
     pub call: Option<String>,
-    /// Rows that this rank has room for, by sender, where rows are gathered or exchanged; empty if it takes any number.
+    /// Rows that this rank has room for, by sender, where rows are gathered or exchanged; empty if any number will do.
     pub room: Vec<usize>,
 }
 
@@ -162,7 +162,7 @@ impl Request {
         Self { name, operation, dtype, place, shape, compression, bundle, of_all: false, call, room }
     }
 
-    /// The same for a tensor that lies elsewhere.
+    /// The same for a tensor in another memory.
     #[must_use]
     pub fn placed(self, place: TensorPlace) -> Self {
         Self { place, ..self }
@@ -205,7 +205,7 @@ impl Request {
         self.compression.map_or(self.dtype, Compression::dtype)
     }
 
-    /// What this rank alone can see to be wrong, in words.
+    /// What is wrong as far as this rank alone can see, in words.
     pub fn problem(&self, size: usize) -> Option<String> {
         // An extent of zero must not hide that a row is too large.
         let bytes = self.shape.iter().try_fold(self.dtype.size(), |bytes, &extent| bytes.checked_mul(extent.max(1)));
@@ -262,24 +262,24 @@ impl Request {
     }
 }
 
-/// The sum, if it is a number.
+/// The sum, unless it overflows.
 fn total(counts: &[usize]) -> Option<usize> {
     counts.iter().try_fold(0_usize, |sum, &count| sum.checked_add(count))
 }
 
-/// Bytes of a tensor at most: what an address space can hold, with room for rounding up.
+/// Most bytes of a tensor: what an address space can hold, with room for rounding up.
 const LARGEST: usize = isize::MAX as usize / 2;
 
-/// Bytes of a name at most.
+/// Most bytes of a name.
 pub const NAME_LIMIT: usize = 4096;
 
-/// Each rank's share when `rows` are dealt out: equal, and the first ranks take one more while some are left.
+/// Each rank's share when `rows` are dealt out: equal, and the first ranks take one more each while some are left.
 pub fn shares(rows: usize, ranks: usize) -> Vec<usize> {
     (0..ranks).map(|rank| rows / ranks + usize::from(rank < rows % ranks)).collect()
 }
 
-/// A request as a key in a map, found by its name. Shares the name with the request, because a copy of every name in
-/// every map is what many ranks with many tensors spend their time on.
+/// A request as a key in a map, found by its name. Shares the name with the request, because otherwise many ranks with
+/// many tensors spend their time copying every name into every map.
 #[derive(Debug, Clone)]
 pub(crate) struct ByName(pub(crate) Arc<Request>);
 

@@ -1,4 +1,4 @@
-//! What the table knows about one name: who wants what, and since when.
+//! What the table knows about one name: which ranks want what, and since when.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,13 +12,13 @@ pub(crate) struct Slot {
     pub(crate) name: String,
     /// What each rank wants now.
     pub(crate) wants: Vec<Option<Arc<Request>>>,
-    /// When it came to want it.
+    /// When each rank asked for it.
     pub(crate) since: Vec<Duration>,
     pub(crate) count: usize,
     pub(crate) twice: Vec<Rank>,
-    /// What each rank wanted the last time.
+    /// What each rank wanted last time.
     pub(crate) agreed: Vec<Option<Arc<Request>>>,
-    /// Some rank wants something else than the last time, or nobody has compared all of them.
+    /// Some rank wants something other than last time, or not all of them have been compared.
     pub(crate) fresh: bool,
     /// All have asked and it is waiting to be put into a batch.
     pub(crate) ready: bool,

@@ -18,13 +18,13 @@ pub struct Stall {
     pub since: Duration,
     /// Who waits.
     pub waiting: Vec<Rank>,
-    /// Who has not come.
+    /// Ranks that have not asked for it.
     pub missing: Vec<Rank>,
     /// What the first missing rank has asked for instead.
     pub instead: Vec<String>,
     /// How many more tensors wait for it.
     pub more: usize,
-    /// Number and name of the last tensor that all ranks had together.
+    /// Number and name of the last tensor that all ranks ran together.
     pub last: (u64, String),
 }
 
@@ -85,17 +85,17 @@ impl Stall {
     }
 }
 
-/// Where a rank is, as far as its flight record tells.
+/// Where a rank is, according to its flight record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Whereabouts {
     /// What it did last.
     pub stage: Stage,
-    /// In which collective.
+    /// In which collective it did that.
     pub sequence: u64,
 }
 
-/// A collective that does not end, in words: who is in it and who is not. `places` are the whereabouts of the ranks of
-/// this host.
+/// A collective that does not end, in words: which ranks are in it and which are not. `places` are the whereabouts of
+/// the ranks of this host.
 pub fn explain_collective(
     group: &Group,
     (sequence, tensor): (u64, &str),

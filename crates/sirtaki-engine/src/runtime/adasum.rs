@@ -1,14 +1,15 @@
 //! The adaptive sum of Maleki et al., "Scaling Distributed Training with Adaptive Summation" (2020).
 //!
-//! Two gradients that point the same way are averaged, orthogonal ones are added, with everything in between:
+//! Two gradients that point the same way are averaged, orthogonal ones are added, and anything in between is in
+//! between:
 //!
 //! `adasum(a, b) = (1 − a·b / 2‖a‖²) a + (1 − a·b / 2‖b‖²) b`
 //!
 //! More than two are combined pairwise along a binary tree over the ranks, neighbours first, so their number has to be
-//! a power of two. At every level of the tree, ranks exchange halves of what they hold with a partner, so that all ranks
-//! below a node hold one piece of its vector each; the products of whole vectors are the sums of those of the pieces.
-//! Every element is computed in one place and every factor from the same numbers in the same order, so all ranks
-//! end with the same bits. Products are summed in `f64`.
+//! a power of two. At every level of the tree, ranks exchange halves of what they hold with a partner, so that all
+//! ranks below a node hold one piece of its vector each; the products of whole vectors are the sums of the products of
+//! their pieces. Every element is computed in one place, and every factor is computed from the same numbers in the same
+//! order, so all ranks end with the same bits. Products are summed in `f64`.
 //!
 //! Cost for `n` ranks and `S` bytes: `2 log₂ n + 1` collectives, `2S` bytes sent by every rank, `S` bytes of memory
 //! beyond the tensor.
@@ -119,7 +120,7 @@ fn add<R: Real>(mine: &mut [R], theirs: &[R], for_mine: f64, for_theirs: f64) {
     }
 }
 
-/// Everybody's piece of the result to everybody.
+/// Sends every rank's piece of the result to all ranks.
 fn collect<R: Real>(comm: &mut dyn Communicator, data: &mut [R]) -> Result<(), CommError> {
     let (rank, size) = (comm.group().rank(), comm.group().size());
     let pieces: Vec<Range<usize>> = (0..size).map(|rank| piece(data.len(), rank, size)).collect();

@@ -1,5 +1,5 @@
-//! What a rank says in a vote: how far it is and whether it goes on, and once per step how its callers spent their time.
-//! Of every number all ranks learn the smallest.
+//! What a rank says in a vote: how far it is, whether it goes on and, once per step, how its callers spent their time.
+//! All ranks learn the smallest of every number.
 
 use crate::{
     runtime::owner::Owner,
@@ -9,11 +9,11 @@ use crate::{
 /// Numbers that every vote has.
 const ALWAYS: usize = 2;
 
-/// The numbers: mine before the vote, the smallest of all after it.
+/// The numbers: this rank's before the vote, the smallest of all ranks' after it.
 #[derive(Debug)]
 pub(crate) struct Ballot {
     numbers: [i64; ALWAYS + NUMBERS],
-    /// Whether times are among them; all ranks agree about that.
+    /// Whether times are among them; all ranks agree on that.
     times: bool,
 }
 
@@ -47,8 +47,8 @@ impl Ballot {
 }
 
 impl Owner {
-    /// What callers spent, if this is the first vote of a cycle. All ranks have voted on the same, so they agree when
-    /// that is. The engine of a process set leaves it to the one it came from.
+    /// How callers spent their time, if this is the first vote of a cycle. All ranks have voted on the same batches, so
+    /// they agree on when that is. The engine of a process set leaves it to the engine it came from.
     pub(crate) fn spent_for_vote(&mut self) -> Option<Spent> {
         let cycle = self.member.cycles().map(|cycles| (self.member.epoch(), cycles));
         let telemetry = &self.shared.telemetry;

@@ -1,5 +1,5 @@
-//! What the owner thread sleeps on beside its sockets. Under loom, a model of the kernel's promise: a bell that was rung
-//! ends the next sleep, too.
+//! What the owner thread sleeps on beside its sockets. Under loom, a model of the kernel's guarantee: ringing the bell
+//! also ends a sleep that begins later.
 
 #[cfg(not(loom))]
 mod real {
@@ -25,8 +25,8 @@ mod real {
             let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
         }
 
-        /// Sleeps until it is rung or one of the sockets has something, at most `limit`. The flags say whether a socket
-        /// also has something to write.
+        /// Sleeps until it is rung or one of the sockets is ready, at most `limit`. The flags say whether a socket also
+        /// has something to write.
         pub(crate) fn sleep(&self, sockets: &[(OwnedFd, bool)], limit: Option<Duration>) {
             let flags = |writes: bool| if writes { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
             let mut fds: Vec<PollFd<'_>> = vec![PollFd::new(&self.0, PollFlags::IN)];

@@ -1,10 +1,10 @@
 //! Who uses the engine: the threads that have submitted tensors, and what they wait for.
 //!
-//! This is how a rank knows that nothing more will come from it: every caller waits for a tensor that is not done. Only
-//! waits without a time limit count, because the others end by themselves. A thread that has ended counts as one that does
-//! something else: whoever started it may start another one. A thread that has submitted nothing yet is unknown; a program
-//! whose threads start to submit while all others wait tells so with [`HandIn`], which is a caller of its own. One that
-//! follows when a tensor is done waits for that tensor; the thread that carries it out acts for it and not for itself.
+//! This is how a rank knows that it will submit nothing more: every caller waits for a tensor that is not done. Only
+//! waits without a time limit count, because the others end by themselves. A thread that has ended counts as busy,
+//! because the thread that started it may start another. A thread that has submitted nothing yet is unknown; a program
+//! whose threads start to submit while all others wait announces that with [`HandIn`], which is a caller of its own. A
+//! hand-in that follows a tensor waits for that tensor; the thread that carries it out acts for it and not for itself.
 
 use std::{
     collections::HashMap,
@@ -17,7 +17,7 @@ use crate::runtime::{
     ticket::Promise,
 };
 
-/// Callers that are told apart; with more, nothing is ever known to be blocked.
+/// How many callers are told apart; beyond that, none is ever known to be blocked.
 const CALLERS: usize = 4096;
 
 /// The callers of this process that use one engine.
@@ -53,12 +53,12 @@ impl State {
         (1..=CALLERS).contains(&self.callers.len()) && self.callers.values().all(waits)
     }
 
-    /// For whom this thread acts.
+    /// The caller this thread acts for.
     fn caller(&self) -> Caller {
         self.caller_of(thread::current().id())
     }
 
-    /// For whom a thread acts.
+    /// The caller a thread acts for.
     fn caller_of(&self, thread: ThreadId) -> Caller {
         self.deputies.get(&thread).map_or(Caller::Thread(thread), |&number| Caller::HandIn(number))
     }
@@ -97,13 +97,13 @@ impl Callers {
         }
     }
 
-    /// A number that stays the same as long as every caller is blocked; nothing if one is not.
+    /// A number that stays the same as long as every caller is blocked; `None` if one is not.
     pub(crate) fn blocked(&self) -> Option<u64> {
         let state = self.state();
         state.is_blocked().then_some(state.version)
     }
 
-    /// Whether every caller is blocked; if so, others are told now.
+    /// Whether every caller is blocked; if so, the other ranks are told now.
     pub(crate) fn report(&self) -> bool {
         let mut state = self.state();
         state.reported = state.is_blocked();
@@ -126,7 +126,7 @@ impl Callers {
 pub struct Blocking {
     callers: Arc<Callers>,
     caller: Caller,
-    /// What it waited for before: a signal's handler may wait while its thread does.
+    /// What it waited for before: a signal handler may wait while its thread does.
     before: Option<Arc<Promise>>,
 }
 
@@ -141,8 +141,8 @@ impl Drop for Blocking {
 }
 
 /// Something that will be submitted later, and perhaps by another thread: a copy from a device that is not finished, a
-/// callback. As long as one exists, the other ranks know that something may still come from this one, unless it waits for
-/// a tensor.
+/// callback. As long as one exists, the other ranks know that this one may still submit something, unless the hand-in
+/// waits for a tensor.
 #[derive(Debug)]
 #[must_use = "the rank counts as busy until this is dropped"]
 pub struct HandIn {
@@ -199,7 +199,7 @@ impl Drop for HandIn {
 pub struct Doing {
     callers: Arc<Callers>,
     thread: ThreadId,
-    /// For which it acted before.
+    /// The hand-in it acted for before.
     before: Option<u64>,
 }
 

@@ -1,6 +1,6 @@
-//! The links that carry words and verdicts: a star around rank 0, over TCP whatever carries the data.
+//! The links that carry words and verdicts: a star around rank 0, over TCP whatever transport carries the data.
 //!
-//! Between hosts they are encrypted, also where tensors are not: what they carry decides what every rank does.
+//! Between hosts they are encrypted even where tensors are not: what they carry decides what every rank does.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -33,13 +33,13 @@ use crate::{
     telemetry::{Said, clock::Offset},
 };
 
-/// How long rank 0's address may answer "nobody listens here".
+/// How long rank 0's address may refuse connections.
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(2);
 
-/// This rank's links: to everybody on rank 0, to rank 0 elsewhere. How a link ended is seen in `sign`.
+/// This rank's links: to all ranks on rank 0, to rank 0 elsewhere. How a link ended is seen in `sign`.
 pub(crate) struct Star {
     wires: Vec<Option<Wire>>,
-    /// Failures and ends that nobody has looked at yet.
+    /// Failures and ends of links that nobody has looked at yet.
     unseen: usize,
 }
 
@@ -50,7 +50,7 @@ impl Star {
         made.ok_or_else(|| CommError::Invalid { problem: "a star needs a group".into() })
     }
 
-    /// Does something with every link that works, and counts what it brought to light.
+    /// Does something with every working link, and counts the failures and ends it finds.
     fn each(&mut self, mut work: impl FnMut(Rank, &mut Wire)) {
         for (rank, wire) in self.wires.iter_mut().enumerate() {
             let Some(wire) = wire.as_mut().filter(|wire| wire.ended.is_none()) else { continue };
@@ -60,7 +60,7 @@ impl Star {
         }
     }
 
-    /// Puts words on their way: to rank 0, or from it to everybody. Too many for one message go in several.
+    /// Sends words: to rank 0, or from it to all ranks. Too many for one message go in several.
     pub(crate) fn say<T: Serialize>(&mut self, words: &[T]) {
         let content = encode(&words);
         if content.len() > MESSAGE_LIMIT && words.len() > 1 {
@@ -72,19 +72,19 @@ impl Star {
         self.each(|_, wire| wire.put(&bytes, now()));
     }
 
-    /// Says why it is over: to rank 0, or from it to everybody.
+    /// Tells why everything ends: to rank 0, or from it to all ranks.
     pub(crate) fn fail(&mut self, alarm: &Alarm) {
         let bytes = fail_frame(alarm);
         self.each(|_, wire| wire.put(&bytes, now()));
     }
 
-    /// Says that this rank leaves in good order.
+    /// Announces that this rank leaves in good order.
     pub(crate) fn leave(&mut self) {
         let bytes = frame(FrameKind::Goodbye, &[]);
         self.each(|_, wire| wire.put(&bytes, now()));
     }
 
-    /// Shows these ranks that this one is there. What is still on its way shows it too.
+    /// Shows these ranks that this one is alive. Anything still being sent shows it too.
     pub(crate) fn show_life(&mut self, to: impl Fn(Rank) -> bool) {
         let bytes = frame(FrameKind::Alive, &[]);
         self.each(|rank, wire| match wire.is_clear() {
@@ -93,16 +93,16 @@ impl Star {
         });
     }
 
-    /// Says something about what is seen: to rank 0, or from it to everybody.
+    /// Sends telemetry: to rank 0, or from it to all ranks.
     pub(crate) fn see(&mut self, said: &Said) {
         let bytes = frame(FrameKind::Seen, &encode(said));
         self.each(|_, wire| wire.put(&bytes, now()));
     }
 
-    /// What others say about what is seen.
+    /// The telemetry that other ranks sent.
     pub(crate) fn take_seen(&mut self) -> Vec<(Rank, Said)> {
         let mut all = Vec::new();
-        // What somebody said before it went counts.
+        // What a rank said before it went counts.
         for (rank, wire) in self.wires.iter_mut().enumerate().filter_map(|(rank, wire)| Some((rank, wire.as_mut()?))) {
             for bytes in wire.take_seen() {
                 match decode(&bytes) {
@@ -127,7 +127,7 @@ impl Star {
         });
     }
 
-    /// Whether rank 0 has asked what this rank is doing, since the last time.
+    /// Whether rank 0 has asked what this rank is doing since the last call.
     pub(crate) fn take_asked(&mut self) -> bool {
         self.wires.iter_mut().flatten().any(|wire| std::mem::take(&mut wire.asked))
     }
@@ -138,13 +138,13 @@ impl Star {
         self.each(|_, wire| wire.put(&bytes, now()));
     }
 
-    /// What ranks are doing that have answered since the last time.
+    /// What ranks are doing that have answered since the last call.
     pub(crate) fn take_answers(&mut self) -> Vec<(Rank, Answer)> {
         let answer = |(rank, wire): (Rank, &mut Option<Wire>)| Some((rank, wire.as_mut()?.answer.take()?));
         self.wires.iter_mut().enumerate().filter_map(answer).collect()
     }
 
-    /// Asks everybody for the time.
+    /// Asks all ranks for the time.
     pub(crate) fn ask_time(&mut self) {
         self.each(|_, wire| wire.put(&question(), now()));
     }
@@ -154,14 +154,14 @@ impl Star {
         self.wires.get(rank)?.as_ref()?.clock.best(now)
     }
 
-    /// Sends on what did not fit before; says whether everything is sent.
+    /// Sends what did not fit before; says whether everything is sent.
     pub(crate) fn flush(&mut self) -> bool {
         let mut clear = true;
         self.each(|_, wire| clear &= wire.flush(now()));
         clear
     }
 
-    /// Takes in what has arrived; says whether there are words among it.
+    /// Reads what has arrived; says whether there are words among it.
     pub(crate) fn fill(&mut self) -> bool {
         self.each(|_, wire| wire.fill(now()));
         self.wires.iter().flatten().any(Wire::has_words)
@@ -192,7 +192,7 @@ impl Star {
         self.unseen > 0
     }
 
-    /// The failures others told of since the last time.
+    /// The failures that others reported since the last call.
     pub(crate) fn take_fails(&mut self) -> Vec<Alarm> {
         self.unseen = 0;
         self.wires.iter_mut().flatten().filter_map(Wire::take_fail).collect()
@@ -245,7 +245,7 @@ fn join(group: &Group, exchange: &mut dyn Exchange, settings: &Settings) -> Resu
             let Ok((stream, claim)) = arrivals.recv_timeout(left) else {
                 return Err(absent(group, missing, &gate, settings.start_timeout));
             };
-            // Who is there stays: a second caller with the same rank is a mistake or worse.
+            // A rank that is connected stays: a second one with the same number is a mistake or worse.
             let free = |place: &&mut Option<Wire>| claim.rank != 0 && place.is_none();
             if let Some(place) = wires.get_mut(claim.rank as usize).filter(free) {
                 *place = Some(Wire::new(link_over(stream, settings)?, now()));

@@ -1,7 +1,8 @@
-//! How a process of this host ended, from what the kernel tells others than its parent.
+//! How a process of this host ended, from what the kernel tells processes other than its parent.
 //!
-//! Until its parent has taken notice, a dead process shows its exit code in `/proc`; afterwards a descriptor of it does
-//! that was opened while it lived (Linux 6.15 and later). Older kernels and other users' processes stay unknown.
+//! Until its parent has collected it, a dead process shows its exit code in `/proc`; afterwards a descriptor does that
+//! was opened while the process lived (Linux 6.15 and later). On older kernels, and for other users' processes, it
+//! stays unknown.
 
 use std::{fs, os::fd::OwnedFd};
 
@@ -62,7 +63,7 @@ impl Watched {
     /// The exit code as `wait` gives it.
     fn status(&self) -> Option<i32> {
         let mut info = Info { mask: EXIT, ..Info::default() };
-        // SAFETY: the request reads and writes at most `size_of::<Info>()` bytes, which its number says.
+        // SAFETY: the request reads and writes at most `size_of::<Info>()` bytes, a size encoded in its number.
         let asked = unsafe { ioctl::ioctl(&self.process, Updater::<GET_INFO, Info>::new(&mut info)) };
         match asked {
             Ok(()) if info.mask & EXIT != 0 => Some(info.exit_code),

@@ -33,7 +33,7 @@ use crate::{
 
 /// Takes named tensors from any thread and runs collectives on them in an order all ranks agree on.
 ///
-/// Dropping it leaves the other ranks in good order; what was not done fails.
+/// Dropping it leaves the other ranks in good order; requests that are not done fail.
 pub struct Engine {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -75,8 +75,8 @@ impl Engine {
         Ok(engine)
     }
 
-    /// As [`Engine::start_recording`]; what happens goes into the stream of another engine of this process, if it is
-    /// inside that.
+    /// As [`Engine::start_recording`]; what happens goes into the stream of another engine of this process, if this one
+    /// is inside that.
     pub(crate) fn start_within(
         mut world: Box<dyn Communicator>,
         comm: &sirtaki_comm::Settings,
@@ -159,7 +159,7 @@ impl Engine {
         Ticket(promise)
     }
 
-    /// As [`Engine::submit`], but not before an earlier request of this engine is done: the way to use its name again.
+    /// As [`Engine::submit`], but not before an earlier request of this engine is done: the way to reuse its name.
     pub fn submit_after(&self, before: &Ticket, request: Request, tensor: Tensor) -> Ticket {
         self.submit_all_after(before, vec![(request, tensor)])
     }
@@ -173,7 +173,7 @@ impl Engine {
         let promise = self.promise(&requests);
         if !promise.is_done() {
             let (shared, later) = (self.shared.clone(), Pledge(promise.clone()));
-            // An engine that has ended looks at no command any more.
+            // An engine that has ended no longer looks at commands.
             before.0.when_settled(Box::new(move |over| match over {
                 Some(error) => later.fail(error),
                 None => shared.inbox.send(Command::Submit(requests, Arc::new(later), now())),
@@ -182,7 +182,7 @@ impl Engine {
         Ticket(promise)
     }
 
-    /// A promise for these requests, which is broken already if one of them cannot be right.
+    /// A promise for these requests, already broken if one of them cannot be right.
     fn promise(&self, requests: &[(Request, Tensor)]) -> Arc<Promise> {
         let (stream, callers) = (self.shared.telemetry.stream.clone(), self.shared.callers.clone());
         callers.submit();
@@ -194,13 +194,13 @@ impl Engine {
         promise
     }
 
-    /// Says that this thread will submit something later, or another one for it: once a device has copied it, say.
-    /// Without, a rank all of whose threads wait counts as one from which nothing will come.
+    /// Announces that this thread, or another one for it, will submit something later, for example once a device has
+    /// copied it. Without this, a rank whose threads all wait counts as one that will submit nothing more.
     pub fn hand_in(&self) -> HandIn {
         self.hand_in_for(thread::current().id())
     }
 
-    /// As [`Engine::hand_in`], for a thread that could not say so itself: before there was an engine, say.
+    /// As [`Engine::hand_in`], for a thread that could not do so itself, for example because there was no engine yet.
     pub fn hand_in_for(&self, thread: ThreadId) -> HandIn {
         HandIn::new(&self.shared.callers, thread, None)
     }
@@ -211,8 +211,8 @@ impl Engine {
         self.submit(request, Tensor::empty()).wait().map(drop)
     }
 
-    /// Says that this rank has no more data. Until all ranks have said so it helps the others with whatever they do;
-    /// returns the last one to say it.
+    /// Announces that this rank has no more data. Until all ranks have done so, it helps the others with whatever they
+    /// do; returns the rank that was last.
     pub fn join(&self) -> Result<Rank, EngineError> {
         let request = Request::new("join", Operation::Join, DType::U8, &[0]);
         match self.submit(request, Tensor::empty()).wait_one()? {
@@ -221,8 +221,8 @@ impl Engine {
         }
     }
 
-    /// Makes an engine for some of the ranks, ascending. All ranks call it; the others get `None`. It has a thread and
-    /// links of its own, so both can be used at the same time.
+    /// Makes an engine for some of the ranks, given in ascending order. All ranks call it; non-members get `None`. It
+    /// has a thread and links of its own, so both engines can be used at the same time.
     pub fn process_set(&self, name: &str, members: &[Rank]) -> Result<Option<Engine>, EngineError> {
         let operation = Operation::ProcessSet { members: members.to_vec() };
         let request = Request::new(name, operation, DType::U8, &[0]);
@@ -232,19 +232,20 @@ impl Engine {
         }
     }
 
-    /// How others on this host find this rank's flight record: process id and descriptor; see [`Recorder::open`].
+    /// How other processes on this host find this rank's flight record: process id and descriptor; see
+    /// [`Recorder::open`].
     pub fn record_address(&self) -> (u32, i32) {
         self.shared.recorder.address()
     }
 
-    /// Has rank 0 keep a timeline of all ranks in a new file, in the Chrome trace format, until
-    /// [`Engine::stop_timeline`] or the end; one that is being kept ends first. All ranks may call it, and only rank 0
-    /// does anything. The file is valid JSON at any moment, whoever is killed.
+    /// Has rank 0 write a timeline of all ranks to a new file, in the Chrome trace format, until
+    /// [`Engine::stop_timeline`] or the end; a timeline already being written ends first. All ranks may call it, and
+    /// only rank 0 does anything. The file is valid JSON at any moment, whichever process is killed.
     pub fn start_timeline(&self, path: &Path) -> Result<(), EngineError> {
         self.shared.start_timeline(path).map_err(|error| no_timeline(path, &error))
     }
 
-    /// Ends the timeline, with what all ranks have recorded until now; nothing happens if there is none.
+    /// Ends the timeline, with what all ranks have recorded until now; does nothing if there is none.
     pub fn stop_timeline(&self) {
         self.shared.stop_timeline(true);
     }
@@ -259,13 +260,13 @@ impl Engine {
         InPhase::begin(self.shared.telemetry.stream.clone(), phase)
     }
 
-    /// This process has come this far. The launcher shows it, and rank 0 writes it down where a run is recorded.
+    /// Reports how far this process has come. The launcher shows it, and rank 0 writes it down where a run is recorded.
     pub fn progress(&self, progress: &Progress) {
         self.shared.progress(progress);
     }
 
-    /// Settings of the program, such as its learning rate, for the folder of the run. They add to those given before; only
-    /// rank 0's count.
+    /// Settings of the program, such as its learning rate, for the folder of the run. They are added to those given
+    /// before; only those of rank 0 count.
     pub fn describe(&self, settings: BTreeMap<String, String>) {
         self.shared.describe(settings);
     }
@@ -275,13 +276,13 @@ impl Engine {
         self.shared.kept_in()
     }
 
-    /// How tensors of GPUs travel and why, in words, once there were any.
+    /// How tensors of GPUs travel and why, in words, once there have been any.
     pub fn device_way(&self) -> Option<&str> {
         self.shared.device.get().map(String::as_str)
     }
 
-    /// What ranks have done in numbers, as far as this one knows: itself, the ranks of its host, and on rank 0 with
-    /// [`Settings::profile`] those of others.
+    /// What ranks have done in numbers, as far as this one knows: itself, the ranks of its host and, on rank 0 with
+    /// [`Settings::profile`], those of other hosts.
     pub fn profile(&self) -> Profile {
         self.shared.telemetry.stream.refresh();
         self.shared.profile()
@@ -292,7 +293,7 @@ impl Drop for Engine {
     fn drop(&mut self) {
         self.shared.inbox.send(Command::Close);
         for thread in self.threads.drain(..) {
-            // Watchers look up from time to time; this one need not wait for that.
+            // The watcher looks only from time to time; this wakes it at once.
             thread.thread().unpark();
             let _ = thread.join();
         }

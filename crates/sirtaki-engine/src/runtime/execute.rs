@@ -1,4 +1,5 @@
-//! The owner's part in a batch: tensors out of the submissions, through the communicator, and results to the tickets.
+//! The owner's part in a batch: takes tensors out of the submissions, passes them through the communicator, and gives
+//! results to the tickets.
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -103,7 +104,7 @@ impl Owner {
         self.finish(batch, &requests, parts, outcome);
     }
 
-    /// Tells whoever listens about the batch that was just run.
+    /// Reports the batch that was just run to telemetry.
     fn note(&mut self, requests: &[Arc<Request>], parts: &mut [Option<Part>], began: u64) {
         let marks = self.runner.comm.take_marks();
         let Some(kind) = requests.first().map(|request| CollectiveKind::of(&request.operation)) else { return };
@@ -113,7 +114,7 @@ impl Owner {
         let copying = ended.saturating_sub(began).saturating_sub(marks.inside);
         let counted = Counted { kind, bytes: marks.bytes, inside: marks.inside, copying };
         stream.collective(&counted, || {
-            // Alone there may be nothing to call.
+            // With a single rank there may be nothing to call.
             let (entered, left) = if marks.entered == 0 { (began, ended) } else { (marks.entered, marks.left) };
             let agreed = self.agreed.as_nanos() as u64;
             let traced = |(request, part): (&Arc<Request>, &mut Option<Part>)| {

@@ -1,7 +1,8 @@
-//! What waits for long, explained on rank 0: who has not come, and what that rank is doing instead.
+//! Long waits, explained on rank 0: which rank has not come, and what it is doing instead.
 //!
-//! A late rank is asked. Its watcher answers with what the kernel shows of the process and with what the front end knows
-//! of the program, such as the line of Python it is in. It may be that nobody answers, so nobody waits for it for long.
+//! A late rank is asked. Its watcher answers with what the kernel shows of the process and with what the front end
+//! knows of the program, such as the line of Python it is in. There may be no answer, so rank 0 does not wait long for
+//! one.
 
 use std::{
     sync::{Arc, PoisonError, atomic::Ordering},
@@ -24,7 +25,7 @@ use crate::{
 
 /// How long rank 0 waits for an answer.
 const ANSWER: Duration = Duration::from_secs(1);
-/// Characters of an answer that are said.
+/// How many characters of an answer are shown.
 const ANSWER_LENGTH: usize = 500;
 
 /// What a rank that was asked says.
@@ -32,11 +33,11 @@ const ANSWER_LENGTH: usize = 500;
 pub(crate) struct Answer {
     /// What its process is doing, in words that follow "it is".
     state: String,
-    /// Whether this is all; the program may take longer to answer than the kernel.
+    /// Whether the answer is complete; the program may take longer to answer than the kernel.
     complete: bool,
 }
 
-/// Rank 0's part: what it has warned of, and whom it has asked.
+/// Rank 0's part: what it has warned about, and whom it has asked.
 #[derive(Debug, Default)]
 pub(crate) struct Explainer {
     warned: Duration,
@@ -45,7 +46,7 @@ pub(crate) struct Explainer {
 }
 
 impl Explainer {
-    /// Warns of what waits for long. Gives the reason to end when it has waited for the hang timeout.
+    /// Warns about long waits. Returns the reason to end when one has reached the hang timeout.
     pub(crate) fn explain(&mut self, shared: &Shared, now: Duration) -> Option<Alarm> {
         let Settings { hang_timeout, warn_after, warn, .. } = &shared.settings;
         let stalled = |limit: &Duration| waits_for(shared, now, *limit);
@@ -69,7 +70,7 @@ impl Explainer {
         Some(Alarm::Stopped { reason })
     }
 
-    /// Asks whoever is late; says whether there is an answer or will not be one.
+    /// Asks the late rank; says whether it has answered or will not.
     fn has_asked(&mut self, shared: &Shared, now: Duration, limit: Duration) -> bool {
         let stall = shared.table().and_then(|table| table.stalled(now, limit));
         let Some(late) = stall.and_then(|stall| stall.missing.first().copied()) else { return true };
@@ -127,8 +128,8 @@ fn in_collective(shared: &Shared, now: Duration) -> Duration {
     Activity::lasting(voting_since, now).max(Activity::lasting(running_since, now))
 }
 
-/// Answers if this rank was asked. That happens in a thread of its own, since the program may be unable to answer: what
-/// holds Python's lock, say, may hold it for long.
+/// Answers if this rank was asked, in a thread of its own, since the program may be unable to answer: Python's lock,
+/// for example, may be held for long.
 pub(crate) fn answer(shared: &Arc<Shared>) {
     let asked = shared.asked.swap(false, Ordering::AcqRel) || shared.star().take_asked();
     if !asked || shared.answering.swap(true, Ordering::AcqRel) {

@@ -1,5 +1,5 @@
-//! The owner's part in failing: it reports what goes wrong, waits for the reason all ranks give, and ends everything
-//! with that. The watcher finds the reason, see [`crate::decide::blame`].
+//! The owner's part in failing: it reports what goes wrong, waits for the reason that all ranks give, and ends
+//! everything with it. The watcher finds the reason; see [`crate::decide::blame`].
 
 use std::{any::Any, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::{
 /// How long links may take to carry our last words.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Why it is over once this thread of this rank has panicked.
+/// Why everything ends once this thread of this rank has panicked.
 pub(crate) fn panicked(group: &Group, thread: &str, panic: &(dyn Any + Send)) -> Alarm {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "it did not say why".into());
@@ -34,7 +34,7 @@ impl Owner {
         let reason = panicked(&self.shared.group, "engine", panic).into();
         match self.troubled {
             false => self.trouble(&reason),
-            // Even failing has failed: what is left ends when it is dropped.
+            // Even failing has failed: the rest ends when it is dropped.
             true => {
                 self.submissions.clear();
                 self.running.clear();
@@ -50,7 +50,7 @@ impl Owner {
         }
     }
 
-    /// A rank has left in good order. That is a failure as soon as somebody needs it.
+    /// A rank has left in good order. That is a failure as soon as another rank needs it.
     pub(crate) fn someone_left(&mut self, rank: Rank) {
         if rank == self.shared.group.rank() {
             return;
@@ -68,7 +68,7 @@ impl Owner {
         self.trouble(&CommError::PeerLost { rank: group.world_rank(rank), who: group.describe(rank), how });
     }
 
-    /// It is over, and this is the reason all ranks give.
+    /// Everything ends, for the reason that all ranks give.
     pub(crate) fn over(&mut self, reason: Alarm) {
         if let Some(culprit) = Culprit::of(&reason) {
             (self.shared.settings.accuse)(culprit);

@@ -28,15 +28,15 @@ use crate::{
 pub(crate) enum Command {
     /// Do these, together if there are several; handed in at this time.
     Submit(Vec<(Request, Tensor)>, Arc<Pledge>, Duration),
-    /// The watcher had the table say this while the owner was busy.
+    /// The watcher had the table decide this while the owner was busy.
     Heard(Verdict),
     /// Words have arrived and were taken off their socket.
     Listen,
     /// Every thread that submits has been waiting for a while.
     Blocked,
-    /// The other ranks were told so, and it is no longer true.
+    /// The other ranks were told that, and it is no longer true.
     Unblocked,
-    /// It is over, and this is why.
+    /// Everything ends, and this is why.
     Over(Alarm),
     /// Nobody will ask for anything any more.
     Close,
@@ -66,7 +66,7 @@ impl Inbox {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From any thread.
+    /// Sends from any thread.
     pub(crate) fn send(&self, command: Command) {
         let mut queue = self.queue();
         queue.commands.push(command);
@@ -78,7 +78,7 @@ impl Inbox {
         }
     }
 
-    /// Whether there is something, without a lock.
+    /// Whether there is something, without taking a lock.
     pub(crate) fn is_filled(&self) -> bool {
         self.filled.load(Ordering::Acquire)
     }
@@ -93,8 +93,8 @@ impl Inbox {
         std::mem::take(&mut queue.commands)
     }
 
-    /// Sleeps until there is something here or on one of the sockets, at most `limit`. The flags say whether a socket
-    /// also has something to write.
+    /// Sleeps until there is something here or one of the sockets is ready, at most `limit`. The flags say whether a
+    /// socket also has something to write.
     pub(crate) fn sleep(&self, sockets: &[(OwnedFd, bool)], limit: Option<Duration>) {
         let mut queue = self.queue();
         if !queue.commands.is_empty() {

@@ -1,5 +1,5 @@
-//! A tensor's memory while the engine has it: where it is, and what keeps it alive. The only file with raw pointers
-//! to tensors.
+//! A tensor's memory while the engine has it: where it is, and what keeps it alive. The only file with raw pointers to
+//! tensors.
 //!
 //! Memory is handed in and handed back, so safe code cannot touch it while a collective does.
 
@@ -25,9 +25,9 @@ pub struct Tensor {
 
 /// What is special about memory of a GPU: it is used later than calls return.
 struct OnDevice {
-    /// What has to be past before the elements are there.
+    /// The event after which the elements are there.
     ready: Arc<Event>,
-    /// Whether whoever uses the memory next waits for that.
+    /// Whether the next user of the memory waits for that event.
     awaited: bool,
     owner: Option<Box<dyn Any + Send>>,
 }
@@ -68,7 +68,7 @@ impl Tensor {
         Self::zeros(DType::U8, 0)
     }
 
-    /// Memory of somebody else, such as a Python framework.
+    /// Memory that belongs to somebody else, such as a Python framework.
     ///
     /// # Safety
     /// Until `owner` is dropped, the `elements` elements at `start`, aligned for their type, must stay valid and be read
@@ -77,23 +77,23 @@ impl Tensor {
         Self { start, bytes: elements * dtype.size(), dtype, device: None, owner }
     }
 
-    /// Elements in the memory of the GPU to which the event belongs, complete when that is past.
+    /// Elements in the memory of the GPU to which the event belongs, complete once that event is past.
     ///
     /// # Safety
-    /// As for [`Tensor::foreign`], in the order of the device's streams: until `owner` is dropped, everybody else leaves the
-    /// memory alone unless their streams wait for [`Tensor::ready`] of what comes back.
+    /// As for [`Tensor::foreign`], in the order of the device's streams: until `owner` is dropped, all others leave the
+    /// memory alone unless their streams wait for [`Tensor::ready`] of the tensor that comes back.
     pub unsafe fn on_device(view: View, ready: Arc<Event>, owner: Box<dyn Any + Send>) -> Self {
         let (start, bytes) = (view.address() as *mut u8, view.bytes());
         let device = OnDevice { ready, awaited: false, owner: Some(owner) };
         Self { start, bytes, dtype: view.dtype(), device: Some(device), owner: Box::new(()) }
     }
 
-    /// In which memory it lies.
+    /// Which memory it lies in.
     pub fn place(&self) -> TensorPlace {
         if self.device.is_some() { TensorPlace::Device } else { TensorPlace::Host }
     }
 
-    /// For memory of a GPU, what has to be past before the elements are there.
+    /// For memory of a GPU, the event after which the elements are there.
     pub fn ready(&self) -> Option<&Arc<Event>> {
         self.device.as_ref().map(|device| &device.ready)
     }
@@ -101,11 +101,11 @@ impl Tensor {
     /// The elements, if they are in the memory of a GPU.
     pub fn view(&self) -> Option<View> {
         self.device.as_ref()?;
-        // SAFETY: who made the tensor promised that.
+        // SAFETY: promised when the tensor was made.
         unsafe { View::new(self.start as u64, self.dtype, self.len()) }.ok()
     }
 
-    /// The same tensor, complete when this is past.
+    /// The same tensor, complete once this event is past.
     pub(crate) fn after(mut self, ready: Arc<Event>) -> Self {
         if let Some(device) = &mut self.device {
             device.ready = ready;
@@ -113,15 +113,15 @@ impl Tensor {
         self
     }
 
-    /// A new tensor in memory of the engine's own, made from `input`, which the device reads until then.
+    /// A new tensor in memory of the engine's own, made from `input`, which the device reads until `ready` is past.
     pub(crate) fn made(view: View, ready: Arc<Event>, memory: DeviceMemory, input: Tensor) -> Self {
         let input = input.after(ready.clone());
         // SAFETY: the view is of this memory, which nobody else has.
         unsafe { Self::on_device(view, ready, Box::new(Made { memory, input })) }
     }
 
-    /// Has a stream of the tensor's GPU wait for the elements. Whoever uses the memory next does so in the order of that
-    /// stream, so it may be freed from now on.
+    /// Has a stream of the tensor's GPU wait for the elements. The next use of the memory is in the order of that
+    /// stream, so the memory may be freed from now on.
     pub fn await_on(&mut self, stream: &Stream) -> Result<(), CommError> {
         let Some(device) = &mut self.device else { return Ok(()) };
         stream.wait(&device.ready)?;
@@ -185,8 +185,8 @@ impl Tensor {
         SliceMut::new(self.dtype, self.bytes_mut())
     }
 
-    /// The elements as a vector: the very one of [`Tensor::from_vec`], or else a copy. Elements of another type or in a
-    /// GPU's memory give the tensor back.
+    /// The elements as a vector: the very one given to [`Tensor::from_vec`], or else a copy. If the elements are of
+    /// another type or in a GPU's memory, the tensor comes back as the error.
     pub fn into_vec<T: Element + Send>(self) -> Result<Vec<T>, Tensor> {
         if self.dtype != T::DTYPE || self.device.is_some() {
             return Err(self);

@@ -5,7 +5,7 @@
 //! - `owner`, `rest`, `ballot`, `execute`, `run`, `adasum`: the thread and what it does.
 //! - `device`: the same for tensors in the memory of GPUs.
 //! - `watch`, `explain`, `process`: a second thread, which notices deaths and silence and explains what waits.
-//! - `fail`, `ending`: the one way in which it ends.
+//! - `fail`, `ending`: the one way in which an engine ends.
 
 pub(crate) mod adasum;
 mod ballot;

@@ -1,8 +1,8 @@
-//! The one thread that owns the communicator: takes requests, talks with the table, runs what is decided.
+//! The one thread that owns the communicator: takes requests, talks to the table, runs what is decided.
 //!
-//! It sleeps when there is nothing to do. After a result it looks around for a moment before it does, if the last time the
-//! next request came right then; else, and after a request, it does not, because it would take the core from whoever
-//! computes the next one.
+//! It sleeps when there is nothing to do. After a result it first polls for a moment if the previous result was
+//! followed by a request at once; otherwise, and after a request, it does not, because it would take the core from the
+//! thread that computes the next tensor.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -34,7 +34,7 @@ use crate::{
     telemetry::recorder::Stage,
 };
 
-/// One request on its way.
+/// One request in progress.
 pub(crate) struct Submission {
     pub(crate) request: Arc<Request>,
     pub(crate) tensor: Tensor,
@@ -42,7 +42,7 @@ pub(crate) struct Submission {
     pub(crate) part: usize,
     /// When it was handed in.
     pub(crate) submitted: Duration,
-    /// When each rank's wish came to rank 0, where that is known and wanted.
+    /// When each rank's request reached rank 0, where that is known and wanted.
     pub(crate) arrived: Vec<u64>,
 }
 
@@ -59,25 +59,25 @@ pub(crate) struct Owner {
     pub(crate) closing: bool,
     /// Nothing more to do.
     pub(crate) finished: bool,
-    /// Something went wrong, and the reason will come.
+    /// Something went wrong, and the reason is still to come.
     pub(crate) troubled: bool,
-    /// Requests whose collective runs, or did not succeed.
+    /// Requests whose collective is running or has failed.
     pub(crate) running: Vec<(Arc<Request>, Arc<Pledge>)>,
     /// Why everything fails from now on.
     pub(crate) failure: Option<CommError>,
-    /// Who has left in good order, as far as this rank has got in doing what was decided.
+    /// Which rank has left in good order, at the point this rank has reached in the verdicts.
     pub(crate) left: Option<Rank>,
-    /// Whether something was done since the thread has looked around.
+    /// Whether something was done since the thread last polled.
     pub(crate) performed: bool,
-    /// When there was nothing more to do after a result, until the next request comes.
+    /// When the thread ran out of work after a result; cleared by the next request.
     pub(crate) idle_since: Option<Duration>,
     /// Whether the last request came right after a result.
     pub(crate) hurried: bool,
-    /// When something happened last, while an adopted order is being followed.
+    /// When something last happened, while an adopted order is being followed.
     pub(crate) stirred: Duration,
-    /// Every thread that submits was waiting when the watcher looked last.
+    /// Every thread that submits was waiting when the watcher last looked.
     pub(crate) blocked: bool,
-    /// When verdicts came last, and since when the batches that are to be run next are known.
+    /// When verdicts last came, and since when the batches to be run next are known.
     heard: Duration,
     pub(crate) agreed: Duration,
     /// The epoch and cycle of an adopted order in which ranks last compared how they spent their time.
@@ -207,7 +207,7 @@ impl Owner {
         }
     }
 
-    /// Says what there is to say, and decides where the table is.
+    /// Says what there is to say, and on rank 0 lets the table decide.
     fn speak(&mut self) {
         let words = self.member.words();
         if words.is_empty() {
@@ -223,7 +223,7 @@ impl Owner {
         }
     }
 
-    /// What follows from everything said, and who came when if somebody wants to know.
+    /// What follows from everything said, and when requests came if that is wanted.
     fn decide(&mut self, table: &mut Table) {
         table.set_noting_arrivals(self.shared.telemetry.stream.is_traced());
         let verdicts = table.decide();
@@ -235,7 +235,7 @@ impl Owner {
         self.proclaim(verdicts);
     }
 
-    /// Tells everybody, this rank included.
+    /// Tells all ranks, this one included.
     pub(crate) fn proclaim(&mut self, verdicts: Vec<Verdict>) {
         if verdicts.is_empty() {
             return;

@@ -2,7 +2,8 @@
 
 use std::{fs, thread, time::Duration};
 
-/// Looks at a process before it counts as computing: a thread that wakes up for a moment does not make it busy.
+/// How often to look at a process before it counts as computing: a thread that wakes up for a moment does not make it
+/// busy.
 const LOOKS: usize = 5;
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -27,7 +28,7 @@ pub(crate) fn state(pid: u32) -> String {
     }
 }
 
-/// The states of a process's threads but this one; none when it is gone.
+/// The states of a process's threads except the calling one; none when the process is gone.
 fn threads(pid: u32) -> Vec<char> {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let mine = rustix::thread::gettid().as_raw_nonzero().to_string();

@@ -1,17 +1,17 @@
-//! What the owner thread does when there is nothing to do: it looks around, sleeps, and notices that nothing goes on.
+//! What the owner thread does when there is nothing to do: it polls, sleeps, and notices when nothing moves on.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
 use crate::runtime::{owner::Owner, shared::now};
 
-/// How long the thread looks for new work after a result before it sleeps.
+/// How long the thread polls for new work after a result before it sleeps.
 pub(crate) const LOOKING: Duration = Duration::from_micros(60);
 
-/// How long a caller waits in an adopted order for what it may have to bring itself.
+/// How long a caller waits, in an adopted order, for something it may have to submit itself.
 const BRIEF: Duration = Duration::from_millis(1);
 
 impl Owner {
-    /// Nothing to do: looks around for a moment if something was done and that may be worth it, then sleeps.
+    /// Nothing to do: polls for a moment if something was done and that may be worth it, then sleeps.
     pub(crate) fn rest(&mut self) {
         if self.report_blocked() {
             return;
@@ -28,8 +28,8 @@ impl Owner {
             std::thread::yield_now();
         }
         self.shared.activity.waiting.store(!self.submissions.is_empty(), Ordering::Release);
-        // In an adopted order somebody has to notice that it does not go on: soon if a caller waits, who cannot bring what
-        // is missing.
+        // In an adopted order some rank has to notice that it does not go on: soon if a caller waits, since that caller
+        // cannot submit what is missing.
         let stuck = self.member.is_following() && self.member.oldest().is_some();
         let (patience, since) = (self.shared.settings.patience, self.stirred);
         let limit = stuck.then(|| (now() - since).max(BRIEF).min(patience));
@@ -40,11 +40,11 @@ impl Owner {
         }
     }
 
-    /// Tells the table that nothing more will come from here until something is done, where that is so; says whether it
-    /// did.
+    /// Tells the table that this rank will submit nothing more until something is done, where that is so; says whether
+    /// it did.
     fn report_blocked(&mut self) -> bool {
         self.blocked = self.blocked && self.shared.callers.report();
-        // What a thread has submitted before it waited is in the inbox before it counts as waiting.
+        // What a thread submitted before it waited is in the inbox before the thread counts as waiting.
         if self.blocked && !self.shared.inbox.is_filled() {
             self.member.report_blocked();
         }
@@ -64,8 +64,7 @@ impl Owner {
         }
     }
 
-    /// Sends on what did not fit before, and sees to it that sleep ends when a link has something, but not for links
-    /// that are gone.
+    /// Sends what did not fit before, and makes sleep end when a link has something, except for links that are gone.
     fn watch_links(&mut self) {
         let mut star = self.shared.star();
         let clear = star.flush();

@@ -18,14 +18,14 @@ use crate::{
     telemetry::{Telemetry, recorder::Recorder},
 };
 
-/// The shared parts. Locks are held for moments and never during a collective; where both are needed, the table's
-/// comes first.
+/// The shared parts. Locks are held for moments and never during a collective; where both are needed, the table's comes
+/// first.
 pub(crate) struct Shared {
     pub(crate) group: Group,
     pub(crate) inbox: Arc<Inbox>,
     /// The threads that use the engine.
     pub(crate) callers: Arc<Callers>,
-    /// Rank 0 keeps it.
+    /// Kept by rank 0.
     pub(crate) table: Option<Mutex<Table>>,
     pub(crate) star: Mutex<Star>,
     pub(crate) recorder: Arc<Recorder>,
@@ -39,9 +39,9 @@ pub(crate) struct Shared {
     pub(crate) activity: Activity,
     /// Ends the owner's collective from outside.
     pub(crate) stopper: Stopper,
-    /// What went wrong here and the watcher has not seen yet.
+    /// What went wrong here that the watcher has not seen yet.
     pub(crate) complaints: Mutex<Vec<Alarm>>,
-    /// Whether rank 0 wants to know what this process is doing, and whether it is being found out.
+    /// Whether rank 0 wants to know what this process is doing, and whether the answer is being prepared.
     pub(crate) asked: AtomicBool,
     pub(crate) answering: AtomicBool,
     /// What this process is doing, on rank 0.
@@ -50,7 +50,7 @@ pub(crate) struct Shared {
     pub(crate) watcher: OnceLock<Thread>,
     /// The owner thread has ended.
     pub(crate) ended: AtomicBool,
-    /// How tensors of GPUs travel and why, in words, once there were any.
+    /// How tensors of GPUs travel and why, in words, once there have been any.
     pub(crate) device: OnceLock<String>,
     /// Timeline and profile.
     pub(crate) telemetry: Telemetry,
@@ -65,14 +65,14 @@ pub(crate) struct Activity {
     pub(crate) epoch: AtomicU64,
     /// Since when it has been in a collective, in nanoseconds; 0 when it is not.
     pub(crate) running_since: AtomicU64,
-    /// Whether anything was asked for and is not done.
+    /// Whether any request is not done.
     pub(crate) waiting: AtomicBool,
     /// Collectives finished.
     pub(crate) sequence: AtomicU64,
 }
 
 impl Activity {
-    /// How long something that began at `since` has lasted; nothing if it is not under way.
+    /// How long something that began at `since` has lasted; zero if it is not under way.
     pub(crate) fn lasting(since: &AtomicU64, now: Duration) -> Duration {
         match since.load(Ordering::Acquire) {
             0 => Duration::ZERO,
@@ -99,7 +99,7 @@ impl Shared {
         }
     }
 
-    /// Sends out what was said, for at most this long.
+    /// Sends out what was said, taking at most this long.
     pub(crate) fn flush(&self, limit: Duration) {
         let deadline = now() + limit;
         while !self.star().flush() && now() < deadline {

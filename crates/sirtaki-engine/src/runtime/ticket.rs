@@ -21,17 +21,17 @@ use crate::{
     telemetry::Stream,
 };
 
-/// How often a waiting caller looks before it sleeps.
+/// How often a waiting caller polls before it sleeps.
 const LOOKS: u32 = 200;
 
 /// What came of one request.
 #[derive(Debug)]
 pub enum Output {
-    /// A tensor and its shape: the one handed in, or a new one where sizes were not known before.
+    /// A tensor and its shape: the one handed in, or a new one where sizes were not known in advance.
     Tensor(Tensor, Vec<usize>),
     /// Rows of other ranks.
     Received {
-        /// All of them, in the order of the ranks.
+        /// All of them, in rank order.
         tensor: Tensor,
         /// Their shape.
         shape: Vec<usize>,
@@ -88,18 +88,18 @@ impl std::fmt::Debug for State {
     }
 }
 
-/// The engine's end. Kept until all parts are there, so that they complete together or not at all.
+/// The engine's side. Kept until all parts are there, so that they complete together or not at all.
 #[derive(Debug)]
 pub(crate) struct Promise {
     state: Mutex<State>,
     changed: Condvar,
     done: AtomicBool,
     awaited: AtomicBool,
-    /// Who wants to know when somebody waits.
+    /// Observers of waits for this promise.
     observers: Option<Observers>,
 }
 
-/// Those who want to know when somebody waits: the telemetry of the process, and the engine.
+/// What is told when a thread waits: the telemetry of the process, and the engine.
 #[derive(Debug, Clone)]
 pub(crate) struct Observers {
     pub(crate) stream: Arc<Stream>,
@@ -143,7 +143,7 @@ impl Promise {
         }
     }
 
-    /// One part failed, and so the whole.
+    /// One part failed, and so the whole promise does.
     pub(crate) fn fail(&self, error: EngineError) {
         let state = self.state();
         if !self.is_done() {
@@ -175,7 +175,7 @@ impl Promise {
     }
 }
 
-/// The engine's hold on a promise. Once it lets go of one that was not kept, whoever waits for it is told.
+/// The engine's hold on a promise. Dropping it tells all who wait for a promise that was not kept.
 #[derive(Debug)]
 pub(crate) struct Pledge(pub(crate) Arc<Promise>);
 
@@ -196,26 +196,26 @@ impl Drop for Pledge {
     }
 }
 
-/// The caller's end. Dropping it gives the result up, not the request.
+/// The caller's side. Dropping it gives up the result, not the request.
 #[derive(Debug)]
 #[must_use = "a request is done some time later; wait for its ticket"]
 pub struct Ticket(pub(crate) Arc<Promise>);
 
 impl Ticket {
-    /// Whether it is done, well or badly.
+    /// Whether it is done, successfully or not.
     pub fn poll(&self) -> bool {
         self.0.is_done()
     }
 
-    /// This thread waits for the ticket and does nothing else until the result is dropped. [`Ticket::wait`] says so by
-    /// itself; this is for waits without an end that are made of short ones, so that signals are heard. A rank all of
-    /// whose threads wait like this brings nothing any more, and if all ranks are like that, they get an error.
+    /// Marks this thread as waiting for the ticket and doing nothing else until the result is dropped. [`Ticket::wait`]
+    /// does so by itself; this is for endless waits made of short ones, so that signals are noticed. A rank whose
+    /// threads all wait like this will submit nothing more, and if all ranks are in that state, they get an error.
     pub fn blocking(&self) -> Option<Blocking> {
         let observers = self.0.observers.as_ref().filter(|_| !self.poll())?;
         Some(observers.callers.block(&self.0))
     }
 
-    /// Something may be submitted once this is done, by a callback say; see [`Engine::hand_in`].
+    /// Something may be submitted once this is done, for example by a callback; see [`Engine::hand_in`].
     pub fn hand_in(&self) -> Option<HandIn> {
         let (here, after) = (thread::current().id(), Some(self.0.clone()));
         self.0.observers.as_ref().map(|observers| HandIn::new(&observers.callers, here, after))
@@ -233,7 +233,7 @@ impl Ticket {
         outputs.pop().ok_or_else(|| EngineError::Invalid { tensor: String::new(), problem: "an empty group".into() })
     }
 
-    /// Waits at most `limit`; gives the ticket back if that was not enough.
+    /// Waits at most `limit`; returns the ticket if that was not enough.
     pub fn wait_timeout(self, limit: Duration) -> Result<Outcome, Ticket> {
         self.wait_for(limit);
         self.take().ok_or(self)
@@ -244,7 +244,7 @@ impl Ticket {
         self.wait_until(Instant::now().checked_add(limit))
     }
 
-    /// What came of it, if it is done and nobody has taken that before.
+    /// The outcome, if it is done and nobody has taken it before.
     pub fn take(&self) -> Option<Outcome> {
         self.0.state().outcome.take()
     }

@@ -1,4 +1,4 @@
-//! The second thread: sees what the owner cannot see because it is busy or waiting, and finds out why things end.
+//! The second thread: sees what the owner cannot see while it is busy or waiting, and finds out why an engine ends.
 
 use std::{
     mem,
@@ -29,14 +29,14 @@ use crate::{
 const TICK: Duration = Duration::from_millis(100);
 /// How often it looks while something is wrong.
 const SHORT_TICK: Duration = Duration::from_millis(20);
-/// Signs of life between hosts in the time a rank may be silent.
+/// How many signs of life other hosts get within the time a rank may be silent.
 const SIGNS: u32 = 8;
-/// How long every thread that submits has to have been waiting before other ranks are told.
+/// How long every thread that submits must have been waiting before other ranks are told.
 const BLOCKED: Duration = Duration::from_millis(500);
 /// How long links may take to carry the reason.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Everybody's flight record on this host, by rank. All ranks call it.
+/// The flight records of all ranks on this host, by rank. All ranks call it.
 pub(crate) fn exchange_records(
     world: &mut dyn Communicator,
     mine: &Recorder,
@@ -49,7 +49,7 @@ pub(crate) fn exchange_records(
     world.all_gather((&mut addresses).into(), &vec![2; group.size()])?;
     let here = &group.members()[group.rank()].host_id;
     let open = |rank: usize| match &group.members()[rank].host_id == here {
-        // A record that cannot be opened is only missing from explanations.
+        // Without this record only explanations are poorer.
         true => Recorder::open(addresses[2 * rank] as u32, addresses[2 * rank + 1] as i32).ok(),
         false => None,
     };
@@ -67,12 +67,12 @@ struct Watcher<'a> {
     explainer: Explainer,
     /// Since when every thread that submits has been waiting, and whether the owner knows.
     blocked: Option<(u64, Duration, bool)>,
-    /// When other hosts were last shown that this rank is there.
+    /// When other hosts were last shown that this rank is alive.
     shown: Duration,
     carrier: Carrier,
 }
 
-/// Looks until the owner has ended. If it panics, so does the engine end, on all ranks.
+/// Looks until the owner has ended. If it panics, the engine ends too, on all ranks.
 pub(crate) fn run(shared: &Arc<Shared>) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| watch(shared))) {
         let reason = fail::panicked(&shared.group, "watching", &*panic);
@@ -116,7 +116,7 @@ impl Watcher<'_> {
         }
     }
 
-    /// Finds out whether it is over, and why.
+    /// Finds out whether everything ends, and why.
     fn judge(&mut self) {
         let (shared, time) = (self.shared, now());
         let (fails, words) = {
@@ -146,7 +146,7 @@ impl Watcher<'_> {
         }
     }
 
-    /// Rank 0 explains what waits for long, and ends everything when it has waited too long.
+    /// Rank 0 explains long waits, and ends everything when one has lasted too long.
     fn explain(&mut self) {
         if self.shared.table.is_none() || self.blame.is_open() || self.blame.is_over() {
             return;
@@ -156,8 +156,8 @@ impl Watcher<'_> {
         }
     }
 
-    /// Has the owner tell the other ranks when nothing will come from this one, but only after a while: it costs a message,
-    /// and most waits are short.
+    /// Has the owner tell the other ranks when this one will submit nothing more, but only after a while: it costs a
+    /// message, and most waits are short.
     fn look_at_callers(&mut self) {
         let now = now();
         self.blocked = match (self.shared.callers.blocked(), self.blocked) {
@@ -173,7 +173,7 @@ impl Watcher<'_> {
         };
     }
 
-    /// A rank that waits long in a vote calls for agreement again, so that the missing ones come to the vote: they may
+    /// A rank that waits long in a vote asks for agreement again, so that the missing ranks come to the vote: they may
     /// be late because they want something else, or need longer than a collective may take.
     fn call_others(&mut self) {
         let shared = self.shared;
@@ -196,10 +196,10 @@ impl Watcher<'_> {
     }
 }
 
-/// It is over here.
+/// Ends everything here.
 fn end(shared: &Shared, reason: Alarm) {
     if shared.group.rank() == 0 {
-        // Before anything here ends, and with it perhaps the process.
+        // Before anything here ends, and perhaps the process with it.
         shared.star().fail(&reason);
         shared.flush(PATIENCE);
     }
@@ -212,7 +212,7 @@ fn sign(shared: &Shared, rank: Rank) -> Sign {
     match shared.star().sign(rank) {
         Sign::Quiet(_) if shared.is_here(rank) => {
             let beat = shared.records[rank].as_ref().map_or(0, Recorder::last_beat);
-            // One whose record cannot be read is left to the collectives.
+            // A rank whose record cannot be read is left to the collectives.
             let quiet = if beat == 0 { Duration::ZERO } else { now().saturating_sub(Duration::from_nanos(beat)) };
             Sign::Quiet(quiet)
         }
@@ -220,7 +220,7 @@ fn sign(shared: &Shared, rank: Rank) -> Sign {
     }
 }
 
-/// How a rank ended. Where ranks find the reason each for itself, only what all of them can know counts.
+/// How a rank ended. Where each rank finds the reason by itself, only what all of them can know counts.
 fn ending(shared: &Shared, rank: Rank) -> Ending {
     let ours_to_say = shared.group.rank() == 0 || shared.group.hosts().len() == 1;
     let kernel = shared.processes[rank].as_ref().filter(|_| ours_to_say).map(Watched::ending);

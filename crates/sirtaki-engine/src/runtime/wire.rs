@@ -23,10 +23,10 @@ use crate::{
 
 /// Bytes read at a time.
 const PIECE: usize = 64 << 10;
-/// Bytes before a frame's content: its length, and what it is.
+/// Bytes before a frame's content: its length and kind.
 const HEAD: usize = 5;
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum FrameKind {
@@ -38,19 +38,19 @@ pub(crate) enum FrameKind {
     Fail = 3,
     /// The sender leaves in good order.
     Goodbye = 4,
-    /// What time is it? With the time at which this was asked.
+    /// What time is it? Carries the time at which this was asked.
     AskTime = 5,
     /// That time, and the one at which it was answered.
     Time = 6,
-    /// For whoever watches the job.
+    /// Telemetry.
     Seen = 7,
     /// What are you doing?
     Inquiry = 8,
-    /// That, as an [`Answer`].
+    /// The reply, as an [`Answer`].
     Answer = 9,
 }
 
-/// Messages about what is seen that may wait; more are forgotten.
+/// Most telemetry messages that may wait; more are dropped.
 const SEEN: usize = 256;
 
 /// How a link ended.
@@ -71,7 +71,7 @@ impl From<LinkError> for Ended {
     }
 }
 
-/// A link with what is half sent and half received.
+/// A link, with what is half sent and half received.
 pub(crate) struct Wire {
     link: Box<dyn Link>,
     incoming: Vec<u8>,
@@ -85,7 +85,7 @@ pub(crate) struct Wire {
     pub(crate) asked: bool,
     /// What the other side's process is doing.
     pub(crate) answer: Option<Answer>,
-    /// When something arrived last.
+    /// When something last arrived.
     pub(crate) heard: Duration,
     /// The other side said goodbye.
     pub(crate) left: bool,
@@ -110,7 +110,7 @@ pub(crate) fn question() -> Vec<u8> {
     frame(FrameKind::AskTime, &encode(&shared::now()))
 }
 
-/// The frame that tells it.
+/// The frame that answers with the time.
 fn answer(question: &[u8]) -> Vec<u8> {
     match decode::<Duration>(question) {
         Some(asked) => frame(FrameKind::Time, &encode(&(asked, shared::now()))),
@@ -136,7 +136,7 @@ impl Wire {
         }
     }
 
-    /// Puts a frame on its way.
+    /// Sends a frame, or begins to.
     pub(crate) fn put(&mut self, frame: &[u8], now: Duration) {
         if self.ended.is_none() {
             self.outgoing.extend(frame);
@@ -144,7 +144,7 @@ impl Wire {
         }
     }
 
-    /// Sends on what did not fit before; says whether everything is sent or never will be.
+    /// Sends what did not fit before; says whether everything is sent or never will be.
     pub(crate) fn flush(&mut self, now: Duration) -> bool {
         while !self.outgoing.is_empty() && self.ended.is_none() {
             let (front, back) = self.outgoing.as_slices();
@@ -161,12 +161,12 @@ impl Wire {
         true
     }
 
-    /// Whether something is still to be sent.
+    /// Whether nothing is left to be sent.
     pub(crate) fn is_clear(&self) -> bool {
         self.outgoing.is_empty() || self.ended.is_some()
     }
 
-    /// Reads what there is.
+    /// Reads what has arrived.
     pub(crate) fn fill(&mut self, now: Duration) {
         while self.ended.is_none() {
             let Self { link, incoming, .. } = self;
@@ -204,7 +204,7 @@ impl Wire {
                         self.seen.push_back(content.to_vec());
                     }
                 }
-                // Now, whoever reads this: the owner may be busy for long.
+                // At once, whichever thread reads this: the owner may be busy for long.
                 _ if kind == FrameKind::AskTime as u8 => answers.extend(answer(content)),
                 _ if kind == FrameKind::Time as u8 => match decode::<(Duration, Duration)>(content) {
                     Some((asked, there)) => self.clock.note(asked, there, shared::now()),
@@ -229,13 +229,13 @@ impl Wire {
         }
     }
 
-    /// The other side does not speak our language.
+    /// The other side does not speak our protocol.
     pub(crate) fn garbage(&mut self) {
         let how = "it sent a message that cannot be read; is it of another version?";
         self.ended.get_or_insert(Ended::Closed(how.into()));
     }
 
-    /// What has arrived for whoever watches the job.
+    /// The telemetry that has arrived.
     pub(crate) fn take_seen(&mut self) -> VecDeque<Vec<u8>> {
         std::mem::take(&mut self.seen)
     }
@@ -249,7 +249,7 @@ impl Wire {
         !self.words.is_empty()
     }
 
-    /// The failure the other side told of, once.
+    /// The failure that the other side reported, once.
     pub(crate) fn take_fail(&mut self) -> Option<Alarm> {
         self.fail.take()
     }
@@ -275,7 +275,7 @@ mod tests {
 
     const NOW: Duration = Duration::from_secs(5);
 
-    /// What the other side has sent and nobody has read yet.
+    /// What the other side has sent that nobody has read yet.
     #[derive(Default)]
     struct Sent {
         bytes: Vec<u8>,
@@ -331,7 +331,7 @@ mod tests {
         assert!(!wire.has_words() && wire.heard == NOW);
         far.send(&bytes[HEAD..]);
         far.leave();
-        // Sending finds out first that the other side is gone.
+        // Sending discovers first that the other side is gone.
         wire.put(&frame(FrameKind::Alive, &[]), NOW);
         wire.fill(NOW);
         assert!(matches!(wire.ended, Some(Ended::Closed(_))));

@@ -14,7 +14,7 @@ fn timeout(rank: Rank) -> Alarm {
     Alarm::Timeout { rank, who: format!("rank {rank}"), operation: "all_reduce".into(), waited: LIMIT }
 }
 
-/// Looks with these signs by rank, and nobody who knows how ranks ended.
+/// Looks with these signs by rank, where nobody knows how ranks ended.
 fn look(blame: &mut Blame, now: f64, signs: [Sign; 4]) -> Act {
     let view =
         View { now: seconds(now), waiting: true, sign: &|rank| signs[rank].clone(), ending: &|_| Ending::Unknown };
@@ -36,7 +36,7 @@ fn blamed(act: &Act) -> Option<Rank> {
 fn rank_0_believes_its_eyes_more_than_complaints() {
     let mut judge = blame(0);
     assert_eq!(look(&mut judge, 0.0, quiet([0.0, 0.1, 7.9, 0.1])), Act::Wait);
-    // A rank of another host complains of one that itself waits for the silent one.
+    // A rank of another host complains about one that is itself waiting for the silent one.
     judge.complain(timeout(3), seconds(0.0));
     assert_eq!(blamed(&look(&mut judge, 0.0, quiet([0.0, 0.1, 7.9, 0.1]))), Some(2));
     assert!(judge.is_over());
@@ -80,7 +80,7 @@ fn others_take_the_word_of_rank_0() {
     assert_eq!(look(&mut other, 1.0, quiet([0.0; 4])), Act::Tell(timeout(0)));
     assert_eq!(look(&mut other, 5.0, quiet([0.1; 4])), Act::Wait);
     other.hear(timeout(2));
-    // Though rank 0 is gone by now.
+    // Although rank 0 is gone by now.
     assert_eq!(look(&mut other, 5.1, [0; 4].map(|_| Sign::Closed(String::new()))), Act::Over(timeout(2)));
 }
 

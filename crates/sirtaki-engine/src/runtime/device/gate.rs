@@ -1,10 +1,10 @@
 //! The order in which groups of ranks use one device.
 //!
-//! Kernels of NCCL wait on the device for those of other ranks. If one rank queued those of two groups in this order and
-//! another in the other, and the device had room for one of them at a time, both would wait for ever. So they are queued in
-//! one order on all ranks: a group that contains the whole job queues when it likes and counts; any other group queues
-//! when all of its ranks hold their gate at the same time and have the same count. Ranks that do not manage that let go
-//! and try again a little later, each after a time of its own.
+//! NCCL's kernels wait on the device for those of other ranks. If two ranks queued the kernels of two groups in
+//! opposite orders, and the device had room for only one of them at a time, both would wait for ever. So all ranks
+//! queue them in the same order: a group of the whole job queues whenever it likes and counts; any other group queues
+//! when all of its ranks hold their gates at the same time and have the same count. Ranks that do not manage that let
+//! go and try again a little later, each after a time of its own.
 
 use std::{
     collections::HashMap,
@@ -18,12 +18,12 @@ use sirtaki_comm::{CommError, Communicator, ReduceOp, Reduction, SliceMut};
 /// The longest time between two tries.
 const LONGEST: Duration = Duration::from_micros(400);
 
-/// What queues work on one device of this process. The device is the process's, and so is this.
+/// What queues work on one device of this process. A device belongs to the process, and so does this.
 #[derive(Debug, Default)]
 struct Device {
     /// Whether a group of the whole job uses the device.
     claimed: bool,
-    /// How often it has queued something.
+    /// How often that group has queued something.
     queued: i64,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Gate {
     device: Arc<Mutex<Device>>,
     /// Whether the group has to ask all its ranks.
     contended: bool,
-    /// For waits of different lengths on different ranks.
+    /// Makes waits differ in length between ranks.
     dice: u64,
 }
 
@@ -88,7 +88,7 @@ impl Gate {
         }
     }
 
-    /// A time of this rank's own.
+    /// A time that differs from those of other ranks.
     fn pause(&mut self) -> Duration {
         self.dice = self.dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         LONGEST.mul_f64((self.dice >> 40) as f64 / f64::from(1 << 24))

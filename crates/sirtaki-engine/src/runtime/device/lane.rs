@@ -24,19 +24,19 @@ use crate::{
     settings::Warn,
 };
 
-/// Bytes of what a rank offers at most.
+/// Most bytes of a rank's offer.
 const OFFER: usize = 1024;
-/// How long the device may take to end its work when the engine is closed.
+/// How long the device may take to finish its work when the engine is closed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The GPU, and what carries its tensors.
 pub(crate) struct DeviceLane {
     pub(super) gpu: Arc<Gpu>,
     pub(super) stream: Stream,
-    /// Copies to the host, beside those from it.
+    /// Copies to the host, alongside copies from it.
     pub(super) incoming: Stream,
     pub(super) transport: Transport,
-    /// How, and why so, in words.
+    /// How tensors travel and why, in words.
     way: String,
     pub(super) stopper: Stopper,
     /// The host's memory that copies pass through, once it is needed.
@@ -103,7 +103,7 @@ impl DeviceLane {
         &self.way
     }
 
-    /// Queues a batch with all other ranks; nothing comes of items without a tensor.
+    /// Queues a batch with all other ranks; items without a tensor have no output.
     pub(crate) fn run(&mut self, host: &mut Runner, items: Vec<Item<'_>>) -> Result<Vec<Option<Output>>, CommError> {
         for event in items.iter().filter_map(|item| item.tensor.as_ref()?.ready()) {
             if event.gpu().number() != self.gpu.number() {
@@ -143,7 +143,7 @@ fn find(settings: &DeviceSettings, number: u32) -> Result<Arc<Gpu>, CommError> {
     Gpu::open(Driver::load(settings.driver.as_deref())?, number)
 }
 
-/// This rank's number on its host, which is the GPU of one that never had a tensor.
+/// This rank's number on its host, which is also the number of its GPU if it has never had a tensor.
 fn local_rank(comm: &dyn Communicator) -> u32 {
     let (members, rank) = (comm.group().members(), comm.group().rank());
     let here = members[..rank].iter().filter(|member| member.host_id == members[rank].host_id);

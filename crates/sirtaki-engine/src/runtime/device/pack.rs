@@ -50,7 +50,7 @@ impl Packer {
     }
 }
 
-/// Where tensors of so many bytes begin, and how many bytes all of them take.
+/// Where tensors of these sizes in bytes begin, and how many bytes they take together.
 fn places(sizes: impl Iterator<Item = usize>) -> (Vec<usize>, usize) {
     let mut end = 0;
     let mut place = |bytes: usize| {

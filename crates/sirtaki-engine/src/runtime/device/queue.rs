@@ -1,4 +1,4 @@
-//! Batches that the device does by itself.
+//! Batches that the device handles by itself.
 
 use std::sync::Arc;
 
@@ -19,22 +19,22 @@ use crate::{
 
 /// What one item of a batch works on.
 struct Work {
-    /// The elements, filled as far as this rank has to.
+    /// The elements, filled where this rank has to fill them.
     view: View,
-    /// This rank's tensor, or what stands for one that has joined.
+    /// This rank's tensor, or its stand-in on a rank that has joined.
     keeps: Keeps,
 }
 
 enum Keeps {
     Tensor(Tensor),
-    /// Until everything is queued.
+    /// Kept until everything is queued.
     Neutral {
         _memory: DeviceMemory,
     },
 }
 
 impl DeviceLane {
-    /// Whether the device can do this batch with those of other ranks; all ranks come to the same answer.
+    /// Whether the device can handle this batch with those of other ranks; all ranks come to the same answer.
     pub(super) fn can_queue(&self, items: &[Item<'_>]) -> bool {
         let can = |request: &Request| match request.operation {
             Operation::AllReduce(reduction) | Operation::ReduceScatter(reduction) => {
@@ -74,7 +74,7 @@ impl DeviceLane {
         }
     }
 
-    /// Tensors that are changed where they are; of a rank that has joined, elements that change nothing.
+    /// Tensors that are changed where they are; on a rank that has joined, elements that change nothing.
     fn in_place(&mut self, items: &mut [Item<'_>], op: ReduceOp) -> Result<Vec<Work>, CommError> {
         let mut works = Vec::with_capacity(items.len());
         for item in items {
@@ -104,7 +104,7 @@ impl DeviceLane {
         Ok(Work { view, keeps: Keeps::Neutral { _memory: memory } })
     }
 
-    /// The tensors themselves, complete when the stream has come here.
+    /// The tensors themselves, complete when the stream has come to this point.
     fn same(&self, items: &[Item<'_>], works: Vec<Work>) -> Result<Vec<Option<Output>>, CommError> {
         let done = Arc::new(self.stream.record()?);
         let output = |(work, item): (Work, &Item<'_>)| match work.keeps {

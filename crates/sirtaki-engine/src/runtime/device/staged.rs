@@ -1,6 +1,6 @@
-//! Batches that travel through the host's memory: where ranks have no NCCL, and what NCCL cannot do.
+//! Batches that travel through the host's memory: where ranks have no NCCL, and for what NCCL cannot do.
 //!
-//! The engine's thread waits for the copies to come, as it would for the collective. Large all-reduces go in pieces, so
+//! The engine's thread waits for copies to arrive, as it would for a collective. Large all-reduces go in pieces, so
 //! that copies to the host, reductions and copies back overlap.
 
 use std::{
@@ -30,12 +30,12 @@ use crate::{
 /// Bytes of a piece, and how many pieces there is room for.
 const PIECE: usize = 4 << 20;
 const PIECES: usize = 4;
-/// How long to look before sleeping, and for how long to sleep.
+/// How long to poll before sleeping, and how long to sleep.
 const LOOKING: Duration = Duration::from_micros(100);
 const PAUSE: Duration = Duration::from_micros(20);
 
 impl DeviceLane {
-    /// Waits until the device is past an event, unless everything ends before.
+    /// Waits until the device has passed an event, unless everything ends first.
     pub(super) fn until_past(&self, event: &Event) -> Result<(), CommError> {
         let began = Instant::now();
         while !event.is_past()? {
@@ -64,7 +64,7 @@ impl DeviceLane {
         Ok(items.into_iter().map(output).collect())
     }
 
-    /// One tensor, piece by piece; none of a rank that has joined.
+    /// One tensor, piece by piece; there is none on a rank that has joined.
     fn in_pieces(
         &mut self,
         host: &mut Runner,
@@ -84,7 +84,7 @@ impl DeviceLane {
             if let Some(view) = view {
                 while copied.len() < pieces.len().min(number + PIECES) {
                     let next = copied.len();
-                    // Its place is free once the piece before it in this place is back on the device.
+                    // Its place is free once the previous piece in this place is back on the device.
                     if next >= PIECES {
                         self.incoming.wait(&self.stream.record()?)?;
                     }
@@ -142,7 +142,7 @@ impl DeviceLane {
         Ok(results.into_iter().map(|output| output.map(|output| completed(output, &done))).collect())
     }
 
-    /// A result on the device: in the tensor itself, or in new memory where it has another size.
+    /// A result on the device: in the tensor itself, or in new memory if its size differs.
     fn back(&self, tensor: Tensor, pinned: &PinnedMemory, offset: usize, output: Output) -> Result<Output, CommError> {
         let (result, shape, rows) = match output {
             Output::Tensor(result, shape) => (result, shape, None),
@@ -162,7 +162,7 @@ impl DeviceLane {
         let view = memory.view(0, result.dtype(), result.len())?;
         copy.copy_to(0, view, &self.stream)?;
         let ready = Arc::new(self.stream.record()?);
-        // The copy's memory ends with this call.
+        // The memory of the copy ends with this call.
         self.until_past(&ready)?;
         let made = Tensor::made(view, ready, memory, tensor);
         Ok(match rows {
@@ -182,7 +182,7 @@ impl DeviceLane {
         }
     }
 
-    /// Keeps pinned memory for the next time, once the device has copied what is in it.
+    /// Keeps pinned memory for later use, once the device has copied what is in it.
     fn put_back(&mut self, pinned: PinnedMemory) -> Result<(), CommError> {
         self.until_past(&self.stream.record()?)?;
         self.pinned = Some(pinned);

@@ -1,4 +1,4 @@
-//! What carries tensors between devices, behind one face.
+//! What carries tensors between devices, behind one interface.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ const KERNELS: &str = "another rank has no kernels for its GPU";
 pub(super) enum Transport {
     Nccl(Box<Connected>),
     Shared(Box<DeviceArena>),
-    /// Nothing on the device.
+    /// Nothing is carried on the device.
     Staged,
 }
 
@@ -50,7 +50,7 @@ impl Connected {
 pub(super) type Parts = (View, Vec<usize>);
 
 impl Transport {
-    /// Whether the device can do such a reduction.
+    /// Whether the device can do this reduction.
     pub(super) fn reduces(&self, dtype: DType, reduction: Reduction) -> bool {
         match self {
             Transport::Nccl(_) => NcclGroup::can(dtype, reduction),
@@ -140,7 +140,7 @@ impl Transport {
         }
     }
 
-    /// Leaves in good order. The device must have done everything.
+    /// Leaves in good order. The device must have finished everything.
     pub(super) fn leave(self) {
         if let Transport::Nccl(nccl) = self {
             nccl.group.leave();
@@ -195,7 +195,7 @@ pub(super) fn connect_shared(comm: &mut dyn Communicator, gpu: &Arc<Gpu>) -> Res
     Ok(Box::new(DeviceArena::connect(comm, Arc::new(kernels))?))
 }
 
-/// Something, if all ranks have it.
+/// This rank's value, if all ranks have one.
 fn together<T>(comm: &mut dyn Communicator, mine: Result<T, CommError>, other: &str) -> Result<T, CommError> {
     let mut all = [i64::from(mine.is_ok())];
     comm.all_reduce(SliceMut::from(all.as_mut_slice()), Reduction::new(ReduceOp::Min))?;

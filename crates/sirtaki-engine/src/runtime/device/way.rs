@@ -32,7 +32,7 @@ impl Way {
     }
 }
 
-/// What a job can choose about GPUs.
+/// What a job can configure about GPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DeviceSettings {
     /// The way to take; `None` lets the ranks decide. Rank 0's value counts.
@@ -81,7 +81,7 @@ pub(super) struct Choice {
     pub(super) contended: bool,
 }
 
-/// The way that all ranks take; an error names the rank that cannot take any. `hosts` are the hosts of the ranks.
+/// The way that all ranks take; an error names a rank that cannot take any. `hosts` are the hosts of the ranks.
 pub(super) fn choose(offers: &[Offer], hosts: &[&str]) -> Result<Choice, (Rank, String)> {
     for (rank, offer) in offers.iter().enumerate() {
         if let Err(problem) = &offer.gpu {
@@ -119,7 +119,7 @@ pub(super) fn choose(offers: &[Offer], hosts: &[&str]) -> Result<Choice, (Rank, 
     }
 }
 
-/// What to say where ranks of a host share a GPU although it has more of them.
+/// The warning to give where ranks of a host share a GPU although it has more of them.
 pub(super) fn crowded(offers: &[Offer], hosts: &[&str]) -> Option<String> {
     let gpus: Vec<&Gpu> = offers.iter().filter_map(|offer| offer.gpu.as_ref().ok()).collect();
     for host in hosts {

@@ -1,5 +1,5 @@
-//! Several tensors through one collective, in a buffer of the communicator: one copy in, one copy out.
-//! Here those that lie one after another; [`super::parts`] has those of which ranks have parts.
+//! Several tensors through one collective, in a buffer of the communicator: one copy in, one copy out. This file
+//! handles tensors that lie one after another; [`super::parts`] those of which ranks have parts.
 
 use std::ops::Range;
 

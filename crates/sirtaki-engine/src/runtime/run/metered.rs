@@ -9,18 +9,18 @@ use sirtaki_comm::{
 
 use crate::telemetry::nanos;
 
-/// What was noted since the last time somebody asked.
+/// What was noted since the last call of `take_marks`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Marks {
-    /// The first call began.
+    /// When the first call began.
     pub(crate) entered: u64,
-    /// The last call ended.
+    /// When the last call ended.
     pub(crate) left: u64,
     /// Nanoseconds in calls.
     pub(crate) inside: u64,
     /// Bytes of all calls.
     pub(crate) bytes: u64,
-    /// By which all-reduces were carried out.
+    /// The algorithm by which all-reduces were carried out.
     pub(crate) algorithm: Option<Algorithm>,
 }
 
@@ -35,12 +35,12 @@ impl Metered {
         Self { inner, marks: Marks::default() }
     }
 
-    /// What was noted since the last time.
+    /// What was noted since the last call.
     pub(crate) fn take_marks(&mut self) -> Marks {
         std::mem::take(&mut self.marks)
     }
 
-    /// Bytes that travel otherwise.
+    /// Counts bytes that travel some other way.
     pub(crate) fn count(&mut self, bytes: u64) {
         self.marks.bytes = bytes;
     }

@@ -25,7 +25,7 @@ use crate::{
 
 /// One tensor of a batch.
 pub(crate) struct Item<'a> {
-    /// What it is, as far as ranks agree.
+    /// What it is; only what ranks agree on.
     pub(crate) request: &'a Request,
     /// As in [`crate::decide::message::Entry`].
     pub(crate) rows: &'a [usize],
@@ -55,7 +55,7 @@ impl Item<'_> {
     }
 }
 
-/// A communicator, the memory tensors are fused in, and the lane of those that lie elsewhere, once there are any.
+/// A communicator, the memory tensors are fused in, and the lane for tensors of GPUs, once there have been any.
 pub(crate) struct Runner {
     pub(crate) comm: Metered,
     buffer: Option<Buffer>,
@@ -69,7 +69,7 @@ impl Runner {
         Self { comm: Metered::new(comm), buffer: None, device: None, device_settings, warn }
     }
 
-    /// Runs a batch with all other ranks, in the lane of its place; nothing comes of items without a tensor.
+    /// Runs a batch with all other ranks, in the lane of its place; items without a tensor have no output.
     pub(crate) fn run(&mut self, items: Vec<Item<'_>>) -> Result<Vec<Option<Output>>, CommError> {
         if items.first().is_none_or(|item| item.request.place == TensorPlace::Host) {
             return self.run_on_host(items);
@@ -88,12 +88,12 @@ impl Runner {
         outputs
     }
 
-    /// How tensors of GPUs travel and why, in words, once there were any.
+    /// How tensors of GPUs travel and why, in words, once there have been any.
     pub(crate) fn device_way(&self) -> Option<&str> {
         self.device.as_ref().map(DeviceLane::way)
     }
 
-    /// Fails everything that was queued on a device, and everything that comes.
+    /// Fails everything that is queued on a device, and everything that will be.
     pub(crate) fn abort(&mut self, reason: &CommError) {
         self.comm.abort(reason);
         if let Some(lane) = &mut self.device {
@@ -101,7 +101,7 @@ impl Runner {
         }
     }
 
-    /// Waits for the device and leaves its other ranks in good order.
+    /// Waits for the device and leaves the other ranks in good order.
     pub(crate) fn close_device(&mut self) {
         if let Some(lane) = self.device.take() {
             lane.close();
@@ -117,7 +117,7 @@ impl Runner {
         self.fused(items)
     }
 
-    /// The smallest of numbers over all ranks, each.
+    /// Replaces each number by the smallest over all ranks.
     pub(crate) fn vote(&mut self, numbers: &mut [i64]) -> Result<(), CommError> {
         self.comm.all_reduce(SliceMut::from(numbers), Reduction::new(ReduceOp::Min))
     }

@@ -1,5 +1,5 @@
-//! Tensors of which ranks have parts, through one collective: all parts of a rank lie together in the buffer, its share
-//! of every tensor one after another.
+//! Tensors of which ranks have parts, through one collective: all parts of a rank lie together in the buffer, one
+//! tensor's share after another.
 
 use std::ops::Range;
 
