@@ -31,7 +31,7 @@ pub(crate) fn reduce_scatter(
     Ok(Signature::new(Kind::ReduceScatter, all.dtype(), all.len()).reduction(reduction).counts(counts))
 }
 
-/// What is sent differs from rank to rank, so counts are not part of it; each back end compares them by pairs.
+/// What is sent differs from rank to rank, so counts are not part of it; each back end compares them in pairs.
 pub(crate) fn all_to_all(
     group: &Group,
     out: Slice<'_>,

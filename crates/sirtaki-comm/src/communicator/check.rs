@@ -1,7 +1,7 @@
 //! The argument checks every back end makes before it sends anything.
 //!
 //! A refused call is [`CommError::Invalid`] and leaves the communicator usable, which only holds because nothing has
-//! been sent yet. Comparing what different ranks called is another matter, see [`crate::signature`].
+//! been sent yet. Comparing what different ranks called is another matter; see [`crate::signature`].
 
 use crate::{CommError, Group, Rank, Slice, SliceMut};
 
@@ -30,7 +30,7 @@ pub(crate) fn counts(group: &Group, counts: &[usize], all_len: usize) -> Result<
     layout(group, "counts", counts, "the buffer", all_len)
 }
 
-/// One count per rank, and a buffer for the part of `rank` alone that is as long as its count.
+/// One count per rank, and a buffer for the part of `rank` alone, as long as its count.
 pub(crate) fn part(group: &Group, counts: &[usize], rank: Rank, len: usize) -> Result<(), CommError> {
     root(group, rank)?;
     layout(group, "counts", counts, "memory", total(counts).unwrap_or(0))?;
@@ -82,7 +82,7 @@ pub(crate) fn all_to_all(
     Ok(())
 }
 
-/// Where the part of each rank begins, and behind the last one where all of them end.
+/// Where the part of each rank begins, followed by where the last one ends.
 pub(crate) fn offsets(counts: &[usize]) -> Vec<usize> {
     let mut at = 0;
     let mut starts = Vec::with_capacity(counts.len() + 1);

@@ -21,14 +21,14 @@ use crate::{
     signature::{Kind, Signature},
 };
 
-/// The communicator below all layers, over which they also tell their waits.
+/// The communicator below all layers, over which they also report their waits.
 struct World {
     below: Mutex<Box<dyn Communicator>>,
     group: Group,
 }
 
 impl World {
-    /// A layer waits only while nobody calls the communicator below, so this never does.
+    /// A layer waits only while nobody calls the communicator below, so taking this lock never waits.
     fn lock(&self) -> MutexGuard<'_, Box<dyn Communicator>> {
         self.below.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -107,7 +107,7 @@ impl Layered {
         Ok(Self { world, local, cross, even, forced: None, settings })
     }
 
-    /// Runs `work`; if it fails, everybody who waits for this rank in any layer is told why.
+    /// Runs `work`; if it fails, all ranks that wait for this one in any layer are told why.
     fn guard(&mut self, work: impl FnOnce(&mut Self) -> Result<(), CommError>) -> Result<(), CommError> {
         work(self).inspect_err(|error| {
             if !matches!(error, CommError::Invalid { .. }) {
@@ -116,7 +116,7 @@ impl Layered {
         })
     }
 
-    /// Runs `work` on the communicator below. Ranks that are in a layer would not notice, so all agree first.
+    /// Runs `work` on the communicator below. Ranks that are in a layer would not notice, so all ranks agree first.
     fn in_world(
         &mut self,
         call: Signature,
@@ -205,7 +205,7 @@ impl Communicator for Layered {
         let call = call::all_reduce(&data, reduction);
         self.guard(|this| {
             if layered && !plan.wide {
-                // Whoever differs on another host is found by the exchange across.
+                // A rank of another host that differs is found by the exchange across.
                 this.local.agree(call)?;
                 return this.reduce_in_layers(data, &plan);
             }
@@ -228,7 +228,7 @@ impl Communicator for Layered {
             if place != 0 && this.even.is_none() {
                 return this.world.lock().broadcast(data, root);
             }
-            // Across hosts from the root to the ranks in its place, then from them to everybody.
+            // Across hosts from the root to the ranks in its place, then from them to all others.
             if let Some(cross) = this.cross.as_mut().filter(|_| this.local.group().rank() == place) {
                 cross.broadcast(data.reborrow(), home)?;
             }

@@ -20,7 +20,8 @@ use crate::{
 
 use super::{Blame, WaitObserver, call, check};
 
-/// Pieces of a ring: at least what is worth a message, at most what is no longer a piece, in whole cache lines.
+/// Limits of the pieces of a ring, in whole cache lines: smaller ones are not worth a message, larger ones hardly
+/// pieces.
 const SMALLEST_PIECE: usize = 4 << 10;
 const LARGEST_PIECE: usize = 64 << 20;
 const LINE: usize = 64;
@@ -35,7 +36,7 @@ pub struct MeshCommunicator {
     algorithm: Option<Algorithm>,
     piece: Option<usize>,
     connector: Connector,
-    /// The call of the user while it is carried out by several calls of our own: what ranks compare is this one.
+    /// The user's call while it is carried out by several calls of our own: this is the one that ranks compare.
     outer: Option<Signature>,
 }
 

@@ -38,7 +38,7 @@ use crate::{
 
 /// Collectives over one group. Every member makes the same calls in the same order.
 pub trait Communicator: Send {
-    /// Who takes part, and which one I am.
+    /// All members, and which of them I am.
     fn group(&self) -> &Group;
 
     /// The back end's name, such as `arena`.
@@ -50,7 +50,7 @@ pub trait Communicator: Send {
     /// Replaces `data` on every rank by that of `root`.
     fn broadcast(&mut self, data: SliceMut<'_>, root: Rank) -> Result<(), CommError>;
 
-    /// Collects everybody's part. `all` holds the parts one after another in rank order, `counts[r]` elements of rank
+    /// Collects all ranks' parts. `all` holds the parts one after another in rank order, `counts[r]` elements of rank
     /// `r`; before the call only my own part has to be filled.
     fn all_gather(&mut self, all: SliceMut<'_>, counts: &[usize]) -> Result<(), CommError>;
 
@@ -71,12 +71,12 @@ pub trait Communicator: Send {
     /// Replaces `data` on `root` by the reduction over all ranks; elsewhere `data` is unspecified afterwards.
     fn reduce(&mut self, data: SliceMut<'_>, reduction: Reduction, root: Rank) -> Result<(), CommError>;
 
-    /// Collects everybody's part on `root`, where `data` is laid out as in [`Communicator::all_gather`] with its own
-    /// part filled. Elsewhere `data` is the own part.
+    /// Collects all ranks' parts on `root`, where `data` is laid out as in [`Communicator::all_gather`] with the root's
+    /// own part filled. Elsewhere `data` is the rank's own part.
     fn gather(&mut self, data: SliceMut<'_>, counts: &[usize], root: Rank) -> Result<(), CommError>;
 
     /// Hands out parts from `root`, where `data` is laid out as in [`Communicator::all_gather`]. Elsewhere `data`
-    /// receives the own part.
+    /// receives the rank's own part.
     fn scatter(&mut self, data: SliceMut<'_>, counts: &[usize], root: Rank) -> Result<(), CommError>;
 
     /// Returns once every rank has called it with the same `call`, and with [`CommError::Mismatch`] if one has not.
@@ -93,25 +93,25 @@ pub trait Communicator: Send {
     /// Receives from one rank, which must call [`Communicator::send`].
     fn receive(&mut self, data: SliceMut<'_>, from: Rank) -> Result<(), CommError>;
 
-    /// Makes one group of all ranks that give the same colour, in their present order; `None` takes no part in any.
-    /// All ranks of this group call it. The new groups may be used from other threads at the same time.
+    /// Makes one group of all ranks that give the same colour, in their present order; a rank that gives `None` is in
+    /// no group. All ranks of this group call it. The new groups may be used from other threads at the same time.
     fn split(&mut self, colour: Option<u64>) -> Result<Option<Box<dyn Communicator>>, CommError>;
 
-    /// Carries out all-reduces by this algorithm from now on, whatever their size; `None` lets size and topology decide.
-    /// All ranks call it. [`CommError::Invalid`] when this back end does not have it.
+    /// Carries out all-reduces by this algorithm from now on, whatever their size; `None` lets size and topology
+    /// decide. All ranks call it. [`CommError::Invalid`] if this back end does not have the algorithm.
     fn force(&mut self, algorithm: Option<Algorithm>) -> Result<(), CommError>;
 
-    /// Works through large all-reduces in pieces of about this many bytes from now on; `None` is the back end's own
-    /// choice. All ranks call it. Means nothing to a back end without pieces.
+    /// Works through large all-reduces in pieces of about this many bytes from now on; `None` leaves the choice to the
+    /// back end. All ranks call it. Has no effect in a back end without pieces.
     fn set_piece(&mut self, _bytes: Option<usize>) {}
 
-    /// How an all-reduce of this many bytes is carried out; `None` where that is not ours to know.
+    /// How an all-reduce of this many bytes is carried out; `None` where the back end cannot know.
     fn algorithm(&self, _bytes: usize, _plan: &Plan) -> Option<Algorithm> {
         None
     }
 
-    /// How long packets take to ranks of other hosts and back, with queues on the way, by their rank in the world and
-    /// as far as that is known: over the TCP connections that carry most.
+    /// Round-trip times of packets to ranks of other hosts, queues on the way included, by rank in the world, where
+    /// known: measured on the TCP connections that carry most.
     fn round_trips(&self) -> Vec<(Rank, Duration)> {
         Vec::new()
     }
@@ -122,20 +122,20 @@ pub trait Communicator: Send {
         Buffer::private(bytes)
     }
 
-    /// Makes this communicator tell `observer` whom its calls wait for, and ask it whom to blame. For communicators that
-    /// are made of several others; a back end that cannot goes on alone.
+    /// Makes this communicator tell `observer` whom its calls wait for, and ask it whom to blame. For communicators
+    /// that are made of several others; a back end that cannot do so works without it.
     fn observe_waits(&mut self, _observer: Arc<dyn WaitObserver>) {}
 
-    /// Tells the others of this group, now and then and as far as the back end can, that this rank has waited for these
-    /// since then, in another communicator over the same ranks.
+    /// Tells the others of this group, now and then and where the back end can, that this rank has been waiting for
+    /// these ranks since that time, in another communicator over the same ranks.
     fn tell_wait(&mut self, _awaited: &[Rank], _since: Instant) {}
 
-    /// Whom to blame for a wait for these in another communicator, from what the ranks of this group have told.
+    /// Whom to blame for a wait for these ranks in another communicator, from what the ranks of this group have told.
     fn blame(&mut self, _awaited: &[Rank]) -> Option<Blame> {
         None
     }
 
-    /// Makes this communicator fail: tells the other ranks why, as far as it can, and returns `error` from later calls.
+    /// Makes this communicator fail: tells the other ranks why, where it can, and returns `error` from later calls.
     fn abort(&mut self, error: &CommError);
 
     /// A handle to end this communicator's calls from another thread.

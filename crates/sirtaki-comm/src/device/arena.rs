@@ -1,13 +1,13 @@
 //! Collectives of ranks that reach each other's device memory: those of one host that use one GPU, or GPUs with access to
 //! each other. NCCL refuses the former.
 //!
-//! Everybody copies what it contributes into memory that all can read, and takes from the memory of the others what it
-//! needs, straight to where it belongs (see `staging`). Tensors of a call share rounds, so a call of many small ones costs as
-//! much as one. Reductions go from rank 0 upwards on every rank, so the bits are the same everywhere and those of the
-//! host's kernels.
+//! Every rank copies what it contributes into memory that all can read, and takes what it needs from the memory of the
+//! others, straight to where it belongs (see `staging`). Tensors of a call share rounds, so a call with many small ones
+//! costs as much as one. Reductions go from rank 0 upwards on every rank, so the bits are the same everywhere, and the
+//! same as those of the host's kernels.
 //!
-//! As with NCCL, calls queue work and return; unlike NCCL's, ranks meet on the host in every round, which is why calls take
-//! a communicator.
+//! As with NCCL, calls queue work and return; unlike with NCCL, ranks meet on the host in every round, which is why
+//! calls take a communicator.
 
 use std::{fmt, sync::Arc};
 
@@ -38,8 +38,8 @@ impl DeviceArena {
     /// Most ranks of a group.
     pub const MOST_RANKS: usize = Kernels::MOST_INPUTS;
 
-    /// Shares memory of the GPU of these kernels with all ranks of the communicator, which call this together. If it is not
-    /// possible, all ranks get the same [`CommError::Unavailable`], and the communicator stays usable.
+    /// Shares memory of the GPU of these kernels with all ranks of the communicator, which call this together. If that
+    /// is not possible, all ranks get the same [`CommError::Unavailable`], and the communicator stays usable.
     pub fn connect(comm: &mut dyn Communicator, kernels: Arc<Kernels>) -> Result<Self, CommError> {
         let size = comm.group().size();
         if size > Self::MOST_RANKS {
@@ -50,12 +50,12 @@ impl DeviceArena {
         Ok(Self { kernels, staging, room: HALF })
     }
 
-    /// Works through large tensors in pieces of at most so many bytes from now on. All ranks call it.
+    /// Works through large tensors in pieces of at most this many bytes from now on. All ranks call it.
     pub fn set_piece(&mut self, bytes: usize) {
         self.room = bytes.clamp(1 << 10, HALF).next_multiple_of(1 << 10);
     }
 
-    /// Replaces elements by the reduction over all ranks, each of several tensors.
+    /// Replaces the elements of each tensor by the reduction over all ranks.
     pub fn all_reduce(
         &mut self,
         comm: &mut dyn Communicator,
@@ -104,8 +104,8 @@ impl DeviceArena {
         Ok(())
     }
 
-    /// Collects everybody's part: each view holds the parts one after another in rank order, with as many elements as the
-    /// counts beside it say; before the call only my own part has to be filled.
+    /// Collects all ranks' parts: each view holds the parts one after another in rank order, with as many elements as
+    /// the counts beside it say; before the call only my own part has to be filled.
     pub fn all_gather(
         &mut self,
         comm: &mut dyn Communicator,
@@ -209,7 +209,7 @@ impl DeviceArena {
         Ok(())
     }
 
-    /// How many elements each rank sends to each, as all ranks say, provided that receivers expect as many.
+    /// How many elements each rank sends to each, as reported by all ranks, provided that receivers expect as many.
     fn counts(
         &self,
         comm: &mut dyn Communicator,
@@ -233,8 +233,8 @@ impl DeviceArena {
         Ok((0..size).map(|from| (0..size).map(|to| said(from, to)).collect()).collect())
     }
 
-    /// Gives all memory back, once everything queued is done. All ranks call it. Without it, for instance after a failure,
-    /// what this rank shared stays reserved until its process ends, since others may still read it.
+    /// Gives all memory back, once everything queued is done. All ranks call it. Without this call, for instance after
+    /// a failure, what this rank shared stays reserved until its process ends, since others may still read it.
     pub fn leave(self, comm: &mut dyn Communicator) -> Result<(), CommError> {
         self.staging.leave(comm)
     }
@@ -246,7 +246,7 @@ fn part((view, counts): &(View, Vec<usize>), rank: Rank) -> View {
     view.part(from, from + counts[rank])
 }
 
-/// Elements of items beside where they lie in a half.
+/// The elements of each piece, with their offset in a half.
 fn placed(pieces: &[Piece], item: impl Fn(usize) -> View) -> Vec<(View, usize)> {
     let place = |piece: &Piece| {
         let (view, size) = (item(piece.item), item(piece.item).dtype().size());
@@ -255,7 +255,7 @@ fn placed(pieces: &[Piece], item: impl Fn(usize) -> View) -> Vec<(View, usize)> 
     pieces.iter().map(place).collect()
 }
 
-/// The bytes of a half that belong to elements.
+/// The bytes of a half that hold these elements.
 fn bytes_of(half: View, (view, offset): &(View, usize)) -> View {
     half.part(*offset, offset + view.bytes())
 }

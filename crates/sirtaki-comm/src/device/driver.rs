@@ -12,11 +12,11 @@ use crate::CommError;
 /// Addresses and handles of the driver, which are as wide as pointers.
 pub(super) type Handle = usize;
 
-/// Sixty-four bytes that stand for memory or an event in other processes.
+/// Sixty-four bytes that identify memory or an event to other processes.
 pub type IpcHandle = [u8; 64];
 
 functions! {
-    /// The functions, with the names of their present versions.
+    /// The functions, under the names of their present versions.
     Functions {
         init: "cuInit"(c_uint);
         version: "cuDriverGetVersion"(*mut c_int);
@@ -87,7 +87,7 @@ impl Driver {
     fn open(path: Option<&Path>) -> Result<Driver, CommError> {
         let unavailable = |reason: String| CommError::Unavailable { what: "the CUDA driver".into(), reason };
         let library = open("the CUDA driver", path, &["libcuda.so.1", "libcuda.so"])?;
-        // SAFETY: these are the driver's own types, which it does not change under a name.
+        // SAFETY: these are the driver's own types; a symbol keeps its type.
         let functions = unsafe { Functions::bind(library) }
             .map_err(|error| unavailable(format!("it is older than CUDA 11.8: {}", reason(&error))))?;
         let mut driver = Driver { functions, version: 0 };
@@ -113,7 +113,7 @@ impl Driver {
         Ok(u32::try_from(count).unwrap_or(0))
     }
 
-    /// An error unless the driver said that this went well.
+    /// An error unless the driver reports success.
     pub(super) fn check(&self, action: &str, code: c_int) -> Result<(), CommError> {
         if code == 0 {
             return Ok(());
@@ -126,7 +126,7 @@ impl Driver {
         Err(CommError::Device { problem: format!("the CUDA driver cannot {action}: {text} (error {code})") })
     }
 
-    /// Whether something is done, from what the driver said of it.
+    /// Whether something is done, from the driver's answer.
     pub(super) fn is_ready(&self, action: &str, code: c_int) -> Result<bool, CommError> {
         if code == NOT_READY { Ok(false) } else { self.check(action, code).map(|()| true) }
     }

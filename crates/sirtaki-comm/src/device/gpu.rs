@@ -9,14 +9,14 @@ use std::{
 use super::driver::{Driver, Handle, IpcHandle, IpcHandleByValue};
 use crate::CommError;
 
-/// Work of a stream does not wait for that of the default stream.
+/// Work of such a stream does not wait for that of the default stream.
 const NON_BLOCKING: u32 = 1;
-/// Events without a time are cheaper.
+/// Events without a timestamp are cheaper.
 const WITHOUT_TIME: u32 = 2;
 /// Events that other processes may wait for.
 const BETWEEN_PROCESSES: u32 = 4;
 
-/// A GPU as this process uses it, in the context that frameworks use, too.
+/// A GPU as this process uses it, in the context that frameworks use too.
 pub struct Gpu {
     pub(super) driver: Arc<Driver>,
     number: u32,
@@ -24,13 +24,13 @@ pub struct Gpu {
     context: Handle,
     name: String,
     uuid: [u8; 16],
-    /// Events that nobody uses at present.
+    /// Events that are not in use at present.
     events: Mutex<Vec<Handle>>,
     /// What is dropped once an event is past.
     kept: Mutex<Vec<Kept>>,
 }
 
-/// Something, and when it may go.
+/// Something, and the event after which it may be dropped.
 type Kept = (Arc<Event>, Box<dyn Any + Send>);
 
 impl fmt::Debug for Gpu {
@@ -82,7 +82,7 @@ impl Gpu {
         &self.name
     }
 
-    /// What tells it from all other GPUs.
+    /// The identity that distinguishes it from all other GPUs.
     pub fn uuid(&self) -> [u8; 16] {
         self.uuid
     }
@@ -95,13 +95,13 @@ impl Gpu {
         code == 0 && can != 0
     }
 
-    /// Has this thread work on it from now on.
+    /// Makes it the GPU that this thread works on from now on.
     pub(super) fn enter(&self) -> Result<(), CommError> {
         // SAFETY: the context lives as long as the process.
         self.driver.check("use a device", unsafe { (self.driver.functions.set_context)(self.context) })
     }
 
-    /// A new stream that does not wait for others; an urgent one goes before those that are not.
+    /// A new stream that does not wait for others; an urgent one takes precedence over those that are not.
     pub fn stream(self: &Arc<Self>, urgent: bool) -> Result<Stream, CommError> {
         self.enter()?;
         let mut handle = 0;
@@ -138,7 +138,7 @@ impl Gpu {
         Ok(handle)
     }
 
-    /// An event that other processes may wait for, and what they open it by.
+    /// An event that other processes may wait for, and the handle by which they open it.
     pub fn shared_event(self: &Arc<Self>) -> Result<(Event, IpcHandle), CommError> {
         let handle = self.make_event(WITHOUT_TIME | BETWEEN_PROCESSES)?;
         let event = Event { gpu: self.clone(), handle, reusable: false };
@@ -163,11 +163,11 @@ impl Gpu {
 /// Work of a GPU that is done in order.
 pub struct Stream(Arc<Queue>);
 
-/// What a stream is to the driver; there while anybody has to queue something.
+/// A stream as the driver knows it; it exists while anything may still have to be queued on it.
 pub(super) struct Queue {
     gpu: Arc<Gpu>,
     pub(super) handle: Handle,
-    /// Whether it ends with this value.
+    /// Whether the stream is destroyed with this value.
     owned: bool,
 }
 
@@ -183,19 +183,19 @@ impl Stream {
         &self.0.gpu
     }
 
-    /// What the driver and frameworks call it.
+    /// The handle by which the driver and frameworks know it.
     pub fn handle(&self) -> usize {
         self.0.handle
     }
 
-    /// An event that happens when what the stream has to do now is done.
+    /// An event that happens when the work queued on the stream so far is done.
     pub fn record(&self) -> Result<Event, CommError> {
         let event = self.gpu().event()?;
         self.record_in(&event)?;
         Ok(event)
     }
 
-    /// The same with an event that there is.
+    /// The same with an existing event.
     pub fn record_in(&self, event: &Event) -> Result<(), CommError> {
         self.gpu().enter()?;
         // SAFETY: both live and belong to this GPU.
@@ -203,7 +203,7 @@ impl Stream {
         self.gpu().driver.check("record an event", code)
     }
 
-    /// Has what comes next wait for an event.
+    /// Makes later work wait for an event.
     pub fn wait(&self, event: &Event) -> Result<(), CommError> {
         self.gpu().enter()?;
         // SAFETY: both live.
@@ -219,7 +219,7 @@ impl Stream {
         self.gpu().driver.is_ready("do the work of a stream", code)
     }
 
-    /// It as something that may outlive this value.
+    /// The queue, which may outlive this value.
     pub(super) fn queue(&self) -> Arc<Queue> {
         self.0.clone()
     }
@@ -228,7 +228,7 @@ impl Stream {
 impl Drop for Queue {
     fn drop(&mut self) {
         if self.owned && self.gpu.enter().is_ok() {
-            // SAFETY: it is ours; what it still has to do is done all the same.
+            // SAFETY: it is ours; work still queued on it is done all the same.
             unsafe { (self.gpu.driver.functions.stream_destroy)(self.handle) };
         }
     }
@@ -238,7 +238,7 @@ impl Drop for Queue {
 pub struct Event {
     gpu: Arc<Gpu>,
     handle: Handle,
-    /// Whether somebody else may have it afterwards.
+    /// Whether the event may be used again afterwards.
     reusable: bool,
 }
 
@@ -254,7 +254,7 @@ impl Event {
         &self.gpu
     }
 
-    /// Keeps something until the stream is past it, or a little longer.
+    /// Keeps something until the stream has passed this event, or a little longer.
     pub fn keep_until_past(self: &Arc<Self>, what: Box<dyn Any + Send>) {
         let mut kept = self.gpu.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.push((self.clone(), what));
@@ -266,7 +266,7 @@ impl Event {
         drop(past);
     }
 
-    /// Whether the stream is past it.
+    /// Whether the stream has passed it.
     pub fn is_past(&self) -> Result<bool, CommError> {
         self.gpu.enter()?;
         // SAFETY: it lives.
@@ -278,7 +278,7 @@ impl Event {
 impl Drop for Event {
     fn drop(&mut self) {
         if self.reusable {
-            // Streams that wait for it wait for what was recorded when they were told to.
+            // Streams that wait for it wait for what was recorded when they were told to wait.
             self.gpu.events.lock().unwrap_or_else(PoisonError::into_inner).push(self.handle);
         } else if self.gpu.enter().is_ok() {
             // SAFETY: it is ours.

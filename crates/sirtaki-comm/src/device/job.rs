@@ -1,4 +1,4 @@
-//! What the kernels of `reduce.cu` are told: their parameters, and which of them does a reduction.
+//! What the kernels of `reduce.cu` are told: their parameters, and which of them performs a reduction.
 
 use crate::{DType, Plan, ReduceOp, kernel};
 
@@ -76,10 +76,10 @@ pub(super) struct CopyJob {
     pub(super) tiles: u32,
 }
 
-/// Kernels take this many bytes of parameters at most.
+/// Kernels take at most this many bytes of parameters.
 const _: () = assert!(size_of::<CombineJob>() <= 4096 && size_of::<CopyJob>() <= 4096);
 
-/// The type that sums are kept in, as far as factors depend on it.
+/// The type in which sums are kept; only what factors depend on.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Sums {
     Single,
@@ -124,7 +124,7 @@ pub(super) const COMBINE: [&str; 15] = [
     "combine_bool",
 ];
 
-/// Which kernel does a plan, and in what type it keeps sums.
+/// Which kernel carries out a plan, and in what type it keeps sums.
 pub(super) fn lane(plan: &Plan) -> (usize, Sums) {
     match (plan.dtype, plan.wide) {
         (DType::F32, _) => (0, Sums::Single),

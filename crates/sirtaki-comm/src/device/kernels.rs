@@ -1,10 +1,10 @@
 //! Reducing, copying and filling in the memory of a GPU.
 //!
-//! The kernels are `reduce.cu`. Programs carry what `cargo xtask ptx` makes of it, `reduce.ptx`: a text that every driver
-//! since CUDA 11.8 compiles for the GPU it has, so that neither building nor running needs a toolkit. Results have the bits
-//! of the host's kernels, apart from what a NaN carries.
+//! The kernels are in `reduce.cu`. Programs carry what `cargo xtask ptx` makes of it, `reduce.ptx`: a text that every
+//! driver since CUDA 11.8 compiles for its GPU, so that neither building nor running needs a toolkit. Results have the
+//! same bits as those of the host's kernels, except for the payload of a NaN.
 //!
-//! One launch does many tensors: its parameters hold a table of them, as long as parameters may be.
+//! One launch handles many tensors: its parameters hold a table of them, as long as parameters may be.
 
 use std::{
     ffi::{CString, c_void},
@@ -47,7 +47,7 @@ impl Kernels {
     /// Most inputs of a reduction.
     pub const MOST_INPUTS: usize = MOST_INPUTS;
 
-    /// Has the driver compile them, or take what it compiled earlier.
+    /// Has the driver compile them, or reuse what it compiled earlier.
     pub fn load(gpu: &Arc<Gpu>) -> Result<Self, CommError> {
         gpu.enter()?;
         let unusable = |_| CommError::Invalid { problem: "a kernel's text or name contains a zero byte".into() };
@@ -75,9 +75,9 @@ impl Kernels {
         &self.gpu
     }
 
-    /// Queues `out = after · (before·inputs[0] op before·inputs[1] op …)` for each of several outputs, from left to right.
-    /// The operands of an output begin as many bytes after the start of each input as the number beside it says. An output
-    /// may be one of its own operands.
+    /// Queues `out = after · (before·inputs[0] op before·inputs[1] op …)` for each of several outputs, from left to
+    /// right. The operands of an output begin at the same offset in every input: the number of bytes given beside the
+    /// output. An output may be one of its own operands.
     pub fn combine(
         &self,
         plan: &Plan,
@@ -133,7 +133,7 @@ impl Kernels {
         Ok(())
     }
 
-    /// What [`Kernels::combine`] makes of a single input, in place: the factors, and truth values of 0 and 1.
+    /// What [`Kernels::combine`] does with a single input, in place: applies factors, and makes truth values 0 or 1.
     pub fn alone(&self, plan: &Plan, view: View, stream: &Stream) -> Result<(), CommError> {
         if !plan.scales() && plan.dtype != DType::Bool {
             return Ok(());
@@ -146,7 +146,8 @@ impl Kernels {
         Ok(())
     }
 
-    /// Queues copies of elements, each to the first view from the second, which must have as many bytes and not overlap it.
+    /// Queues copies of elements, to the first view of each pair from the second, which must have as many bytes and not
+    /// overlap it.
     pub fn copy(&self, pairs: &[(View, View)], stream: &Stream) -> Result<(), CommError> {
         if let Some((to, from)) = pairs.iter().find(|(to, from)| to.bytes() != from.bytes()) {
             let problem = format!("{} bytes cannot be copied to {}", from.bytes(), to.bytes());
@@ -166,7 +167,7 @@ impl Kernels {
         Ok(())
     }
 
-    /// Queues filling elements with one, of which as many bytes are given as the type has.
+    /// Queues filling a view with one element, given as as many bytes as its type has.
     pub fn fill(&self, view: View, element: &[u8], stream: &Stream) -> Result<(), CommError> {
         let size = view.dtype().size();
         if element.len() != size {

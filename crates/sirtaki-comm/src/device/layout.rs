@@ -1,14 +1,14 @@
-//! Where the bytes of several tensors lie when they pass through memory of a fixed size: pure arithmetic, so that all ranks
-//! come to the same answer without asking each other.
+//! Where the bytes of several tensors lie when they pass through memory of a fixed size: pure arithmetic, so that all
+//! ranks come to the same answer without asking each other.
 
-/// Starts of tensors are multiples of this in staging memory, and they are cut at multiples of it, so that as much as
-/// possible can be read in full rows.
+/// In staging memory, tensors start at multiples of this and are cut at multiples of it, so that as much as possible
+/// can be read in full rows.
 const ROW: usize = 16;
 
 /// Bytes of one item and where they lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Piece {
-    /// The position of the item among all.
+    /// The position of the item among all items.
     pub(super) item: usize,
     /// Its first byte here.
     pub(super) from: usize,
@@ -18,7 +18,7 @@ pub(super) struct Piece {
     pub(super) offset: usize,
 }
 
-/// Cuts items of so many bytes into rounds that each fill `room`, which is a multiple of [`ROW`], at most. Items without
+/// Cuts items of these sizes in bytes into rounds, each of at most `room` bytes, a multiple of [`ROW`]. Items without
 /// bytes are in none.
 pub(super) fn rounds(items: impl IntoIterator<Item = usize>, room: usize) -> Vec<Vec<Piece>> {
     assert!(room > 0 && room.is_multiple_of(ROW), "{room} bytes are no room for rows");

@@ -12,7 +12,7 @@ use crate::CommError;
 /// `dlopen` only what is already loaded; the value of both C libraries of Linux.
 const RTLD_NOLOAD: i32 = 4;
 
-/// Declares a table of C functions that return a status, and how it is filled from a library.
+/// Declares a table of C functions that return a status, and how to fill it from a library.
 macro_rules! functions {
     ($(#[$doc:meta])* $name:ident { $($field:ident: $symbol:literal($($argument:ty),* $(,)?);)* }) => {
         $(#[$doc])*
@@ -21,7 +21,7 @@ macro_rules! functions {
         }
 
         impl $name {
-            /// The functions of this library; an error names the first that it does not have.
+            /// The functions of this library; an error names the first one that is missing.
             ///
             /// # Safety
             /// The library must be the one whose functions have these types.
@@ -36,12 +36,12 @@ macro_rules! functions {
 }
 pub(super) use functions;
 
-/// Opens the library at `path` if one is given, else the one of these names that the process has already, else the first
-/// that the system finds. It stays open until the process ends, because such libraries have threads of their own.
+/// Opens the library at `path` if one is given, else whichever of these names the process has already loaded, else the
+/// first that the system finds. It stays open until the process ends, because such libraries have threads of their own.
 pub(super) fn open(what: &str, path: Option<&Path>, names: &[&str]) -> Result<&'static Library, CommError> {
     let unavailable = |reason: String| CommError::Unavailable { what: what.into(), reason };
     let load = |name: &Path, flags| {
-        // SAFETY: loading runs the library's initialisers, which are made to be run by any program.
+        // SAFETY: loading runs the library's initialisers, which any program may run.
         unsafe { Library::open(Some(name.as_os_str()), flags) }
     };
     let opened = match path {
@@ -61,7 +61,7 @@ pub(super) fn open(what: &str, path: Option<&Path>, names: &[&str]) -> Result<&'
     Ok(Box::leak(Box::new(opened)))
 }
 
-/// What the system said; the error itself only names the function that it said it of.
+/// What the system said; the error itself only names the function that failed.
 pub(super) fn reason(error: &libloading::Error) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }

@@ -1,4 +1,4 @@
-//! Memory of a GPU, and memory of the host that it copies fast.
+//! Memory of a GPU, and memory of the host that a GPU copies fast.
 
 use std::{
     ffi::c_void,
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{CommError, DType};
 
-/// Other GPUs get access to memory of another process when it is opened.
+/// Access for other GPUs to another process's memory when it is opened.
 const WITH_PEERS: u32 = 1;
 /// Pinned memory that all contexts know.
 const PORTABLE: u32 = 1;
@@ -28,7 +28,7 @@ pub struct DeviceMemory {
 }
 
 enum Kind {
-    /// Freed at once, once the device has done everything.
+    /// Freed directly, once the device has finished everything.
     Plain,
     /// Freed in the order of a stream.
     Ordered(Arc<Queue>),
@@ -43,7 +43,7 @@ impl fmt::Debug for DeviceMemory {
 }
 
 impl DeviceMemory {
-    /// Memory that other processes may be given.
+    /// Memory that can be shared with other processes.
     pub fn new(gpu: &Arc<Gpu>, bytes: usize) -> Result<Self, CommError> {
         gpu.enter()?;
         let mut address = 0;
@@ -53,7 +53,7 @@ impl DeviceMemory {
         Ok(Self { gpu: gpu.clone(), address, bytes, kind: Kind::Plain })
     }
 
-    /// Memory for work of this stream. Nothing waits for it, and it goes back in the order of the same stream unless
+    /// Memory for work on this stream. Nothing waits for it, and it is freed in the order of the same stream unless
     /// [`DeviceMemory::free_on`] names another.
     pub fn on_stream(stream: &Stream, bytes: usize) -> Result<Self, CommError> {
         let gpu = stream.gpu();
@@ -63,13 +63,13 @@ impl DeviceMemory {
         // SAFETY: it writes one address.
         let code = unsafe { (functions.memory_alloc_async)(&raw mut address, bytes.max(1), stream.handle()) };
         if code != 0 {
-            // Some virtual machines do not have it.
+            // Some virtual machines do not support it.
             return Self::new(gpu, bytes);
         }
         Ok(Self { gpu: gpu.clone(), address, bytes, kind: Kind::Ordered(stream.queue()) })
     }
 
-    /// What other processes open it by; only for memory of [`DeviceMemory::new`].
+    /// The handle by which other processes open it; only for memory of [`DeviceMemory::new`].
     pub fn share(&self) -> Result<IpcHandle, CommError> {
         self.gpu.enter()?;
         let mut shared = [0; 64];
@@ -79,7 +79,7 @@ impl DeviceMemory {
         Ok(shared)
     }
 
-    /// Memory of another process, of which it said that there are so many bytes.
+    /// Memory of another process, which says how many bytes there are.
     pub fn open(gpu: &Arc<Gpu>, shared: IpcHandle, bytes: usize) -> Result<Self, CommError> {
         gpu.enter()?;
         let mut address = 0;
@@ -117,7 +117,7 @@ impl DeviceMemory {
         unsafe { View::new(self.address + offset as u64, dtype, elements) }
     }
 
-    /// Has it go back in the order of another stream.
+    /// Has it freed in the order of another stream.
     pub fn free_on(&mut self, stream: &Stream) {
         if let Kind::Ordered(queue) = &mut self.kind {
             *queue = stream.queue();
@@ -142,7 +142,7 @@ impl Drop for DeviceMemory {
     }
 }
 
-/// Memory of the host that GPUs copy from and to without a detour.
+/// Memory of the host that GPUs copy from and to directly.
 pub struct PinnedMemory {
     gpu: Arc<Gpu>,
     start: *mut u8,
@@ -167,18 +167,18 @@ impl PinnedMemory {
         let code = unsafe { (gpu.driver.functions.host_alloc)(&raw mut start, bytes.max(1), PORTABLE) };
         gpu.driver.check(&format!("pin {bytes} bytes of the host's memory"), code)?;
         let start = start.cast::<u8>();
-        // SAFETY: so many bytes were just reserved.
+        // SAFETY: this many bytes were just allocated.
         unsafe { start.write_bytes(0, bytes) };
         Ok(Self { gpu: gpu.clone(), start, bytes })
     }
 
-    /// Has a stream fill the bytes from `offset` on with elements of the device. They must be left alone until it has.
+    /// Has a stream fill the bytes from `offset` on with elements of the device. They must not be touched until it has.
     pub fn copy_from(&mut self, offset: usize, from: View, stream: &Stream) -> Result<(), CommError> {
         self.check(offset, from.bytes())?;
         copy(self.start as u64 + offset as u64, from.address(), from.bytes(), stream)
     }
 
-    /// Has a stream copy the bytes from `offset` on to the device. They must be left alone until it has.
+    /// Has a stream copy the bytes from `offset` on to the device. They must not be touched until it has.
     pub fn copy_to(&self, offset: usize, to: View, stream: &Stream) -> Result<(), CommError> {
         self.check(offset, to.bytes())?;
         copy(to.address(), self.start as u64 + offset as u64, to.bytes(), stream)
@@ -196,7 +196,7 @@ impl Deref for PinnedMemory {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the memory is ours; streams that fill it are waited for before it is looked at.
+        // SAFETY: the memory is ours; streams that fill it are waited for before it is read.
         unsafe { std::slice::from_raw_parts(self.start, self.bytes) }
     }
 }
@@ -218,7 +218,7 @@ impl Drop for PinnedMemory {
 }
 
 impl Stream {
-    /// Copies elements within the device; there must be as many bytes in both.
+    /// Copies elements within the device; both views must have the same number of bytes.
     pub fn copy(&self, to: View, from: View) -> Result<(), CommError> {
         if to.bytes() != from.bytes() {
             let problem = format!("{} bytes cannot be copied to {}", from.bytes(), to.bytes());
@@ -245,6 +245,6 @@ fn copy(to: u64, from: u64, bytes: usize, stream: &Stream) -> Result<(), CommErr
     }
     stream.gpu().enter()?;
     let driver = &stream.gpu().driver;
-    // SAFETY: both are memory of so many bytes, by the types they come from.
+    // SAFETY: both are memory of this many bytes, by the types they come from.
     driver.check("copy memory", unsafe { (driver.functions.copy)(to, from, bytes, stream.handle()) })
 }

@@ -1,11 +1,11 @@
-//! Memory of GPUs, and collectives in it. Neither building nor starting needs anything of CUDA's: the driver and NCCL are
+//! Memory of GPUs, and collectives in it. Neither building nor starting needs any part of CUDA: the driver and NCCL are
 //! found at run time.
 //!
 //! Work is *queued*: calls return at once, and a stream of the device does what they ask for later, in order. That is why
 //! nothing here is a [`crate::Communicator`], whose calls return with the result.
 //!
 //! - [`Driver`]: the functions of the CUDA driver.
-//! - [`Gpu`], [`Stream`], [`Event`], [`DeviceMemory`]: what they are about, as values that free themselves.
+//! - [`Gpu`], [`Stream`], [`Event`], [`DeviceMemory`]: what these functions work on, as values that free themselves.
 //! - [`View`]: elements in the memory of a GPU.
 //! - [`Kernels`]: reducing and copying in it.
 //! - [`DeviceArena`]: collectives of ranks that reach each other's device memory.

@@ -1,4 +1,4 @@
-//! NCCL, loaded at run time: the one that the process has already (PyTorch's, usually), or one of the system's.
+//! NCCL, loaded at run time: the one that the process has already loaded (PyTorch's, usually), or one of the system's.
 
 use std::{
     ffi::{CStr, c_char, c_int, c_void},
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{CommError, DType};
 
-/// What ranks of a communicator have in common before they are connected.
+/// The identity that the ranks of a communicator share before they are connected.
 pub type UniqueId = [u8; 128];
 
 /// The structure as C passes it.
@@ -20,9 +20,9 @@ pub type UniqueId = [u8; 128];
 #[derive(Clone, Copy)]
 pub(super) struct UniqueIdByValue(pub(super) UniqueId);
 
-/// The first version with a configuration and with errors that can be asked for.
+/// The first version with a configuration and with errors that can be queried.
 const OLDEST: c_int = 21400;
-/// That something went well, in its own numbers.
+/// NCCL's code for success.
 const SUCCESS: c_int = 0;
 
 functions! {
@@ -47,7 +47,7 @@ functions! {
     }
 }
 
-/// The beginning of its configuration, as the oldest version has it. Later versions take the rest to be as usual.
+/// The beginning of NCCL's configuration, as in the oldest version. Later versions use defaults for the rest.
 #[repr(C)]
 pub(super) struct Config {
     size: usize,
@@ -57,7 +57,7 @@ pub(super) struct Config {
 }
 
 impl Config {
-    /// A communicator whose calls return when something is queued.
+    /// A communicator whose calls return once their work is queued.
     pub(super) fn new() -> Self {
         Self { size: size_of::<Self>(), magic: 0xcafe_beef, version: OLDEST as u32, blocking: 1 }
     }
@@ -67,7 +67,7 @@ impl Config {
 pub struct Nccl {
     pub(super) functions: Functions,
     error_text: unsafe extern "C" fn(c_int) -> *const c_char,
-    /// What went wrong last, in words; newer versions have it.
+    /// The last error in words; only newer versions have it.
     last_error: Option<unsafe extern "C" fn(Handle) -> *const c_char>,
     version: c_int,
     path: PathBuf,
@@ -103,7 +103,7 @@ impl Nccl {
             let reason = format!("it is version {}, and {} or later is needed", words(version), words(OLDEST));
             return Err(unavailable(reason));
         }
-        // SAFETY: these are NCCL's own types, which it does not change under a name.
+        // SAFETY: these are NCCL's own types; a symbol keeps its type.
         unsafe {
             Ok(Nccl {
                 functions: Functions::bind(library).map_err(|error| unavailable(reason(&error)))?,
@@ -138,7 +138,7 @@ impl Nccl {
         Ok(id.0)
     }
 
-    /// An error unless NCCL said that this went well.
+    /// An error unless NCCL reports success.
     pub(super) fn check(&self, action: &str, code: c_int) -> Result<(), CommError> {
         if code == SUCCESS {
             return Ok(());
@@ -164,7 +164,7 @@ fn words(version: c_int) -> String {
     format!("{}.{}.{}", version / 10000, version / 100 % 100, version % 100)
 }
 
-/// What NCCL calls an element type. Truth values are bytes to it, of which the largest and the smallest are "any" and "all".
+/// NCCL's code for an element type. Truth values are bytes there, whose maximum and minimum are "any" and "all".
 pub(super) fn code(dtype: DType) -> c_int {
     match dtype {
         DType::I8 => 0,

@@ -1,9 +1,9 @@
 //! Ranks that NCCL connects.
 //!
-//! Calls return when their work is queued, but NCCL connects ranks when it first needs to, and then a call waits for other
-//! ranks. So a second thread looks whether the group was stopped, and aborts it whatever the first one is doing: a rank that
-//! died does not keep others for ever. Rejected: communicators that do not block, because NCCL then starts a thread for every
-//! call (between two ranks that shared a GPU, 4 bytes took 0.26 ms instead of 0.09 ms).
+//! Calls return when their work is queued, but NCCL connects ranks when it first needs to, and then a call waits for
+//! other ranks. So a second thread checks whether the group was stopped, and aborts it whatever the first one is doing:
+//! a rank that died does not hold up others for ever. Rejected: non-blocking communicators, because NCCL then starts a
+//! thread for every call (between two ranks that shared a GPU, 4 bytes took 0.26 ms instead of 0.09 ms).
 
 use std::{
     ffi::{c_int, c_void},
@@ -30,7 +30,7 @@ use crate::{CommError, DType, Rank, ReduceOp, Reduction, Stopper};
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Op {
     Known(c_int),
-    /// A sum of inputs that are multiplied by this.
+    /// A sum of inputs that are multiplied by this factor.
     Scaled(f64),
 }
 
@@ -51,7 +51,7 @@ impl fmt::Debug for NcclGroup {
 }
 
 impl NcclGroup {
-    /// Connects all ranks that call it with the same identity, until `stopper` says no.
+    /// Connects all ranks that call it with the same identity, unless `stopper` stops it.
     pub fn connect(
         nccl: Arc<Nccl>,
         gpu: Arc<Gpu>,
@@ -80,7 +80,7 @@ impl NcclGroup {
         let comm = loop {
             match connected.recv_timeout(LOOK) {
                 Ok(outcome) => break outcome?,
-                // The thread stays where it is until the process ends: NCCL offers no other way.
+                // The thread stays until the process ends: NCCL offers no other way.
                 Err(RecvTimeoutError::Timeout) => stopper.check()?,
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(CommError::Device { problem: "the thread that connects NCCL has panicked".into() });
@@ -91,7 +91,7 @@ impl NcclGroup {
         Ok(Self { nccl, gpu, comm, rank, size, guard })
     }
 
-    /// Whether NCCL can do such a reduction.
+    /// Whether NCCL can do this reduction.
     pub fn can(dtype: DType, reduction: Reduction) -> bool {
         operation(dtype, reduction, 1).is_some()
     }
@@ -101,7 +101,7 @@ impl NcclGroup {
         &self.nccl
     }
 
-    /// Replaces elements by the reduction over all ranks, each of several tensors.
+    /// Replaces the elements of each tensor by the reduction over all ranks.
     pub fn all_reduce(&mut self, views: &[View], reduction: Reduction, stream: &Stream) -> Result<(), CommError> {
         self.together("all_reduce", |group| {
             for view in views.iter().filter(|view| !view.is_empty()) {
@@ -131,8 +131,8 @@ impl NcclGroup {
         self.nccl.check("broadcast", result)
     }
 
-    /// Collects everybody's part: each view holds the parts one after another in rank order, with as many elements as the
-    /// counts beside it say; before the call only my own part has to be filled.
+    /// Collects all ranks' parts: each view holds the parts one after another in rank order, with as many elements as
+    /// the counts beside it say; before the call only my own part has to be filled.
     pub fn all_gather(&mut self, views: &[(View, Vec<usize>)], stream: &Stream) -> Result<(), CommError> {
         self.together("all_gather", |group| {
             for (view, counts) in views {
@@ -234,7 +234,7 @@ impl NcclGroup {
         })
     }
 
-    /// Makes a call with what NCCL calls this reduction.
+    /// Makes a call with NCCL's code for this reduction.
     fn with_operation(
         &mut self,
         dtype: DType,
@@ -251,7 +251,7 @@ impl NcclGroup {
         };
         let result = call(self, op);
         if let Some(op) = own {
-            // SAFETY: it was made above; calls that use it go on.
+            // SAFETY: it was made above; calls that use it continue.
             unsafe { (self.nccl.functions.drop_scaled_sum)(op, self.comm) };
         }
         self.nccl.check(reduction.op.name(), result)
@@ -275,7 +275,7 @@ impl NcclGroup {
         Ok(op)
     }
 
-    /// What went wrong since, if something did: a rank that died, or a network that failed.
+    /// What has gone wrong since, if anything: a rank that died, or a network that failed.
     pub fn check(&self) -> Result<(), CommError> {
         self.guard.entrance().pass(|| {
             let mut state = 0;
@@ -286,14 +286,14 @@ impl NcclGroup {
         })
     }
 
-    /// Ends what the device does for it at once, wherever other ranks are.
+    /// Ends at once what the device does for this group, whatever other ranks are doing.
     pub fn abort(&mut self) {
         if self.guard.take() {
             abort(&self.nccl, &self.gpu, self.comm);
         }
     }
 
-    /// Leaves in good order. The device must have done everything.
+    /// Leaves in good order. The device must have finished everything.
     pub fn leave(mut self) {
         if self.guard.take() && self.gpu.enter().is_ok() {
             // SAFETY: it lives, and nobody uses it afterwards.
@@ -308,7 +308,7 @@ impl Drop for NcclGroup {
     }
 }
 
-/// Parts of so many elements, one after another.
+/// Parts of these numbers of elements, one after another.
 fn parts(view: View, counts: &[usize]) -> impl Iterator<Item = View> {
     let mut end = 0;
     counts.iter().map(move |count| {
@@ -318,7 +318,7 @@ fn parts(view: View, counts: &[usize]) -> impl Iterator<Item = View> {
     })
 }
 
-/// What NCCL calls a reduction over so many ranks; nothing if it has none like it.
+/// NCCL's form of a reduction over this many ranks; `None` if it has none.
 fn operation(dtype: DType, reduction: Reduction, ranks: usize) -> Option<Op> {
     let [sum, product, max, min, average] = [0, 1, 2, 3, 4].map(Op::Known);
     if dtype == DType::Bool {

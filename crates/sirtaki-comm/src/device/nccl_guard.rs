@@ -1,4 +1,4 @@
-//! The thread that ends a communicator of NCCL's which was stopped.
+//! The thread that aborts an NCCL communicator once it is stopped.
 
 use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
@@ -9,17 +9,17 @@ use std::{
 use super::{driver::Handle, gpu::Gpu, nccl::Nccl};
 use crate::{CommError, Stopper};
 
-/// How often to look whether it was stopped.
+/// How often to check whether it was stopped.
 pub(super) const LOOK: Duration = Duration::from_millis(50);
 
-/// How long a call that is being made may take to return by itself before it is ended.
+/// How long a call in progress may take to return by itself before it is aborted.
 const RETURNING: Duration = Duration::from_millis(200);
 
 #[derive(Default)]
 struct State {
     /// Nobody may use the communicator any more.
     gone: bool,
-    /// A call is being made.
+    /// A call is in progress.
     inside: bool,
 }
 
@@ -43,12 +43,12 @@ impl Guard {
         Ok(Self { state: shared, thread: Some(thread) })
     }
 
-    /// The way to make calls.
+    /// The entrance through which calls are made.
     pub(super) fn entrance(&self) -> Entrance {
         Entrance(self.state.clone())
     }
 
-    /// Whether the communicator was still there, which is nobody's from now on.
+    /// Whether the communicator was still there; nobody may use it from now on.
     pub(super) fn take(&mut self) -> bool {
         let gone = std::mem::replace(&mut lock(&self.state.0).gone, true);
         self.state.1.notify_all();
@@ -59,7 +59,7 @@ impl Guard {
     }
 }
 
-/// Lets calls be made while the communicator is there.
+/// Lets calls through while the communicator is there.
 pub(super) struct Entrance(Arc<(Mutex<State>, Condvar)>);
 
 impl Entrance {
@@ -82,7 +82,7 @@ impl Entrance {
     }
 }
 
-/// Waits until the communicator was stopped, and then, not for long, until nobody is inside; not so if it is gone before.
+/// Waits until the communicator is stopped and then, briefly, until no call is in progress; false if it is gone before.
 fn until_stopped((state, changed): &(Mutex<State>, Condvar), stopper: &Stopper) -> bool {
     let mut state = lock(state);
     while stopper.check().is_ok() {
@@ -94,7 +94,7 @@ fn until_stopped((state, changed): &(Mutex<State>, Condvar), stopper: &Stopper) 
     if std::mem::replace(&mut state.gone, true) {
         return false;
     }
-    // A call that waits for a rank which died returns only when it is aborted.
+    // A call that waits for a dead rank returns only when it is aborted.
     drop(changed.wait_timeout_while(state, RETURNING, |state| state.inside).unwrap_or_else(PoisonError::into_inner));
     true
 }

@@ -4,14 +4,15 @@
 //! wait for their events on the stream, read their halves, record my event `read`. Nothing but the meeting blocks, and the
 //! streams never wait for the host.
 //!
-//! Why that is enough: an event counts as it was last recorded when a stream is told to wait for it, so what matters is the
-//! order of these calls on the hosts. Round *k* waits for `filled` of round *k*, which all ranks recorded before they met in
-//! it, and which they record again in round *k + 2*, after the meeting of *k + 1*, to which I come later. Before it fills its
-//! half again, round *k* waits for `read` of round *k - 2*: all ranks recorded that before the meeting of *k - 1*, which I have
-//! left, and record it again only after the meeting of *k*, to which I have not come. One meeting and one half would not do.
+//! Why that is enough: a stream that is told to wait for an event waits for its latest recording at that time, so what
+//! matters is the order of these calls on the hosts. Round *k* waits for `filled` of round *k*, which all ranks
+//! recorded before they met in it, and which they record again in round *k + 2*, after the meeting of *k + 1*, to which
+//! I come later. Before it fills its half again, round *k* waits for `read` of round *k - 2*: all ranks recorded that
+//! before the meeting of *k - 1*, which I have left, and record it again only after the meeting of *k*, to which I have
+//! not come. One meeting and one half would not do.
 //!
-//! Rejected: values in device memory that streams wait for, without any meeting. A rank that never comes would not be found,
-//! since meetings are where the deadline and the name of the missing one come from.
+//! Rejected: values in device memory that streams wait for, without any meeting. A rank that never comes would not be
+//! found, since meetings provide the deadline and the name of the missing rank.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,12 +28,12 @@ pub(super) const HALF: usize = 64 << 20;
 /// What a rank shares: its memory and two events for each half.
 const SHARED: usize = 5;
 const HANDLE: usize = size_of::<IpcHandle>();
-/// A byte that says whether it worked, then handles or a text.
+/// A byte that says whether sharing worked, then handles or a text.
 const MESSAGE: usize = 1 + SHARED * HANDLE;
-/// Between two looks at a stream that has to come to an end.
+/// The pause between two looks at a stream that has to finish.
 const PAUSE: Duration = Duration::from_micros(100);
 
-/// What there is of one rank.
+/// What one rank shares.
 struct Peer {
     memory: DeviceMemory,
     filled: [Event; 2],
@@ -48,8 +49,8 @@ pub(super) struct Staging {
 }
 
 impl Staging {
-    /// Shares memory with all ranks of this group. They all succeed or all say on which rank it failed and why; the
-    /// communicator stays usable then.
+    /// Shares memory with all ranks of this group. Either all succeed, or all report on which rank it failed and why,
+    /// and the communicator stays usable.
     pub(super) fn connect(comm: &mut dyn Communicator, gpu: &Arc<Gpu>) -> Result<Self, CommError> {
         let rank = comm.group().rank();
         let made = Peer::new(gpu);
@@ -89,8 +90,8 @@ impl Staging {
         self.rank
     }
 
-    /// One round: `fill` queues what goes into my half, `read` what is done with all of them. A failure is told to the
-    /// others, and every later round fails with it.
+    /// One round: `fill` queues what goes into my half, `read` what is done with all halves. A failure is reported to
+    /// the others, and every later round fails with it.
     pub(super) fn round(
         &mut self,
         comm: &mut dyn Communicator,
@@ -121,7 +122,7 @@ impl Staging {
         let halves = halves.collect::<Result<Vec<_>, _>>()?;
         let own = &self.peers[self.rank];
         if self.rounds >= 2 {
-            // My own one too: the last round may have been on another stream.
+            // My own event too: the last round may have been on another stream.
             self.peers.iter().try_for_each(|peer| stream.wait(&peer.read[half]))?;
         }
         fill(halves[self.rank])?;
@@ -143,7 +144,7 @@ impl Staging {
             std::thread::sleep(PAUSE);
         }
         for (rank, peer) in std::mem::take(&mut self.peers).into_iter().enumerate() {
-            // What is not mine is closed here.
+            // Memory of other ranks is closed here.
             if rank == self.rank {
                 self.peers.push(peer);
             }
@@ -162,8 +163,8 @@ impl Staging {
 }
 
 impl Drop for Staging {
-    /// Without a meeting nobody knows whether the others still read my memory, so it stays until the process ends. What is
-    /// theirs is closed unless work that reads it is still queued, which would fail and take the whole process with it.
+    /// Without a meeting it is unknown whether the others still read my memory, so it stays until the process ends.
+    /// Theirs is closed unless work that reads it is still queued, which would fail and take the whole process with it.
     fn drop(&mut self) {
         if self.peers.is_empty() {
             return;
@@ -199,7 +200,7 @@ impl Peer {
     }
 }
 
-/// Tells all ranks something; returns what they say.
+/// Sends something to all ranks; returns what they sent.
 fn tell(comm: &mut dyn Communicator, mine: &[u8; MESSAGE]) -> Result<Vec<[u8; MESSAGE]>, CommError> {
     let (rank, size) = (comm.group().rank(), comm.group().size());
     let mut all = vec![[0; MESSAGE]; size];

@@ -2,7 +2,7 @@
 
 use crate::{CommError, DType};
 
-/// Where so many elements of a type lie. A plain value: what it describes is kept alive by whoever made it.
+/// Where a number of elements of a type lie. A plain value: the creator keeps the memory it describes alive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct View {
     address: u64,
@@ -49,7 +49,7 @@ impl View {
         self.elements * self.dtype.size()
     }
 
-    /// The elements `from..to`; there must be so many.
+    /// The elements `from..to`, which must exist.
     #[must_use]
     pub fn part(&self, from: usize, to: usize) -> View {
         assert!(from <= to && to <= self.elements, "elements {from}..{to} of {}", self.elements);

@@ -1,4 +1,4 @@
-//! Waits in other communicators over the same ranks, told and judged over the links of this one; see
+//! Waits in other communicators over the same ranks, reported and judged over the links of this one; see
 //! [`crate::communicator::WaitObserver`].
 
 use std::time::Instant;
@@ -12,19 +12,20 @@ use super::{
     wait::Awaited,
 };
 
-/// The wait that was told last.
+/// The wait that was last reported.
 #[derive(Debug)]
 pub(super) struct Told {
     /// When it began.
     since: Instant,
-    /// When others were told of it.
+    /// When others were last told of it.
     told: Option<Instant>,
-    /// When this was last thought about.
+    /// When it was last considered.
     looked: Instant,
 }
 
 impl Mesh {
-    /// Tells all others, now and then, that this rank has waited for these since then, in another communicator.
+    /// Tells all others, now and then, that this rank has been waiting for these ranks since that time, in another
+    /// communicator.
     pub fn tell_wait(&mut self, awaited: &[Rank], since: Instant) {
         let now = Instant::now();
         let mut wait = self.elsewhere.take().filter(|wait| wait.since == since);
@@ -33,7 +34,7 @@ impl Mesh {
             self.listen();
             let due = self.is_due(now - since, told, now);
             if due {
-                // No call has such a number, so nobody takes it for one that differs.
+                // No call has this number, so nobody takes it for one that differs.
                 let signature = Signature::new(Kind::Barrier, DType::U8, 0);
                 self.notify_all(Waiting { sequence: Call::POINT, ranks: pair(awaited), signature }, None);
             }
@@ -42,7 +43,7 @@ impl Mesh {
         self.elsewhere = wait;
     }
 
-    /// Whom to blame for a wait for these in another communicator.
+    /// Whom to blame for a wait for these ranks in another communicator.
     pub fn blame(&mut self, awaited: &[Rank]) -> Blame {
         if let Some(error) = &self.poison {
             return Blame::Told(error.clone());
@@ -55,7 +56,7 @@ impl Mesh {
         Blame::Silent { rank: self.group.world_rank(rank), who: self.group.describe(rank) }
     }
 
-    /// Reads what others have said; an alarm, if one is among it.
+    /// Reads what others have said; returns an alarm if there is one.
     fn listen(&mut self) -> Option<Blame> {
         self.peers.iter_mut().flatten().fold(None, |first, peer| match peer.look() {
             Err(Trouble::Farewell(Farewell::Alarm { alarm, .. })) => first.or(Some(Blame::Told(alarm.into()))),

@@ -68,7 +68,7 @@ impl Incoming<'_> {
             None => {}
             Some(data) if data == self.expected => self.started = true,
             Some(theirs) => {
-                // Behind a payload we cannot use there may be the words that explain it.
+                // Behind a payload that we cannot use there may be the words that explain it.
                 inbox.ending = true;
                 self.trouble = Some(Trouble::Differs { theirs, expected: Some(self.expected.length) });
             }
@@ -92,7 +92,7 @@ impl Incoming<'_> {
         }
     }
 
-    /// Takes payload. If it is not the last of it, what came may be the farewell of a failing sender.
+    /// Takes payload. If more is expected, this may instead be part of the farewell of a failing sender.
     fn take(&mut self, inbox: &mut Inbox, piece: &[u8], stage: &mut Scratch) {
         let piece = &piece[..piece.len().min(self.arrival.left())];
         self.arrival.take(piece, stage);
@@ -124,7 +124,7 @@ impl Incoming<'_> {
         };
         match self.trouble.take() {
             Some(trouble) => Err(trouble),
-            // Notices are no progress.
+            // Notices do not count as progress.
             None => Ok(if self.started { count } else { 0 }),
         }
     }

@@ -1,7 +1,7 @@
-//! Failing together: the first error is told to everybody, so that all ranks report the same.
+//! Failing together: the first error is reported to all ranks, so that all give the same one.
 //!
-//! Where calls differ, no rank alone knows who is the odd one out. So everybody states its own call, waits a moment
-//! for the statements of the others, and judges by the same rule: the minority is to blame.
+//! Where calls differ, no single rank knows which one is wrong. So every rank states its own call, waits a moment for
+//! the statements of the others, and judges by the same rule: the minority is to blame.
 
 use std::{
     io::IoSlice,
@@ -19,18 +19,18 @@ use super::{
     survey::Failure,
 };
 
-/// How long to try to hand out a farewell.
+/// How long to try to send a farewell.
 const SPEECH: Duration = Duration::from_millis(200);
 /// How long to wait for the statements of others.
 const HEARING: Duration = Duration::from_secs(1);
-/// As much of a payload a link may have on its way though it did not say so (a TLS link encrypts ahead).
+/// How much of a payload a link may have on its way without having said so (a TLS link encrypts ahead).
 const AHEAD: usize = 64 << 10;
-/// Between two tries of either.
+/// The pause between two tries of either.
 const PAUSE: Duration = Duration::from_millis(1);
 
 enum Verdict {
     Error(CommError),
-    /// Calls differ; the error in case the hearing brings nothing.
+    /// Calls differ; the error in case the others' statements settle nothing.
     Dispute(CommError),
 }
 
@@ -44,7 +44,7 @@ fn after<'a>(parts: [&'a [u8]; 3], mut done: usize) -> [IoSlice<'a>; 3] {
 }
 
 impl Mesh {
-    /// Ends the use of this mesh: finds the true reason, tells everybody, and returns it.
+    /// Ends the use of this mesh: finds the true reason, tells all ranks, and returns it.
     pub(super) fn fail(
         &mut self,
         call: &Call,
@@ -103,7 +103,7 @@ impl Mesh {
         }
     }
 
-    /// What others have already said about it: all should tell the same story.
+    /// What others have already reported: all should give the same reason.
     fn rumour(&mut self, call: &Call) -> Option<Verdict> {
         let heard = (0..self.peers.len()).find_map(|rank| match self.peers[rank].as_mut()?.look() {
             Err(Trouble::Farewell(words)) if words != Farewell::Leave => Some((rank, words)),
@@ -145,8 +145,8 @@ impl Mesh {
         CommError::Mismatch { rank: self.group.world_rank(rank), differences }
     }
 
-    /// Hands out a farewell as far as possible and closes all links for sending. `unsent` is what is left of a
-    /// payload: if a farewell could be taken for the rest of it, the true rest goes first.
+    /// Sends a farewell where possible and closes all links for sending. `unsent` is the rest of a payload: if a
+    /// farewell could be taken for it, the true rest goes first.
     pub(super) fn say(&mut self, words: &Farewell, unsent: Option<(Rank, &[u8])>) {
         let words = words.encode(&self.marker);
         let deadline = Instant::now() + SPEECH;
@@ -207,7 +207,7 @@ impl Mesh {
     }
 }
 
-/// The error that follows from who called what, if calls with the same number differ.
+/// The error that follows from the calls made, if calls with the same number differ.
 fn sentence(group: &Group, mut calls: Vec<(Rank, u32, Signature)>) -> Option<CommError> {
     calls.sort_by_key(|&(rank, ..)| rank);
     let votes = |sequence: u32| calls.iter().filter(|&&(_, other, _)| other == sequence).count();

@@ -1,8 +1,8 @@
 //! The bytes between two ranks: a fixed header before everything, and a farewell that can be found from the end.
 //!
-//! A rank that fails may be in the middle of a payload. What it has to say then stands at the very end of its stream,
-//! closed by a random marker that the peer knows from the first frame, so no payload can be taken for it.
-//! Reading is a pure function over bytes; whatever comes, it answers with a value or with [`NotAFrame`].
+//! A rank that fails may be in the middle of a payload. What it has to say then comes at the very end of its stream,
+//! closed by a random marker that the peer knows from the first frame, so no payload can be taken for it. Reading is a
+//! pure function over bytes; whatever arrives, it answers with a value or with [`NotAFrame`].
 
 use crate::{Alarm, Rank, signature::Signature};
 
@@ -12,7 +12,7 @@ pub const HEADER: usize = 48;
 pub const TRAILER: usize = 8 + MARKER;
 /// Bytes of a marker.
 pub const MARKER: usize = 16;
-/// A whole farewell at most.
+/// Most bytes of a farewell.
 pub const FAREWELL_LIMIT: usize = HEADER + 1 + 4 + Alarm::LIMIT + TRAILER;
 
 const MAGIC: [u8; 3] = *b"sk1";
@@ -35,7 +35,7 @@ pub enum Frame {
     Data(Data),
     /// The sender has been waiting for a while. Nothing follows.
     Waiting(Waiting),
-    /// A farewell follows, and after it nothing.
+    /// A farewell follows, and nothing after it.
     Farewell,
 }
 
@@ -63,7 +63,7 @@ pub struct Waiting {
     pub signature: Signature,
 }
 
-/// Bytes that are no header of ours.
+/// Bytes that are not a header of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it sent bytes that no rank of this version would send")]
 pub struct NotAFrame;
@@ -130,7 +130,7 @@ impl Frame {
 /// The last words of a rank on one link.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Farewell {
-    /// The rank is done and leaves in peace.
+    /// The rank is done and leaves in good order.
     Leave,
     /// The rank failed, and this is why.
     Alarm {

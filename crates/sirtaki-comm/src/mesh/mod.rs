@@ -1,8 +1,8 @@
 //! All links of a group, and exchanges over them.
 //!
 //! What every transport needs is written once here: sending and receiving at the same time, waiting, time limits,
-//! noticing the dead, telling everybody why one rank fails, and finding out that ranks call different things.
-//! A link only moves bytes.
+//! noticing dead ranks, telling all ranks why one fails, and finding out that ranks call different things. A link only
+//! moves bytes.
 
 mod elsewhere;
 mod exchange;
@@ -34,7 +34,7 @@ use crate::{
 use frame::{Farewell, Marker};
 use peer::Peer;
 
-/// One call of this rank, as it stands before every payload.
+/// One call of this rank, as announced before every payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Call {
     signature: Signature,
@@ -42,10 +42,10 @@ pub struct Call {
 }
 
 impl Call {
-    /// Marks the numbers of calls between two ranks, which the others do not count.
+    /// Marks the numbers of calls between two ranks, which the other ranks do not count.
     const POINT: u32 = 1 << 31;
 
-    /// Whether what another rank calls at the same point of the program is something else.
+    /// Whether another rank calls something else at the same point of the program.
     fn differs(&self, sequence: u32, signature: Signature) -> bool {
         self.sequence & Self::POINT == 0 && self.sequence == sequence && self.signature != signature
     }
@@ -64,7 +64,7 @@ pub struct Mesh {
     sequence: u32,
     /// More ranks than cores on this host.
     crowded: bool,
-    /// Hears of waits, where this is one layer of several.
+    /// Told of waits, where this is one layer of several.
     observer: Option<Arc<dyn WaitObserver>>,
     /// A wait in another layer.
     elsewhere: Option<elsewhere::Told>,
@@ -115,8 +115,8 @@ impl Mesh {
         self.stopper.clone()
     }
 
-    /// How long packets take to ranks of other hosts and back, by their rank in the world, over the connections that
-    /// carry most. On others the kernel sees little but acknowledgements that are held back.
+    /// Round-trip times of packets to ranks of other hosts, by rank in the world, on the connections that carry most.
+    /// On others the kernel sees little but delayed acknowledgements.
     pub fn round_trips(&self) -> Vec<(Rank, Duration)> {
         let members = self.group.members();
         let far = |rank: &Rank| members[*rank].host_id != members[self.group.rank()].host_id;
@@ -148,12 +148,12 @@ impl Mesh {
         self.sequence.wrapping_add(1) & !Call::POINT
     }
 
-    /// From now on `observer` hears of waits, and is asked whom to blame for them.
+    /// From now on `observer` is told of waits, and asked whom to blame for them.
     pub fn observe_waits(&mut self, observer: Arc<dyn WaitObserver>) {
         self.observer = Some(observer);
     }
 
-    /// Begins the next sending to (or, if `receives`, receiving from) `peer`, of which only the two of us know.
+    /// Begins the next send to (or, if `receives`, receive from) `peer`, of which only the two of us know.
     pub fn begin_point(&mut self, signature: Signature, peer: Rank, receives: bool) -> Result<Call, CommError> {
         let points = &mut self.peer(peer).points;
         let count = if receives { &mut points.0 } else { &mut points.1 };
@@ -173,7 +173,7 @@ impl Mesh {
         })
     }
 
-    /// Lends the reusable memory, to be used beside the mesh itself, while `work` runs.
+    /// Lends the reusable memory, for use alongside the mesh itself, while `work` runs.
     pub fn with_scratch<T>(&mut self, work: impl FnOnce(&mut Mesh, &mut Scratch) -> T) -> T {
         let mut scratch = std::mem::take(&mut self.scratch);
         let result = work(self, &mut scratch);
@@ -200,7 +200,7 @@ impl Drop for Mesh {
             };
             self.say(&words, None);
         }
-        // Unread bytes would make the system reset a connection, and the peer lose what was sent last.
+        // Unread bytes would make the system reset a connection, and the peer would lose what was sent last.
         self.peers.iter_mut().flatten().for_each(|peer| drop(peer.end()));
     }
 }

@@ -12,11 +12,11 @@ use super::frame::{Data, FAREWELL_LIMIT, Farewell, Frame, HEADER, Marker, NotAFr
 /// What can go wrong with one peer.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// The link does not work any more.
+    /// The link no longer works.
     Link(LinkError),
-    /// The peer does not speak our language.
+    /// The peer does not speak our protocol.
     Garbage(NotAFrame),
-    /// The peer said its last words.
+    /// The peer has sent its last words.
     Farewell(Farewell),
     /// The peer's next payload is not the one we need: another call, or not as many bytes as `expected`.
     Differs { theirs: Data, expected: Option<u64> },
@@ -36,9 +36,9 @@ pub(super) struct Inbox {
     header: Header,
     /// A header whose payload nobody has asked for yet.
     pub(super) pending: Option<Data>,
-    /// What the peer said while it waited, and when we heard.
+    /// What the peer said while it waited, and when we heard it.
     pub(super) waiting: Option<(Waiting, Instant)>,
-    /// From now on nothing that arrives is a payload somebody wants; only the end matters.
+    /// From now on nothing that arrives is a payload that is wanted; only the end matters.
     pub(super) ending: bool,
     marker: Option<Marker>,
     tail: Vec<u8>,
@@ -62,7 +62,7 @@ impl Inbox {
         HEADER - self.header.filled
     }
 
-    /// Takes header bytes from the beginning of `piece` and says how many.
+    /// Takes header bytes from the beginning of `piece`; returns how many.
     pub(super) fn header(&mut self, piece: &[u8]) -> Result<usize, NotAFrame> {
         let count = piece.len().min(self.missing());
         let Header { bytes, filled } = &mut self.header;
@@ -95,7 +95,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// Remembers bytes among which the end of a farewell may be.
+    /// Remembers bytes that may contain the end of a farewell.
     pub(super) fn keep(&mut self, piece: &[u8]) {
         let piece = &piece[piece.len().saturating_sub(FAREWELL_LIMIT)..];
         let room = FAREWELL_LIMIT - piece.len();
@@ -119,7 +119,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// A greeting, a notice of waiting and the header of a payload can come together, not more.
+    /// At most a greeting, a notice of waiting and the header of a payload come together.
     const ROOM: usize = 3;
 
     pub(super) fn rest(&self) -> &[u8] {
@@ -149,9 +149,9 @@ impl Head {
 pub(super) enum End {
     /// The peer's last words.
     Words(Farewell),
-    /// The stream is over without any.
+    /// The stream ended without any.
     Cut,
-    /// It is not over.
+    /// It has not ended.
     Open,
 }
 
@@ -164,7 +164,7 @@ pub(super) struct Peer {
     pub(super) steps: (u32, u32),
     /// Calls of receive and send so far.
     pub(super) points: (u32, u32),
-    /// The peer left in peace.
+    /// The peer left in good order.
     pub(super) left: bool,
     /// When the link was first seen closed without a farewell.
     pub(super) hung: Option<Instant>,
@@ -223,7 +223,7 @@ impl Peer {
         }
     }
 
-    /// What the peer has to say now that our group is failing: reads frames as far as possible, then only the end.
+    /// What the peer has to say now that our group is failing: reads frames where possible, then only the end.
     pub(super) fn last_words(&mut self) -> End {
         match self.look() {
             Err(Trouble::Farewell(words)) => End::Words(words),
@@ -244,7 +244,7 @@ impl Peer {
         if self.head.has_room_for_notice() {
             self.head.add(frame);
         }
-        // A link that does not work is found by those who read it.
+        // A link that does not work is noticed where it is read.
         if let Ok(count) = self.link.push(&[IoSlice::new(self.head.rest())]) {
             self.head.advance(count);
         }

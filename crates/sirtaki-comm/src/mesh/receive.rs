@@ -9,7 +9,7 @@ use super::scratch::Scratch;
 pub enum Receive<'a> {
     /// Into this buffer, which it fills exactly.
     Fill(&'a mut [u8]),
-    /// Combined with this buffer, element by element: `mine = mine op theirs`. The factors of the plan stay aside.
+    /// Combined with this buffer, element by element: `mine = mine op theirs`. The factors of the plan are not applied.
     Fold(&'a Plan, &'a mut [u8]),
 }
 

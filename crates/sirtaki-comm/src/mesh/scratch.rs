@@ -13,7 +13,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// More than this is given back to the system after use.
+    /// Memory beyond this is given back to the system after use.
     const KEPT: usize = 16 << 20;
 
     /// The first `length` bytes; what is in them is unspecified.
@@ -25,7 +25,7 @@ impl Scratch {
         &mut bytemuck::cast_slice_mut(&mut self.lines)[..length]
     }
 
-    /// Forgets memory that is too large to keep.
+    /// Frees memory that is too large to keep.
     pub(super) fn trim(&mut self) {
         if self.lines.len() * size_of::<Line>() > Self::KEPT {
             self.lines = Vec::new();

@@ -1,8 +1,8 @@
-//! Looking round while waiting: whether anybody died, raised an alarm, calls something else, or is to blame for the
+//! Looking round while waiting: whether any rank died, raised an alarm, calls something else, or is to blame for the
 //! silence.
 //!
-//! Whoever has waited for a while tells all others in which call and for whom. So ranks that wait for each other in
-//! different calls find out soon, and when the time limit is reached everybody can follow the chain of waits to its
+//! A rank that has waited for a while tells all others in which call and for whom. So ranks that wait for each other in
+//! different calls find out soon, and when the time limit is reached every rank can follow the chain of waits to its
 //! end: all name the rank that really is silent instead of their neighbour.
 
 use std::time::{Duration, Instant};
@@ -16,10 +16,10 @@ use super::{
     wait::{Awaited, Wait},
 };
 
-/// A process may leave without a word right after its last call; whoever does not need it finishes within this.
+/// A process may leave without a word right after its last call; ranks that do not need it finish within this time.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// After this a wait is worth a message. From half the limit on, notices are repeated.
+/// How long a wait lasts before it is worth a message. From half the limit on, notices are repeated.
 const FIRST_NOTICE: Duration = Duration::from_millis(200);
 
 /// What went wrong, and with which peer.
@@ -29,8 +29,8 @@ pub(super) struct Failure {
     pub(super) trouble: Trouble,
 }
 
-/// The rank at the end of the chain of waits that starts with `awaited`: `told` says whom a rank waits for, and
-/// nothing for a silent one. Of several the lowest; in a circle the first of `awaited`.
+/// The rank at the end of the chain of waits that starts with `awaited`: `told` says whom a rank waits for, and `None`
+/// for a silent one. If there are several, the lowest; in a circle, the first of `awaited`.
 fn culprit(me: Rank, awaited: &[Rank], size: usize, told: impl Fn(Rank) -> Option<[Option<Rank>; 2]>) -> Rank {
     let mut reached = vec![false; size];
     let mut open = awaited.to_vec();
@@ -47,7 +47,7 @@ fn culprit(me: Rank, awaited: &[Rank], size: usize, told: impl Fn(Rank) -> Optio
     silent.or(awaited.iter().copied().min()).unwrap_or(me)
 }
 
-/// Whether a call's number comes after another's; they begin again at zero after the largest.
+/// Whether a call's number comes after another's; numbers wrap round to zero.
 pub(super) fn is_later(sequence: u32, than: u32) -> bool {
     let ahead = sequence.wrapping_sub(than) & !Call::POINT;
     ahead != 0 && ahead < Call::POINT / 2
@@ -87,7 +87,7 @@ impl Mesh {
     ) -> Result<(), Trouble> {
         let sequence = self.sequence;
         let Some(peer) = self.peers[rank].as_mut() else { return Ok(()) };
-        // It may wait for us as we wait for it, because its call is another one.
+        // It may wait for us while we wait for it, because its call is another one.
         if let Some((notice, _)) = peer.inbox.waiting
             && call.differs(notice.sequence, notice.signature)
         {
@@ -113,7 +113,7 @@ impl Mesh {
                 peer.left = true;
                 Ok(())
             }
-            // It is about a call we have not come to. Our present one can still be completed, and then we join.
+            // It is about a call we have not reached. Our present one can still be completed, and then we join.
             Err(Trouble::Farewell(
                 Farewell::Dispute { sequence: theirs, .. } | Farewell::Alarm { sequence: theirs, .. },
             )) if call.sequence & Call::POINT == 0 && is_later(theirs, sequence) && !awaited.includes(rank) => {
@@ -122,7 +122,8 @@ impl Mesh {
             }
             Err(Trouble::Link(error)) => {
                 let since = *peer.hung.get_or_insert(now);
-                // With a payload still unread it may have done its part and left; who needs more of it will find out.
+                // With a payload still unread it may have done its part and left; a rank that needs more of it will
+                // find out.
                 let over = peer.inbox.pending.is_none() && now - since >= GRACE;
                 if over || awaited.includes(rank) { Err(error.into()) } else { Ok(()) }
             }
@@ -136,7 +137,7 @@ impl Mesh {
         }
     }
 
-    /// Tells others after some time, and prepares the end after all of it.
+    /// Tells others after some time, and prepares to give up when the limit is reached.
     fn look_at_clock(&mut self, wait: &mut Wait, awaited: Awaited, call: &Call, now: Instant) {
         let since = *wait.started.get_or_insert(now);
         let waited = now - since;
@@ -156,7 +157,7 @@ impl Mesh {
         }
     }
 
-    /// Whether others are to be told of a wait of this length, of which they were `told` before or not.
+    /// Whether others are to be told of a wait of this length, which was last reported at `told`.
     pub(super) fn is_due(&self, waited: Duration, told: Option<Instant>, now: Instant) -> bool {
         let asked = |peer: &Peer| peer.inbox.waiting.is_some_and(|(_, heard)| self.is_fresh(heard, now));
         let asked = waited >= self.timeout / 16 && self.peers.iter().flatten().any(asked);
@@ -181,7 +182,7 @@ impl Mesh {
         now.saturating_duration_since(heard) < self.timeout / 4 + GRACE
     }
 
-    /// The rank at the end of the chain of waits, as far as its ranks have told.
+    /// The rank at the end of the chain of waits, as far as ranks have reported theirs.
     pub(super) fn silent_rank(&self, awaited: Awaited, now: Instant) -> Rank {
         let told = |rank: Rank| {
             let (notice, heard) = self.peers[rank].as_ref()?.inbox.waiting?;
@@ -207,7 +208,7 @@ impl Mesh {
                 (self.group.world_rank(rank), self.group.describe(rank))
             }
         };
-        // The limit and not the measured time, so that all ranks say the same.
+        // The limit rather than the measured time, so that all ranks say the same.
         CommError::Timeout { rank, who, operation: call.signature.describe(), waited: self.timeout }
     }
 

@@ -1,4 +1,4 @@
-//! What only the inside of a mesh can show.
+//! What can only be tested from inside a mesh.
 
 use std::{
     io,
@@ -21,7 +21,7 @@ fn sockets() -> io::Result<(TcpStream, TcpStream)> {
     Ok((TcpStream::connect(listener.local_addr()?)?, listener.accept()?.0))
 }
 
-/// Two ranks whose numbers of calls and payloads are about to begin again at zero.
+/// Two ranks whose numbers of calls and payloads are about to wrap round to zero.
 fn near_the_end() -> [Mesh; 2] {
     let (one, other) = sockets().expect("a loopback device");
     let mesh = |rank, links| {

@@ -1,4 +1,4 @@
-//! Waiting: spin briefly, let others run, then sleep on whatever the links can ring.
+//! Waiting: spin briefly, let others run, then sleep on whatever the links can signal.
 
 use std::{
     hint, thread,
@@ -13,19 +13,19 @@ use super::{Call, Mesh, peer::Peer, survey::Failure};
 
 /// A peer on another core answers within this, or it is doing something else.
 const SPIN: Duration = Duration::from_micros(30);
-/// Looks at the clock once per so many tries.
+/// Tries between two looks at the clock.
 const TRIES_PER_LOOK: u32 = 8;
-/// Turns given away before sleeping.
+/// How often to yield before sleeping.
 const YIELDS: u32 = 20;
-/// The same when there are more ranks than cores, so that it is probably the peer who gets the turn.
+/// The same when there are more ranks than cores, where the core probably goes to the peer.
 const YIELDS_WHEN_CROWDED: u32 = 64;
 /// The longest sleep, so that a stop from another thread is noticed soon.
 const SLICE: Duration = Duration::from_millis(50);
-/// Sleep where a link cannot ring.
+/// The sleep where a link cannot signal.
 const NAP: Duration = Duration::from_micros(100);
-/// Sleep where links ring in two ways and only one can be slept on.
+/// The sleep where links signal in two ways and only one can be slept on.
 const SHORT_SLICE: Duration = Duration::from_millis(1);
-/// How often all links are looked at where no bell says which one changed.
+/// How often to look at all links where nothing says which one changed.
 const LOOK_ROUND: Duration = Duration::from_millis(1);
 
 /// The ranks an exchange still needs.
@@ -68,7 +68,7 @@ enum Woken {
     Nap,
 }
 
-/// What to ask of a link's descriptor. A link known to be closed would ring all the time, so it is asked only for
+/// What to poll a link's descriptor for. A link known to be closed would signal all the time, so it is polled only for
 /// what is needed of it.
 fn events(peer: &Peer, rank: Rank, awaited: Awaited) -> PollFlags {
     let open = !peer.left && peer.hung.is_none();
@@ -80,7 +80,7 @@ fn events(peer: &Peer, rank: Rank, awaited: Awaited) -> PollFlags {
 }
 
 impl Wait {
-    /// Passes a little time awake; false when it is time to sleep.
+    /// Lets a little time pass awake; false when it is time to sleep.
     fn stays_awake(&mut self, crowded: bool) -> bool {
         let started = *self.started.get_or_insert_with(Instant::now);
         self.tries += 1;
@@ -101,7 +101,7 @@ impl Wait {
 }
 
 impl Mesh {
-    /// Passes some time after a fruitless try; an error once there is nothing left to hope for.
+    /// Lets some time pass after a fruitless try; an error once there is nothing left to hope for.
     pub(super) fn wait(&mut self, wait: &mut Wait, awaited: Awaited, call: &Call) -> Result<(), Failure> {
         if wait.stays_awake(self.crowded) {
             return Ok(());
@@ -127,7 +127,7 @@ impl Mesh {
         Ok(())
     }
 
-    /// Surveys the links that rang without helping, and all of them now and then.
+    /// Surveys the links that signalled without helping, and all of them now and then.
     fn look_round(&mut self, wait: &mut Wait, woken: Woken, awaited: Awaited, call: &Call) -> Result<(), Failure> {
         let now = Instant::now();
         let since = wait.surveyed.map_or(SLICE, |then| now - then);
@@ -139,12 +139,12 @@ impl Mesh {
         }
     }
 
-    /// The longest sleep: short enough to keep a short time limit too.
+    /// The longest sleep: short enough that short time limits are kept too.
     fn slice(&self) -> Duration {
         SLICE.min(self.timeout / 16)
     }
 
-    /// The word that shared-memory links ring.
+    /// The word by which shared-memory links signal.
     fn word(&self) -> u32 {
         let word = |bell| if let Bell::Word(signal) = bell { Some(signal.get()) } else { None };
         self.peers.iter().flatten().find_map(|peer| word(peer.link.bell())).unwrap_or_default()

@@ -1,28 +1,28 @@
-//! All-reduce of large messages: partial sums that walk from rank to rank without being copied.
+//! All-reduce of large messages: partial sums that pass from rank to rank without being copied.
 //!
 //! A message is cut into windows, a window into one block per rank. Block `b` of a window has one place in shared
 //! memory. Rank `b` copies its block there, rank `b+1` adds its own to it in place, and so on round the ring; the last
-//! rank keeps the result and leaves it for the others to copy out. All blocks are under way at once, so everybody works
+//! rank keeps the result and leaves it for the others to copy out. All blocks are under way at once, so all ranks work
 //! all the time.
 //!
 //! Cost per rank for `s` bytes: `s/n` copied in, `s·(n-1)/n` added in place, `s·(n-1)/n` copied out; `n+1` steps per
 //! window. Nothing but the final result is read by more than one rank.
 //!
 //! **Why in place.** Between two ranks, writing results back into the place they were read from took 89 and 159 µs for
-//! 1 MiB in two runs, writing them to a place of their own 820 µs in both, with the same copies (two virtual EPYC cores,
-//! while they were slow to reach each other; when they were fast there was no such gap). Our explanation, not proven, is
-//! that a line is dear to write when another core has only read it since. A scheme in which every rank copies its data
-//! in and the others merely read it does that with every line, and was as slow.
+//! 1 MiB in two runs; writing them to a place of their own took 820 µs in both, with the same copies (two virtual EPYC
+//! cores, while they were slow to reach each other; when they were fast there was no such gap). Our explanation, not
+//! proven, is that a cache line is expensive to write when another core has only read it since. A scheme in which every
+//! rank copies its data in and the others merely read it does that with every line, and was as slow.
 
 use super::{enter::Visit, layout::PIECES, room::Room};
 use crate::{CommError, Plan, Rank, kernel};
 
-/// Windows that go through one stage together, so that a rank that waits for a core finds several to do.
+/// Windows that pass through one stage together, so that a rank that waited for a core finds several to work on.
 const BATCH: usize = PIECES / 2;
 /// Blocks are whole cache lines.
 pub(super) const LINE: usize = 64;
 
-/// Bytes of a block at most; as many as its place has.
+/// Most bytes of a block; as many as its place has.
 pub(super) fn largest_block(room: &Room) -> usize {
     room.memory.layout.region / PIECES
 }
@@ -75,7 +75,7 @@ pub(super) fn all_reduce(
     let cut = Cut::new(data.len(), visit.room.group.size(), block.map_or(largest, |block| block.min(largest)));
     for batch in 0..cut.batches() {
         if batch >= 2 {
-            // The places were used two batches ago; everybody must have copied out.
+            // The places were used two batches ago; all ranks must have copied out.
             visit.wait_for_all(cut.steps(cut.batch(batch - 2).end - 1, cut.ranks))?;
         }
         for stage in 0..cut.ranks {
@@ -106,8 +106,8 @@ fn add(
     if stage > 0 {
         visit.wait_for((rank + ranks - 1) % ranks, cut.steps(window, stage - 1))?;
     }
-    // SAFETY: the place belongs to the rank whose turn it is. At stage 0 everybody has copied out what was here before
-    // (see `all_reduce`), later the rank before me has announced that it is done.
+    // SAFETY: the place belongs to the rank whose turn it is. At stage 0 all ranks have copied out what was here before
+    // (see `all_reduce`); later the rank before me has announced that it is done.
     let mut place = unsafe { visit.room.memory.write(place(visit, window, block), mine.len()) };
     if stage == 0 {
         kernel::put(plan, &mut place, mine);
@@ -125,7 +125,7 @@ fn add(
     Ok(())
 }
 
-/// The results of a window, but for the block that I finished myself.
+/// The results of a window, except for the block that I finished myself.
 fn copy_out(visit: &Visit<'_>, cut: &Cut, data: &mut [u8], window: usize) -> Result<(), CommError> {
     let (rank, ranks) = (visit.room.group.rank(), cut.ranks);
     for turn in 2..=ranks {
@@ -133,8 +133,8 @@ fn copy_out(visit: &Visit<'_>, cut: &Cut, data: &mut [u8], window: usize) -> Res
         let last: Rank = (block + ranks - 1) % ranks;
         visit.wait_for(last, cut.steps(window, ranks - 1))?;
         let mine = &mut data[cut.block(window, block)];
-        // SAFETY: the last rank of this block has announced its result; the place is written again only after
-        // everybody, this rank included, has announced to have copied out.
+        // SAFETY: the last rank of this block has announced its result; the place is written again only after all
+        // ranks, this one included, have announced that they copied it out.
         let result = unsafe { visit.room.memory.read(place(visit, window, block), mine.len()) };
         kernel::copy(mine, &result);
     }

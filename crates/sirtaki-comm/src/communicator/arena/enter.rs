@@ -19,7 +19,7 @@ pub(super) struct Visit<'a> {
     pub(super) number: u32,
     /// Steps done by every rank before this operation.
     pub(super) base: u32,
-    /// Steps this operation takes so far.
+    /// Steps of this operation so far.
     pub(super) steps: u32,
 }
 
@@ -50,7 +50,7 @@ impl<'a> Visit<'a> {
         if same { Ok(()) } else { self.room.compare(self.number) }
     }
 
-    /// All ranks but this one, beginning with the next: not everybody looks at the same lane at the same time.
+    /// All ranks but this one, beginning with the next, so that not all look at the same lane at the same time.
     #[inline]
     pub(super) fn others(&self) -> impl Iterator<Item = Rank> + use<> {
         let (rank, size) = (self.room.group.rank(), self.room.group.size());

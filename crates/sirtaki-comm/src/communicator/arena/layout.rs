@@ -7,8 +7,8 @@
 //! regions          per rank: the windows that large messages travel through
 //! rings            per ordered pair of ranks: a byte stream
 //! ```
-//! The size depends on the number of ranks alone, never on the messages, and stays below 64 MiB: 1.3 MiB for 2
-//! ranks, 53 MiB for 256.
+//! The size depends only on the number of ranks, never on the messages, and stays below 64 MiB: 1.3 MiB for 2 ranks, 53
+//! MiB for 256.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
@@ -28,13 +28,13 @@ const REGION_LARGEST: usize = 512 << 10;
 const RINGS_TOTAL: usize = 8 << 20;
 const RING_LARGEST: usize = 64 << 10;
 const RING_SMALLEST: usize = 256;
-/// Bytes before those of a ring.
+/// Bytes before the data of a ring.
 const RING_HEAD: usize = 256;
 
-/// The page that is looked at when something went wrong.
+/// The page to look at when something went wrong.
 #[repr(C, align(64))]
 pub(crate) struct Board {
-    /// Random number of this segment, so that a wrong one is not mistaken for it.
+    /// Random number of this segment, so that another segment is not mistaken for it.
     pub(super) nonce: AtomicU64,
     /// 0: no alarm; 1: being written; 2: to be read.
     pub(super) state: AtomicU32,
@@ -73,7 +73,7 @@ pub(crate) struct Status {
     pub(super) left: AtomicU32,
     /// Number of the last operation it has finished.
     pub(super) finished: AtomicU32,
-    /// 1 once it has failed: it takes part in nothing any more.
+    /// 1 once it has failed: it no longer takes part in anything.
     pub(super) failed: AtomicU32,
 }
 
@@ -88,9 +88,9 @@ impl Status {
 #[derive(Default)]
 #[repr(C)]
 pub(crate) struct Lane {
-    /// Alternately used: entering an operation means everybody has finished the one before the last.
+    /// Used alternately: entering an operation means that all ranks have finished the one before the last.
     pub(super) posts: [Post; 2],
-    /// Steps done since the segment exists.
+    /// Steps done since the segment was made.
     pub(super) progress: Line<Signal>,
     pub(super) status: Line<Status>,
     /// Rung when something was written to one of this rank's rings.

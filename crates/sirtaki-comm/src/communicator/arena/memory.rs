@@ -1,9 +1,9 @@
-//! The shared segment by its parts, and stretches of its bytes borrowed as slices.
+//! The parts of the shared segment, and stretches of its bytes borrowed as slices.
 //!
 //! The protocols of this module guarantee that a stretch is written by one rank while nobody else looks at it, and only
 //! read while nobody writes it; each caller says why. Under loom the parts are objects that loom watches, and every
-//! borrowed stretch is tracked: a model fails if some order of events lets two ranks have the same bytes at the same time
-//! and one of them writes.
+//! borrowed stretch is tracked: a model fails if some order of events lets two ranks hold the same bytes at the same
+//! time while one of them writes.
 
 use std::ops::{Deref, DerefMut};
 
@@ -100,14 +100,14 @@ mod parts {
         #[inline]
         pub(crate) unsafe fn read(&self, offset: usize, length: usize) -> Reading<'_> {
             assert!(offset + length <= self.layout.total());
-            // SAFETY: inside the segment by the check above; nobody writes by the caller's promise.
+            // SAFETY: inside the segment by the check above; not written, by the caller's promise.
             Reading { bytes: unsafe { std::slice::from_raw_parts(self.part(offset), length) } }
         }
 
         /// The `length` bytes at `offset`, to write.
         ///
         /// # Safety
-        /// No other rank may look at them, and this one through no other borrow, while they are borrowed.
+        /// No other rank may look at them, nor this one through another borrow, while they are borrowed.
         #[inline]
         pub(crate) unsafe fn write(&self, offset: usize, length: usize) -> Writing<'_> {
             assert!(offset + length <= self.layout.total());
@@ -187,7 +187,7 @@ mod parts {
             let range = self.range(offset, length);
             let _tracked = self.tracked(&range).iter().map(loom::cell::UnsafeCell::get).collect();
             let cells = &self.bytes[range];
-            // SAFETY: nobody writes by the caller's promise, which loom has just checked.
+            // SAFETY: not written, by the caller's promise, which loom has just checked.
             Reading { bytes: unsafe { std::slice::from_raw_parts(cells.as_ptr().cast(), cells.len()) }, _tracked }
         }
 

@@ -73,7 +73,7 @@ impl Arena {
         Layout::new(ranks).total()
     }
 
-    /// Meets the other members of `group`, all on this host. Everybody calls it.
+    /// Meets the other members of `group`, all on this host. All of them call it.
     pub fn connect(group: Group, exchange: &mut dyn Exchange, settings: &Settings) -> Result<Self, CommError> {
         Self::counting_from(Count::default(), group, exchange, settings)
     }
@@ -88,7 +88,7 @@ impl Arena {
         let stopper = Stopper::new();
         let room = Arc::new(Room::new(memory, group.clone(), settings.timeout, stopper.clone())?);
         let me = Participant::new(room.clone(), count);
-        // Nobody may go on before everybody has begun to count and watches everybody.
+        // No rank may go on before all have begun to count and watch each other.
         exchange.all(&[])?;
         let links = (0..group.size())
             .map(|peer| {
@@ -133,7 +133,7 @@ impl Arena {
         })
     }
 
-    /// Memory that all ranks of the host see. Everybody calls it with the same length.
+    /// Memory that all ranks of the host see. All of them call it with the same length.
     fn shared_buffer(&mut self, length: usize) -> Result<Buffer, CommError> {
         self.buffers_made += 1;
         let id = self.buffers_made;
@@ -144,7 +144,7 @@ impl Arena {
     }
 }
 
-/// Everybody makes a segment and opens the others'.
+/// Every rank makes a segment and opens the others'.
 fn share(group: &Group, exchange: &mut dyn Exchange, id: u64, length: usize) -> Result<SharedMemory, CommError> {
     let length = length.max(1);
     let mut mine = Some(Segment::create(length)?);
@@ -186,7 +186,7 @@ fn meet(group: &Group, exchange: &mut dyn Exchange) -> Result<Segment, CommError
             segment
         }
     };
-    // The first rank may close its descriptor only after everybody has opened it.
+    // The first rank may close its descriptor only after all others have opened it.
     exchange.all(&[])?;
     Ok(segment)
 }

@@ -1,5 +1,5 @@
-//! Models of the protocols in shared memory, over the code that runs in earnest: loom tries every order of events that a
-//! few preemptions can bring about, and finds ranks that have the same bytes at the same time.
+//! Models of the protocols in shared memory, over the production code: loom tries every order of events that a few
+//! preemptions can bring about, and finds ranks that hold the same bytes at the same time.
 
 use std::{ops::Range, sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ use crate::{
 
 const LINE: usize = chain::LINE;
 
-/// The ranks of a room, seen from each. The bytes of a region and of a ring are few, so that they are soon used again.
+/// The ranks of a room, seen from each. Regions and rings have few bytes, so that these are soon used again.
 pub(crate) fn rooms(groups: &[Group], region: usize, ring: usize) -> Vec<Arc<Room>> {
     let memory = Arc::new(Memory::model(Layout { ranks: groups.len(), region, ring }));
     let room = |group: &Group| Room::new(memory.clone(), group.clone(), Duration::MAX, Stopper::new());

@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Arena {
-    /// Over the streams. They would not notice a rank that does something else outside them, so all agree first.
+    /// Over the streams. They would not notice a rank that does something else outside them, so all ranks agree first.
     fn all_reduce_by(
         &mut self,
         algorithm: Algorithm,
@@ -43,14 +43,14 @@ impl Arena {
             _ => chain::all_reduce(visit, data, plan, block),
         });
         if let (Err(_), Some((memory, _))) = (&outcome, &place) {
-            // Others may have seen that this rank came, and still come themselves.
+            // Others may have seen that this rank came, and may still come themselves.
             memory.detach();
         }
         outcome
     }
 }
 
-/// The column of `sent` that concerns me must be what I expect; says how many bytes the largest message has.
+/// The column of `sent` that concerns me must be what I expect; returns how many bytes the largest message has.
 fn agree_on_counts(visit: &Visit<'_>, received: &[usize], size: usize) -> Result<usize, CommError> {
     let group = &visit.room.group;
     let mut largest = 0;

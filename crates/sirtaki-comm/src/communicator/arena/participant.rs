@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{enter::Visit, layout::NOTE, room::Room};
 use crate::{CommError, kernel, signature::Signature};
 
-/// What every rank counts, equally. Both numbers begin again at zero after the largest.
+/// What every rank counts, in step. Both numbers wrap round to zero.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Count {
     /// Operations so far.
@@ -22,7 +22,7 @@ pub(super) struct Participant {
 }
 
 impl Participant {
-    /// All ranks begin with the same count, and nobody enters an operation before all have begun.
+    /// All ranks begin with the same count, and none enters an operation before all have begun.
     pub(super) fn new(room: Arc<Room>, count: Count) -> Self {
         let lane = room.lane(room.rank());
         lane.posts.iter().for_each(|post| post.number.set(count.operations));
@@ -64,8 +64,8 @@ impl Participant {
         }
         assert!(bytes.len() <= NOTE);
         let place = Visit::note(&self.room, self.room.rank(), self.count.operations.wrapping_add(1));
-        // SAFETY: the last readers of this place were in the operation before the last, which everybody had finished when
-        // everybody had entered the last one, and that one is over.
+        // SAFETY: the last readers of this place were in the operation before the last. All ranks had finished that one
+        // when all had entered the last one, which is over.
         let mut place = unsafe { self.room.memory.write(place, bytes.len()) };
         kernel::copy(&mut place, bytes);
     }

@@ -1,7 +1,7 @@
 //! What a rank announces when it enters an operation.
 //!
-//! Two posts are used alternately. A rank writes one only after everybody has entered the operation before, that is,
-//! after everybody has finished reading it two operations ago; the loom model below tries every interleaving.
+//! Two posts are used alternately. A rank writes one only after all ranks have entered the operation before, that is,
+//! after all have finished reading it two operations ago; the loom model below tries every interleaving.
 
 use crate::{
     shm::{
@@ -20,7 +20,7 @@ pub(super) const INLINE: usize = 32;
 pub(super) struct Inline(pub(super) [u8; INLINE]);
 
 /// An announcement. One cache line, so that a small operation moves one line; on a pair of lines of its own, because
-/// processors like to fetch pairs.
+/// processors tend to fetch pairs.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub(crate) struct Post {

@@ -25,16 +25,16 @@ use crate::{
 
 /// How long a waiting rank sleeps before it looks round again.
 const SLICE: Duration = Duration::from_millis(50);
-/// How long a waiting rank looks again and again before it gives way to others: longer than giving way takes, or two
-/// ranks that could answer each other at once keep each other waiting.
+/// How long a waiting rank polls before it yields to others: longer than yielding takes, or two ranks that could answer
+/// each other at once keep each other waiting.
 const SPINNING: Duration = Duration::from_micros(20);
-/// Looks between two glances at the clock.
+/// Polls between two looks at the clock.
 const LOOKS: u32 = 32;
-/// How long a waiting rank gives way to others before it sleeps.
+/// How long a waiting rank yields to others before it sleeps.
 const YIELDING: Duration = Duration::from_micros(200);
 
-/// How long those who have come wait for the others before they compare their calls without them: the more have come,
-/// the surer it is who is the odd one out.
+/// How long ranks that have come wait for the others before they compare their calls without them: the more have come,
+/// the clearer it is which rank differs.
 const HEARING: Duration = Duration::from_secs(1);
 
 /// One rank's view of the shared segment.
@@ -45,16 +45,16 @@ pub(crate) struct Room {
     stopper: Stopper,
     /// Becomes readable when that rank's process ends; none for ranks that are threads of this process.
     processes: Vec<Option<OwnedFd>>,
-    /// How long to look before giving way; not at all when ranks outnumber cores, where looking only delays the one
-    /// that is waited for.
+    /// How long to poll before yielding; not at all when ranks outnumber cores, where polling only delays the rank that
+    /// is waited for.
     spinning: Duration,
-    /// Hears of waits, where this is one layer of several.
+    /// Told of waits, where this is one layer of several.
     observer: OnceLock<Arc<dyn WaitObserver>>,
 }
 
 /// What ends a wait.
 pub(super) struct WaitContext<'a> {
-    /// The call this is part of.
+    /// The call that waits.
     pub(super) call: &'a Signature,
     /// Number of that call.
     pub(super) number: u32,
@@ -72,7 +72,7 @@ impl Room {
         Ok(Self { memory, group, timeout, stopper, processes, spinning, observer: OnceLock::new() })
     }
 
-    /// From now on `observer` hears of waits; the first one stays.
+    /// From now on `observer` is told of waits; the first one set stays.
     pub(super) fn observe_waits(&self, observer: Arc<dyn WaitObserver>) {
         let _ = self.observer.set(observer);
     }
@@ -95,7 +95,7 @@ impl Room {
         self.group.rank()
     }
 
-    /// What rings when something was written for `rank`, or when something it wrote was read.
+    /// Rung when something was written for `rank`, or when something it wrote was read.
     pub(crate) fn bell(&self, rank: Rank) -> &Signal {
         &self.lane(rank).bell.0
     }
@@ -206,7 +206,7 @@ impl Room {
             let status = &self.lane(rank).status.0;
             let left = status.left.load(Ordering::Acquire) != 0;
             let needed = !passed(status.finished.load(Ordering::Acquire), wait.number);
-            // Who has finished this operation failed in a later one, of which we hear when we come to it.
+            // A rank that has finished this operation failed in a later one, and we hear of that when we come to it.
             if needed && status.failed.load(Ordering::Acquire) != 0 {
                 self.alarm()?;
             }
@@ -220,7 +220,7 @@ impl Room {
         Ok(())
     }
 
-    /// A rank that is gone may have told why just before it went.
+    /// A rank that is gone may have said why just before it went.
     fn missed(&self, rank: Rank, how: &str) -> Result<(), CommError> {
         self.alarm()?;
         Err(self.lost(rank, how))
@@ -246,7 +246,7 @@ impl Room {
         matches!(poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(count) if count > 0)
     }
 
-    /// The rank at the end of the chain of those who wait for each other.
+    /// The rank at the end of the chain of waits.
     fn culprit(&self, first: Rank) -> Rank {
         let mut rank = first;
         for _ in 0..self.group.size() {
@@ -275,7 +275,7 @@ impl Room {
         Err(Alarm::decode(&bytes).unwrap_or_else(unreadable).into())
     }
 
-    /// Tells everybody about `error`, unless something was told before; returns what was told first.
+    /// Tells all ranks about `error`, unless an error was reported before; returns the first one reported.
     pub(super) fn raise(&self, error: CommError) -> CommError {
         let told = self.publish(error);
         self.mine().status.0.failed.store(1, Ordering::Release);

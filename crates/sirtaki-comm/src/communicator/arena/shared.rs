@@ -1,4 +1,4 @@
-//! All-reduce of data that lies in shared memory already: every rank reduces one part of everybody's data in place.
+//! All-reduce of data that is already in shared memory: every rank reduces one part of all ranks' data in place.
 //!
 //! Cost per rank for `s` bytes: `s` read, `s` written, one step. Nothing is copied.
 
@@ -30,10 +30,10 @@ pub(super) fn all_reduce(
 }
 
 fn reduce(memory: &SharedMemory, at: usize, length: usize, plan: &Plan) {
-    // SAFETY: everybody has entered this operation with this stretch of its segment borrowed for it, and this part of
-    // it is touched by this rank alone until its step is announced. A rank that gives up meanwhile detaches its own
-    // mapping of its segment and touches no other, so that also then nobody else has these pages. The segments are
-    // distinct mappings.
+    // SAFETY: every rank has entered this operation with this stretch of its segment borrowed for it, and only this
+    // rank touches this part of it until its step is announced. A rank that gives up meanwhile detaches its own mapping
+    // of its segment and touches no other, so that even then nobody else has these pages. The segments are distinct
+    // mappings.
     let mut places: Vec<&mut [u8]> = memory
         .segments()
         .iter()

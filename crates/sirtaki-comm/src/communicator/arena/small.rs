@@ -1,4 +1,4 @@
-//! All-reduce of small messages: the data travels with the announcement, and everybody reduces everything.
+//! All-reduce of small messages: the data travels with the announcement, and every rank reduces everything.
 //!
 //! Cost: one line (or one note) written, one read from each other rank, `n·s` bytes reduced by every rank; no step
 //! beyond entering.
@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{CommError, Plan, kernel, signature::Signature};
 
-/// Largest message that is reduced by everybody, by the number of ranks. Beyond, the work done `n` times outweighs
-/// the steps saved.
+/// Largest message that every rank reduces, by the number of ranks. Beyond that, the work done `n` times outweighs the
+/// steps saved.
 pub(super) fn limit(ranks: usize) -> usize {
     if ranks == 2 { NOTE / 2 } else { NOTE }
 }

@@ -1,4 +1,4 @@
-//! What only the inside of an arena can show; everything else is tested through [`Communicator`].
+//! What can only be tested from inside an arena; everything else is tested through [`Communicator`].
 
 use std::{
     sync::{Arc, Barrier},

@@ -25,7 +25,7 @@ impl Visit<'_> {
         self.room.memory.layout.region / 2
     }
 
-    /// Bytes of the share of a half that each rank has when a half holds something for everybody.
+    /// Bytes that each rank has of a half that holds something for every rank.
     fn share(&self) -> usize {
         self.half() / self.size() / LINE * LINE
     }
@@ -43,13 +43,13 @@ impl Visit<'_> {
         unsafe { self.room.memory.read(self.place(rank, round, at, length), length) }
     }
 
-    /// Where the `length` bytes from `at` of the half lie that `rank` writes in this round.
+    /// Where the `length` bytes from `at` lie in the half that `rank` writes in this round.
     fn place(&self, rank: Rank, round: usize, at: usize, length: usize) -> usize {
         assert!(at + length <= self.half());
         self.room.memory.layout.region(rank) + (round % 2) * self.half() + at
     }
 
-    /// Stretch `round` of `range` when it is worked off `step` bytes at a time; empty when there is none left.
+    /// Stretch `round` of `range` when it is processed `step` bytes at a time; empty when there is none left.
     fn stretch(range: &Range<usize>, step: usize, round: usize) -> Range<usize> {
         let start = (range.start + round * step).min(range.end);
         start..(start + step).min(range.end)
@@ -94,7 +94,7 @@ pub(super) fn all_gather(visit: &mut Visit<'_>, all: &mut [u8], parts: &[Range<u
     Ok(())
 }
 
-/// Collects parts on `root`; `data` is everything there and the own part elsewhere.
+/// Collects parts on `root`; `data` is everything there and the rank's own part elsewhere.
 pub(super) fn gather(
     visit: &mut Visit<'_>,
     data: &mut [u8],
@@ -119,7 +119,7 @@ pub(super) fn gather(
     Ok(())
 }
 
-/// Hands out parts from `root`; `data` is everything there and the own part elsewhere.
+/// Hands out parts from `root`; `data` is everything there and the rank's own part elsewhere.
 pub(super) fn scatter(
     visit: &mut Visit<'_>,
     data: &mut [u8],
@@ -187,8 +187,8 @@ pub(super) fn reduce_scatter(
     Ok(())
 }
 
-/// Reduces `data` where no partial result may be written down in its own type: everybody combines one block from
-/// all inputs, and hands the result round. Only `root` collects it, if there is one.
+/// Reduces `data` where no partial result may be stored in its own type: every rank combines one block from all inputs
+/// and distributes the result, to `root` alone if there is one.
 pub(super) fn reduce_widely(
     visit: &mut Visit<'_>,
     data: &mut [u8],

@@ -5,7 +5,7 @@ use libloading::os::unix::Library;
 use super::{raw::MpiOp, raw::Type, table::Constants};
 use crate::CommError;
 
-/// Exported by every Open MPI and by nobody else.
+/// Exported by every Open MPI and by no other library.
 pub(super) const MARK: &str = "ompi_mpi_comm_world";
 
 fn address(library: &Library, symbol: &str) -> Result<usize, CommError> {

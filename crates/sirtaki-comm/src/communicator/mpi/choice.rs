@@ -1,7 +1,8 @@
 //! Which MPI library to load: the one the user names, or the family that fits the launcher.
 //!
-//! Launchers speak to the library they belong to: an MPICH under Open MPI's `mpirun` would see a world of one process
-//! in every process. The environment tells who started us; it is passed in, so this is a pure function.
+//! A launcher works only with the library it belongs to: an MPICH under Open MPI's `mpirun` would see a world of one
+//! process in every process. The environment tells which launcher started us; it is passed in, so this is a pure
+//! function.
 
 use std::path::PathBuf;
 
@@ -38,7 +39,7 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// The choice that an environment suggests; `get` looks a variable up.
+    /// The choice that an environment suggests; `get` looks up a variable.
     pub fn from_environment(get: impl Fn(&str) -> Option<String>) -> Self {
         let number = |name: &str| get(name).and_then(|text| text.trim().parse().ok());
         let slurm = get("SLURM_STEP_ID").is_some();

@@ -22,8 +22,8 @@ pub struct MpiCommunicator {
 }
 
 impl MpiCommunicator {
-    /// All processes of the MPI job. Every process calls it; MPI is started if nobody has, and ended with the last
-    /// communicator if it was started here. That last one should go on the thread that made the first.
+    /// All processes of the MPI job. Every process calls it; MPI is started if it is not running yet, and ended with
+    /// the last communicator if it was started here. That last one should be dropped on the thread that made the first.
     pub fn world(settings: &Settings, choice: &Choice) -> Result<Box<dyn Communicator>, CommError> {
         Self::world_in_pieces(settings, choice, i32::MAX as usize)
     }

@@ -1,7 +1,7 @@
-//! Small messages beside the collectives: "I wait in call number n", and alarms.
+//! Small messages alongside the collectives: "I wait in call number n", and alarms.
 //!
-//! They are sent without waiting, from buffers owned here, and read only when somebody looks. Every message carries
-//! its sender and ends by itself, so MPI's status objects, whose layout differs between families, are not needed.
+//! They are sent without waiting, from buffers owned here, and read only when a rank looks. Every message names its
+//! sender and marks its own end, so MPI's status objects, whose layout differs between families, are not needed.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ use crate::{Alarm, CommError, Rank};
 
 /// Tag of these messages.
 const TAG: i32 = 1;
-/// Bytes of an encoded message at most: an alarm and its frame.
+/// Most bytes of an encoded message: an alarm and its frame.
 const LIMIT: usize = Alarm::LIMIT + 64;
 
 #[derive(Serialize, Deserialize)]
@@ -75,7 +75,7 @@ impl Control {
         (0..self.heard.len()).find(|&rank| rank != me && self.heard[rank] < sequence)
     }
 
-    /// Failures to send are left out: whoever misses this message finds out by its own deadline.
+    /// Failures to send are ignored: a rank that misses this message finds out by its own deadline.
     fn tell_all(&mut self, session: &Session, comm: Comm, me: Rank, notice: &Notice) {
         self.take_back(session);
         let Ok(message) = postcard::to_stdvec(notice) else { return };
@@ -89,7 +89,7 @@ impl Control {
         }
     }
 
-    /// Takes back the bytes of messages that are sent.
+    /// Takes back the bytes of messages that have been sent.
     fn take_back(&mut self, session: &Session) {
         for (mut request, bytes) in std::mem::take(&mut self.outbox) {
             if session.mpi.test(&mut request) == Ok(true) {

@@ -1,12 +1,12 @@
 //! One MPI communicator and how its ranks come together before every operation.
 //!
-//! MPI has no deadlines and does not notice ranks that call different things. So the ranks first exchange what they
-//! are about to call, by a non-blocking all-gather of [`Signature::SIZE`] bytes each, which can be watched while it is
-//! under way. Only when all are there and agree does the operation itself run, as a blocking call of the library's
-//! fast paths. What remains uncovered: a rank that is stopped in the middle of the blocking part keeps the others
-//! there until it continues; one that dies is handled by the launcher, which ends the whole job.
+//! MPI has no deadlines and does not notice ranks that call different things. So the ranks first exchange what they are
+//! about to call, by a non-blocking all-gather of [`Signature::SIZE`] bytes each, which can be watched while it is
+//! under way. Only when all are there and agree does the operation itself run, as a blocking call of the library's fast
+//! paths. What remains uncovered: a rank that is stopped in the middle of the blocking part keeps the others there
+//! until it continues; a rank that dies is handled by the launcher, which ends the whole job.
 //!
-//! A rank that waits for long says so to all others, so that all of them name the same absent rank in the end.
+//! A rank that waits for long tells all others, so that all of them name the same absent rank in the end.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,9 +19,9 @@ use super::{
 };
 use crate::{CommError, Group, Rank, Stopper, signature::Signature};
 
-/// After this time of waiting the others are told, if a quarter of the limit is not shorter.
+/// How long a rank waits before it tells the others, unless a quarter of the limit is shorter.
 const ANNOUNCE: Duration = Duration::from_millis(100);
-/// How long to listen, once the limit has passed, for those who have only just come.
+/// How long to listen, once the limit has passed, for ranks that have only just come.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// The state all operations share.
@@ -36,7 +36,7 @@ pub(super) struct Core {
     control: Control,
     sequence: u64,
     failed: Option<CommError>,
-    /// My signature, then everybody's; gone once a wait has failed, because MPI may still write to it.
+    /// My signature, then those of all ranks; gone once a wait has failed, because MPI may still write to it.
     calls: Option<Lent>,
 }
 
@@ -55,7 +55,7 @@ impl Core {
         Ok(Self { session, comm, group, timeout, stopper, limit, control, sequence: 0, failed: None, calls })
     }
 
-    /// Meets all ranks in this call, then runs `operation`. Any failure is final and told to the others.
+    /// Meets all ranks in this call, then runs `operation`. Any failure is final and reported to the others.
     pub(super) fn together<T>(
         &mut self,
         call: Signature,
@@ -117,12 +117,12 @@ impl Core {
         let bytes = unsafe { lent.bytes() };
         let calls: Vec<_> = bytes[SIZE..].as_chunks::<SIZE>().0.iter().map(Signature::decode).collect();
         self.calls = Some(lent);
-        // Somebody may have given up waiting for this rank just before it came.
+        // Another rank may have given up waiting for this one just before it came.
         self.control.poll(&self.session, self.comm)?;
         Signature::compare_all(&self.group, &calls)
     }
 
-    /// Waits until `request` is done, for the `partner` alone or else for all ranks.
+    /// Waits until `request` is done: for `partner` alone, or else for all ranks.
     pub(super) fn wait(
         &mut self,
         request: &mut MpiRequest,
@@ -155,7 +155,7 @@ impl Core {
         Ok(())
     }
 
-    /// Whom to blame. If all have come in the meantime, they get the same time once more to get through.
+    /// Whom to blame. If all have come in the meantime, they get the same time once more to finish.
     fn absent(&self, waited: Duration) -> Option<Rank> {
         let me = self.group.rank();
         let anyone = || (waited > self.timeout * 2 + GRACE).then_some(usize::from(me == 0));
@@ -167,7 +167,7 @@ impl Core {
 impl Drop for Core {
     fn drop(&mut self) {
         if let Some(calls) = self.calls.take() {
-            // SAFETY: whoever lends them puts them here again only when the request is done.
+            // SAFETY: memory that was lent is put back here only when its request is done.
             drop(unsafe { calls.back() });
         }
         if self.failed.is_none() && !self.session.is_over() {

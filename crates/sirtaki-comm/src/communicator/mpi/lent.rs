@@ -1,15 +1,15 @@
 //! Memory that is lent to MPI while a request is under way.
 //!
-//! MPI keeps its address and writes or reads it behind our back. A `Box` or a slice promises that nobody does, anew every
-//! time it is moved, so the memory is held by its address alone until the request is done. Memory that never comes back,
-//! because the request failed, is never given back to the system: dropping this leaks.
+//! MPI keeps its address and writes or reads it behind our back. A `Box` or a slice promises anew, every time it is
+//! moved, that nobody does that, so the memory is held by its address alone until the request is done. Memory that
+//! never comes back, because the request failed, is never returned to the system: dropping this leaks.
 
 use std::ptr::NonNull;
 
 /// Some bytes on the heap.
 pub(super) struct Lent(NonNull<[u8]>);
 
-// SAFETY: the bytes have one owner, this value, as those of a box have.
+// SAFETY: like those of a box, the bytes have one owner, this value.
 unsafe impl Send for Lent {}
 
 impl Lent {
@@ -33,7 +33,7 @@ impl Lent {
     /// # Safety
     /// No request may use them.
     pub(super) unsafe fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: allocated in `new` and not given back, by the promise of `back`; exclusive by the caller's promise.
+        // SAFETY: allocated in `new` and not freed, by the promise of `back`; exclusive by the caller's promise.
         unsafe { self.0.as_mut() }
     }
 

@@ -42,7 +42,7 @@ pub struct Found {
     pub path: PathBuf,
     /// Its binary interface.
     pub family: Family,
-    /// What it says of itself, first line.
+    /// How it describes itself; the first line.
     pub version: String,
 }
 
@@ -79,7 +79,7 @@ pub fn load(choice: &Choice) -> Result<Loaded, CommError> {
     let mut other = None;
     for name in NAMES.map(Path::new) {
         let Ok(library) = open(name, RTLD_NOW | RTLD_LOCAL) else { continue };
-        // One that we cannot tell is as good as none.
+        // A library that we cannot identify is as good as none.
         let Ok(family) = family(&library, name) else { continue };
         drop(library);
         if choice.family.is_none_or(|wanted| wanted == family) {
@@ -112,12 +112,12 @@ fn open(name: &Path, flags: c_int) -> Result<Library, libloading::Error> {
 }
 
 fn has(library: &Library, symbol: &str) -> bool {
-    // SAFETY: only asked whether it exists.
+    // SAFETY: only its existence is checked.
     unsafe { library.get::<*mut u8>(format!("{symbol}\0").as_bytes()) }.is_ok()
 }
 
-/// The binary interface of a library; an error for one that is neither of those we know. Taking a guess would mean to call
-/// its functions with constants of another library.
+/// The binary interface of a library; an error if it is neither of those we know. Guessing would mean calling its
+/// functions with the constants of another library.
 fn family(library: &Library, name: &Path) -> Result<Family, CommError> {
     let says = says_of_itself(library);
     match &says {
@@ -137,7 +137,7 @@ fn family(library: &Library, name: &Path) -> Result<Family, CommError> {
     }
 }
 
-/// The version text of a library, which has the same interface in all of them and may be asked for at any time.
+/// The version text of a library. The function is the same in all of them and may be called at any time.
 fn says_of_itself(library: &Library) -> Option<String> {
     type Ask = unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int;
     // SAFETY: the type is the one that the MPI standard gives this function.
@@ -149,7 +149,7 @@ fn says_of_itself(library: &Library) -> Option<String> {
     (code == 0).then(|| CStr::from_bytes_until_nul(&text).ok())?.map(|text| text.to_string_lossy().into_owned())
 }
 
-/// Opens for the rest of the process's life.
+/// Opens it for the rest of the process's life.
 fn keep(name: &Path) -> Result<Loaded, CommError> {
     let failed = |error: libloading::Error| CommError::Unavailable {
         what: format!("MPI at {}", name.display()),

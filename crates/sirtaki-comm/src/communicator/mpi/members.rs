@@ -6,10 +6,10 @@ use super::{
 };
 use crate::{CommError, Group, Member, Rank, rendezvous::this_member};
 
-/// Bytes of one encoded member at most.
+/// Most bytes of one encoded member.
 const RECORD: usize = 512;
 
-/// Everybody's `mine`, one after another; all ranks give equally many bytes. Blocks until all ranks call it.
+/// All ranks' `mine`, one after another; all give the same number of bytes. Blocks until all ranks call it.
 pub(super) fn share(session: &Session, comm: Comm, rank: Rank, size: usize, mine: &[u8]) -> Result<Vec<u8>, CommError> {
     let mut all = vec![0; mine.len() * size];
     all[rank * mine.len()..][..mine.len()].copy_from_slice(mine);

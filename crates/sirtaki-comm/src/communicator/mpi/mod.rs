@@ -6,7 +6,7 @@
 //!
 //! - [`choice`](Choice): which family fits the launcher; [`find`] and [`load`]: the libraries of this machine.
 //! - `session`: MPI's start and end in this process.
-//! - `core`: how ranks meet before an operation, with deadline, mismatch and absence; `control`: messages beside it.
+//! - `core`: how ranks meet before an operation, with deadline, mismatch and absence; `control`: messages alongside.
 //! - `moves`, `reduce`, `pair`: the operations.
 //!
 //! All ranks use one family: a launcher and its library belong together, and a rank with another library would not

@@ -1,8 +1,8 @@
 //! Operations that move elements without combining them.
 //!
-//! MPI counts elements and offsets in 32 bits. What fits goes into one collective call; more is cut into pieces that
-//! need neither offsets nor larger counts: broadcasts part by part, or messages between pairs. Gather and scatter are
-//! such messages always, as they are inside the libraries when counts differ.
+//! MPI counts elements and offsets in 32 bits. What fits goes into one collective call; longer buffers are cut into
+//! pieces that need neither offsets nor larger counts: broadcasts part by part, or messages between pairs. Gather and
+//! scatter always use such messages, as the libraries themselves do when counts differ.
 
 use std::ffi::c_int;
 
@@ -83,7 +83,7 @@ pub(super) fn receive(core: &Core, mut data: SliceMut<'_>, from: Rank, tag: c_in
         .try_for_each(|piece| core.ask("receive", |mpi, comm| mpi.receive(piece, of, from, tag, comm)))
 }
 
-/// Everything is started at once, receives first, and finished in whatever order it comes.
+/// Everything is started at once, receives first, and finished in any order.
 pub(super) fn all_to_all(
     core: &Core,
     out: Slice<'_>,
@@ -126,7 +126,7 @@ pub(super) fn all_to_all(
     finished
 }
 
-/// Ends every request, also when one of them fails: their buffers belong to the caller again afterwards.
+/// Ends every request, even if one of them fails: their buffers belong to the caller again afterwards.
 fn finish(core: &Core, mut requests: Vec<MpiRequest>) -> Result<(), CommError> {
     let mut result = Ok(());
     let mut pace = Pace::new();

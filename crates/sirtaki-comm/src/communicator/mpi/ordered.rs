@@ -1,8 +1,8 @@
 //! Minimum and maximum of floats as minimum and maximum of integers.
 //!
-//! MPI leaves open what `MPI_MIN` does with NaN, and libraries answer differently from rank to rank. Here the bits of
-//! every float are first mapped to an integer of the same width with the same order, and NaN to the integer that wins;
-//! integers have one minimum, so all ranks get the same bits, and a NaN anywhere gives NaN.
+//! MPI does not specify what `MPI_MIN` does with NaN, and with some libraries the result differs from rank to rank.
+//! Here the bits of every float are first mapped to an integer of the same width with the same order, and NaN to the
+//! integer that wins; integers have one minimum, so all ranks get the same bits, and a NaN anywhere gives NaN.
 
 use bytemuck::cast_slice_mut;
 
@@ -12,7 +12,7 @@ use crate::DType;
 macro_rules! coder {
     ($name:ident, $integer:ty, $infinity:literal) => {
         mod $name {
-            /// Negative floats grow with the rest of their bits, so those are turned round. Its own inverse.
+            /// Negative floats are ordered opposite to the rest of their bits, so those are inverted. Its own inverse.
             pub(super) fn flip(word: $integer) -> $integer {
                 word ^ ((word >> (<$integer>::BITS - 1)) & <$integer>::MAX)
             }
@@ -37,7 +37,7 @@ coder!(brain, i16, 0x7f80);
 coder!(single, i32, 0x7f80_0000);
 coder!(double, i64, 0x7ff0_0000_0000_0000);
 
-/// The integer type that stands for this float type; `None` for what is no float.
+/// The integer type that stands for this float type; `None` for types that are not floats.
 pub(super) fn stand_in(dtype: DType) -> Option<Type> {
     match dtype {
         DType::F16 | DType::BF16 => Some(Type::I16),

@@ -1,11 +1,11 @@
-//! How often to look again while waiting: at once, then leaving the core to others, then asleep for a moment.
+//! How often to poll while waiting: at once, then yielding the core to others, then sleeping for a moment.
 
 use std::time::{Duration, Instant};
 
-/// Looks without leaving the core. A look costs some hundred nanoseconds, so this is about as long as one exchange
-/// between processes that run.
+/// Polls without yielding the core. A poll costs some hundred nanoseconds, so this is about as long as one exchange
+/// between running processes.
 const SPINS: u32 = 300;
-/// Looks with a yield in between.
+/// Polls with a yield in between.
 const YIELDS: u32 = 2000;
 const SHORTEST: Duration = Duration::from_micros(50);
 const LONGEST: Duration = Duration::from_millis(1);
@@ -22,7 +22,7 @@ impl Pace {
         Self { start: Instant::now(), turn: 0, sleep: SHORTEST }
     }
 
-    /// Lets some time pass. True when so much has passed that rarer questions are due too.
+    /// Lets some time pass. True when enough has passed that rarer checks are due too.
     pub(super) fn pause(&mut self) -> bool {
         self.turn += 1;
         if self.turn < SPINS {

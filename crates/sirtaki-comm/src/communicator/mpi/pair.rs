@@ -1,8 +1,8 @@
 //! Send and receive between two ranks, with a header that says what is sent.
 //!
-//! Short messages travel behind their header at once, copied, so a short send does not wait for its receiver. A long
-//! one sends its header alone and waits for the receiver's answer: then both know the other's call, both can give up
-//! while they wait, and the elements go from buffer to buffer without a copy.
+//! A short message travels with its header, copied, so a short send does not wait for its receiver. A long one sends
+//! its header alone and waits for the receiver's answer: then both know the other's call, both can give up while they
+//! wait, and the elements go from buffer to buffer without a copy.
 
 use super::{
     core::Core,
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{CommError, Rank, Slice, SliceMut, signature::Signature};
 
-/// Bytes up to which a message is short.
+/// Most bytes of a short message.
 const SHORT: usize = 4096;
 /// Whether an answer is wanted, then the signature.
 const HEADER: usize = 1 + Signature::SIZE;

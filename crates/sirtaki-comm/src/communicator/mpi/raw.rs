@@ -1,7 +1,7 @@
 //! MPI as the rest of the code sees it: one object-safe interface for all libraries, over slices instead of pointers.
 //!
-//! Counts come from slices, so a call cannot name more memory than it was given. Buffers must hold at most
-//! `i32::MAX` elements, MPI's own limit; cutting longer ones is the caller's business.
+//! Counts come from slices, so a call cannot name more memory than it was given. Buffers must hold at most `i32::MAX`
+//! elements, MPI's own limit; cutting longer ones is up to the caller.
 
 use std::ffi::c_int;
 
@@ -81,7 +81,7 @@ impl Threads {
     }
 }
 
-/// MPI's answer when it is not success; [`Mpi::explain`] has the words.
+/// MPI's answer other than success; [`Mpi::explain`] puts it into words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Code(pub c_int);
 
@@ -107,7 +107,7 @@ pub trait Mpi: Send + Sync {
     fn explain(&self, code: Code) -> String;
     fn is_initialized(&self) -> bool;
     fn is_finalized(&self) -> bool;
-    /// Starts MPI for this process and says which level of threading it gave.
+    /// Starts MPI for this process and returns the level of threading it provides.
     fn init(&self, wanted: Threads) -> Answer<Threads>;
     /// The level of threading it was started with.
     fn threads(&self) -> Answer<Threads>;
@@ -118,7 +118,7 @@ pub trait Mpi: Send + Sync {
     fn rank(&self, comm: Comm) -> Answer<usize>;
     fn size(&self, comm: Comm) -> Answer<usize>;
     fn duplicate(&self, comm: Comm) -> Answer<Comm>;
-    /// Those with the same colour together, in their present order.
+    /// Groups ranks with the same colour, in their present order.
     fn split(&self, comm: Comm, colour: Option<c_int>) -> Answer<Option<Comm>>;
     fn free(&self, comm: Comm) -> Answer;
     /// Errors on `comm` come back as codes instead of ending the process.
@@ -137,13 +137,13 @@ pub trait Mpi: Send + Sync {
     /// One number to each rank, one from each.
     fn transpose(&self, out: &[u64], into: &mut [u64], comm: Comm) -> Answer;
     fn send(&self, data: &[u8], of: Type, to: usize, tag: c_int, comm: Comm) -> Answer;
-    /// Bytes that were sent by anyone, at most as many as fit.
+    /// Receives bytes from any rank, at most as many as fit.
     fn receive_any(&self, data: &mut [u8], tag: c_int, comm: Comm) -> Answer;
     fn receive(&self, data: &mut [u8], of: Type, from: usize, tag: c_int, comm: Comm) -> Answer;
     /// Whether [`Mpi::receive_any`] would find something now.
     fn probe_any(&self, tag: c_int, comm: Comm) -> Answer<bool>;
 
-    /// Starts collecting `length` bytes of everybody.
+    /// Starts collecting `length` bytes from every rank.
     ///
     /// # Safety
     /// `mine` is valid for reading `length` bytes and `all` for writing `length` bytes per rank, until the request is
@@ -179,6 +179,6 @@ pub trait Mpi: Send + Sync {
 pub struct Route {
     /// Only receives with the same tag find it.
     pub tag: c_int,
-    /// And on the same communicator.
+    /// The same goes for the communicator.
     pub comm: Comm,
 }

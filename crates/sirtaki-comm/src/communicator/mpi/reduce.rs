@@ -3,11 +3,11 @@
 //! - Sums and products of `f32`, `f64` and integers are MPI's own.
 //! - Minimum and maximum of floats go as integers, see [`super::ordered`].
 //! - Booleans become bytes of zero and one, whose maximum is "any" and whose minimum is "all".
-//! - What must be accumulated in a wider type (halves, scaled integers) cannot be MPI's; the caller does that.
+//! - What must be accumulated in a wider type (halves, scaled integers) cannot be left to MPI; the caller does that.
 //!
-//! MPI only recommends that an all-reduce gives the same bits on every rank. Open MPI and MPICH do for the operations
-//! used here, because each result is either computed once and handed round or computed on every rank along the same
-//! tree of commutative operations. Which NaN (sign and payload) a sum of NaNs gives may differ.
+//! MPI only recommends that an all-reduce gives the same bits on every rank. Open MPI and MPICH ensure it for the
+//! operations used here, because each result is either computed once and distributed or computed on every rank along
+//! the same tree of commutative operations. Which NaN (sign and payload) a sum of NaNs gives may differ.
 
 use super::{
     core::Core,
@@ -56,7 +56,7 @@ impl Native {
     }
 }
 
-/// Factors and forms before MPI sees the data.
+/// Applies factors and conversions before MPI sees the data.
 fn prepare(plan: &Plan, native: Native, data: &mut [u8]) {
     kernel::scale(plan.dtype, data, plan.before);
     if plan.dtype == DType::Bool {
@@ -67,7 +67,7 @@ fn prepare(plan: &Plan, native: Native, data: &mut [u8]) {
     }
 }
 
-/// Forms and factors of the result.
+/// Applies conversions and factors to the result.
 fn complete(plan: &Plan, native: Native, data: &mut [u8]) {
     if native.ordered {
         ordered::decode(plan.dtype, data);

@@ -1,6 +1,6 @@
-//! MPI's life in this process: started at most once, ended when the last communicator that needs it goes.
+//! MPI's life in this process: started at most once, ended when the last communicator that needs it is dropped.
 //!
-//! MPI is the process's, not a value's: it cannot be started twice, nor again after its end. The one static here
+//! MPI belongs to the process, not to a value: it cannot be started twice, nor again after its end. The one static here
 //! mirrors that, so that a second world finds the first one's session instead of ending it early.
 
 use std::sync::{
@@ -83,19 +83,19 @@ impl Session {
         call(&*self.mpi).map_err(|code| explain(&*self.mpi, action, code))
     }
 
-    /// A call did not come to its end, so MPI's own end would wait for ever: leave it out.
+    /// A call did not finish, so ending MPI would wait for ever and is skipped.
     pub(super) fn set_broken(&self) {
         self.broken.store(true, Ordering::Relaxed);
     }
 
-    /// Gives a communicator back, unless that could wait for somebody who does not come.
+    /// Frees a communicator, unless that could wait for a rank that does not come.
     pub(super) fn release(&self, comm: Comm) {
         if !self.is_over() {
             let _ = self.mpi.free(comm);
         }
     }
 
-    /// MPI has ended, or calls into it might not return.
+    /// Whether MPI has ended, or calls into it might not return.
     pub(super) fn is_over(&self) -> bool {
         self.broken.load(Ordering::Relaxed) || std::thread::panicking() || self.mpi.is_finalized()
     }

@@ -1,6 +1,6 @@
 //! The function table of a loaded library, generic over the width of its handles.
 //!
-//! The two families agree on every signature but for one type: a handle is a pointer in Open MPI and an `int` in
+//! The two families agree on every signature except for one type: a handle is a pointer in Open MPI and an `int` in
 //! MPICH and its kin. So the table is written once, and a family is a table of constants.
 
 use std::{
@@ -19,7 +19,7 @@ pub(super) trait Word: Copy + Default + Send + Sync + 'static {
     fn narrow(word: usize) -> Self;
 }
 
-/// Open MPI: a pointer, carried as a number because it is never followed here.
+/// Open MPI: a pointer, carried as a number because it is never dereferenced here.
 impl Word for usize {
     fn widen(self) -> usize {
         self
@@ -46,7 +46,7 @@ pub(super) struct Constants<H> {
     pub types: [H; Type::COUNT],
     pub ops: [H; MpiOp::COUNT],
     pub in_place: usize,
-    /// Whether `MPI_Reduce` can be trusted with it.
+    /// Whether `MPI_Reduce` can be trusted to work in place.
     pub reduces_in_place: bool,
     pub status_ignore: usize,
     pub any_source: c_int,
