@@ -14,9 +14,10 @@ use crate::{CommError, Rank, shm::Segment};
 
 /// Zeroed memory from [`Communicator::buffer`](crate::Communicator::buffer), aligned to 64 bytes at least.
 ///
-/// Where ranks share it, they work on each other's. A rank that gives up an all-reduce of it, because another is too
-/// late for example, takes its own back: from then on it is memory of this process alone, filled with zeros, and what the
-/// late rank may still write does not arrive. (Should the system not allow even that, the buffer is empty from then on.)
+/// Where ranks share a host, they work in each other's buffers. A rank that gives up an all-reduce on one, for example
+/// because another rank is too late, takes its own back: from then on it is memory of this process alone, filled with
+/// zeros, and what the late rank may still write does not arrive. (Should the system not allow even that, the buffer is
+/// empty from then on.)
 #[derive(Debug)]
 pub struct Buffer {
     memory: Memory,
@@ -39,7 +40,7 @@ pub(crate) struct SharedMemory {
     pub(crate) id: u64,
     rank: Rank,
     segments: Vec<Segment>,
-    /// Others may still write my own segment, and it could not be detached: nobody here may look at it again.
+    /// Others may still write to my own segment, and it could not be detached: this process must not look at it again.
     lost: AtomicBool,
 }
 
@@ -61,7 +62,7 @@ impl SharedMemory {
         (at + bytes.len() <= self.segments[self.rank].len()).then_some(at)
     }
 
-    /// Ends the sharing of this rank's segment, which others may still write.
+    /// Ends the sharing of this rank's segment, which others may still write to.
     pub(crate) fn detach(&self) {
         if self.segments[self.rank].detach().is_err() {
             self.lost.store(true, Ordering::Relaxed);
@@ -102,8 +103,8 @@ impl Deref for Buffer {
             Memory::Shared(memory) => {
                 let (start, length) = own(memory, self.length);
                 // SAFETY: the segment is at least this long and lives as long as the buffer. Other ranks touch it only
-                // during a collective on it, which borrows the buffer mutably here. If that ends here before it ends
-                // everywhere, the segment is detached: they no longer reach what lies at this address.
+                // during a collective on it, which borrows the buffer mutably here. If the collective ends here before
+                // it ends everywhere, the segment is detached: others no longer reach what is at this address.
                 unsafe { std::slice::from_raw_parts(start, length) }
             }
         }

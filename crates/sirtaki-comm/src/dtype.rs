@@ -24,7 +24,7 @@ pub enum DType {
     I32 = 6,
     /// 64-bit signed integer.
     I64 = 7,
-    /// One byte, zero or one. Any other byte counts as true and leaves as one.
+    /// One byte, zero or one. Any other byte counts as true and becomes one.
     Bool = 8,
 }
 
@@ -63,7 +63,7 @@ impl DType {
         DType::ALL.get(usize::from(code)).copied()
     }
 
-    /// Whether fractions exist in this type.
+    /// Whether the type can hold fractions.
     pub const fn is_float(self) -> bool {
         matches!(self, DType::F16 | DType::BF16 | DType::F32 | DType::F64)
     }

@@ -1,4 +1,4 @@
-//! The crate's one error type. Every variant that is somebody's fault names the rank.
+//! The crate's one error type. Every variant that blames a rank names it.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ pub enum CommError {
     /// A process is there, but its part of the operation did not come.
     #[error("{who} made no progress in {operation} for {:.1} s", waited.as_secs_f64())]
     Timeout {
-        /// The rank everybody waits for.
+        /// The rank that is waited for.
         rank: Rank,
         /// The rank with host and process, for people.
         who: String,
@@ -41,7 +41,7 @@ pub enum CommError {
         /// Who called what.
         differences: String,
     },
-    /// Somebody in this process or in another one asked for an end.
+    /// This process or another one asked for an end.
     #[error("stopped: {reason}")]
     Stopped {
         /// Why.
@@ -66,7 +66,7 @@ pub enum CommError {
     Unavailable {
         /// What was asked for.
         what: String,
-        /// Why it cannot be had.
+        /// Why it is not available.
         reason: String,
     },
     /// A GPU, its driver or its library failed.
@@ -75,7 +75,7 @@ pub enum CommError {
         /// What was tried and what the driver or library said.
         problem: String,
     },
-    /// The operating system said no.
+    /// The operating system refused.
     #[error("{action}: {source}")]
     Io {
         /// What was being done, with the address, file or rank.
@@ -86,7 +86,7 @@ pub enum CommError {
 }
 
 impl CommError {
-    /// An [`CommError::Io`] that says what was being done.
+    /// A [`CommError::Io`] that says what was being done.
     pub fn io(action: impl Into<String>, source: impl Into<io::Error>) -> Self {
         CommError::Io { action: action.into(), source: Arc::new(source.into()) }
     }
@@ -116,7 +116,7 @@ impl CommError {
         }
     }
 
-    /// The form in which a failure is told to the other ranks.
+    /// The form in which a failure is reported to the other ranks.
     pub fn to_alarm(&self) -> Alarm {
         match self.clone() {
             CommError::PeerLost { rank, who, how } => Alarm::PeerLost { rank, who, how },
@@ -139,7 +139,7 @@ pub enum Alarm {
 }
 
 impl Alarm {
-    /// Bytes of an encoded alarm at most; longer texts are cut by the sender.
+    /// Most bytes of an encoded alarm; the sender cuts longer texts.
     pub const LIMIT: usize = 2048;
 
     /// The alarm as bytes, never more than [`Alarm::LIMIT`].
@@ -153,7 +153,7 @@ impl Alarm {
         }
     }
 
-    /// The alarm in `bytes`, if they are one.
+    /// The alarm in `bytes`, if they are a valid one.
     pub fn decode(bytes: &[u8]) -> Option<Alarm> {
         (bytes.len() <= Self::LIMIT).then(|| postcard::from_bytes(bytes).ok()).flatten()
     }

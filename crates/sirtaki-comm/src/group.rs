@@ -1,4 +1,4 @@
-//! Who takes part: the members of a group, which of them is me, and who shares my host.
+//! The members of a group, which of them is this process, and which share its host.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ pub type Rank = usize;
 /// What the others know of one process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
-    /// Rank in the whole job; errors speak of this one.
+    /// Rank in the whole job; errors refer to this one.
     pub world_rank: Rank,
     /// Host name, for people.
     pub host: String,
@@ -91,8 +91,8 @@ impl Group {
         hosts.into_iter().map(|(_, ranks)| ranks).collect()
     }
 
-    /// Whether more members share my host than there are processors for them. Waiting must not keep a processor busy
-    /// then.
+    /// Whether more members share my host than there are processors for them. In that case waiting must not keep a
+    /// processor busy.
     pub fn is_crowded(&self) -> bool {
         let home = &self.members[self.rank].host_id;
         let neighbours = self.members.iter().filter(|member| member.host_id == *home);

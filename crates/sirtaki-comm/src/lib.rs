@@ -4,14 +4,14 @@
 //!
 //! Bottom up:
 //! - [`dtype`](DType), [`slice`](Slice), [`reduction`](Reduction), [`kernel`]: elements and their arithmetic.
-//! - [`group`](Group), [`signature`], [`error`](CommError), [`settings`](Settings), [`stop`](Stopper): the words that
-//!   all parts share.
+//! - [`group`](Group), [`signature`], [`error`](CommError), [`settings`](Settings), [`stop`](Stopper): the vocabulary
+//!   that all parts share.
 //! - [`shm`]: memory between the processes of one host, and sleeping on it.
 //! - [`secure`]: the job's secret, the proof of knowing it, TLS.
 //! - [`link`]: one ordered byte stream to one peer.
 //! - [`mesh`]: all links of a group; deadlines, alarms and mismatches, written once for all links.
 //! - [`collective`]: the algorithms, as functions, and the rule that picks one.
-//! - [`device`]: memory of GPUs and collectives in it, by libraries that are found at run time.
+//! - [`device`]: memory of GPUs and collectives in it, through libraries that are found at run time.
 //! - [`communicator`]: the trait users see and its back ends.
 //! - [`rendezvous`]: how ranks find each other and agree on a back end.
 

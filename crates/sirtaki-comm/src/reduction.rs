@@ -46,9 +46,9 @@ impl ReduceOp {
 pub struct Reduction {
     /// How two elements become one.
     pub op: ReduceOp,
-    /// Multiplies every input; 1 leaves them alone. Ignored for booleans.
+    /// Multiplies every input; 1 leaves it unchanged. Ignored for booleans.
     pub before: f64,
-    /// Multiplies the result; 1 leaves it alone. Ignored for booleans.
+    /// Multiplies the result; 1 leaves it unchanged. Ignored for booleans.
     pub after: f64,
 }
 
@@ -72,9 +72,9 @@ impl Reduction {
 /// How the elements of one call are combined, once type and number of inputs are known.
 ///
 /// **No avoidable overflow.** Halves accumulate in `f32`, scaled or averaged integers in wider integers (see
-/// [`Plan::wide`]). `f32` and `f64` have nothing cheap above them, and `f32` reaches no further than `bf16`, so an
-/// average of these first multiplies by a power of two not above `1/n`, which is exact, and puts the remainder of the
-/// division behind the sum.
+/// [`Plan::wide`]). `f32` and `f64` have no cheap wider type, and the range of `f32` is no larger than that of `bf16`,
+/// so an average of these first multiplies by a power of two not above `1/n`, which is exact, and applies the rest of
+/// the division after the sum.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Plan {
     /// The element type.

@@ -1,5 +1,5 @@
-//! What a job can choose about its communication. Plain values: whoever starts the job reads flags and environment
-//! and passes them in; nothing below this reads either.
+//! What a job can configure about its communication. Plain values: the program that starts the job reads flags and
+//! environment and passes them in; nothing below it reads either.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a rank says it is calling, so that ranks that call different things find out instead of hanging.
+//! What a rank is calling, so that ranks that call different things find out instead of hanging.
 //!
 //! A signature travels with the first bytes of every operation. It is small and fixed, so comparing costs nothing.
 
@@ -38,7 +38,7 @@ impl Kind {
     ];
 }
 
-/// One call, as the other ranks must have made it too.
+/// One call; the other ranks must have made the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Signature {
     kind: u8,
@@ -121,7 +121,7 @@ impl Signature {
         bytes
     }
 
-    /// The signature in these bytes; any bytes are one, if a strange one.
+    /// The signature in these bytes; any bytes are one, if perhaps a strange one.
     pub fn decode(bytes: &[u8; Self::SIZE]) -> Self {
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
         Self {
@@ -144,7 +144,7 @@ impl Signature {
         format!("{kind}{op} of {} {dtype}{root}", self.count)
     }
 
-    /// The error for two ranks of `group` whose calls differ, or nothing. The text is the same on both.
+    /// The error for two ranks of `group` whose calls differ. The text is the same on both.
     pub fn compare(group: &Group, a: (Rank, Signature), b: (Rank, Signature)) -> Result<(), CommError> {
         if a.1 == b.1 {
             return Ok(());
@@ -163,7 +163,7 @@ impl Signature {
         Err(CommError::Mismatch { rank: group.world_rank(high.0), differences })
     }
 
-    /// Compares the calls of all members of `group`. The minority is blamed, so every rank names the same one.
+    /// Compares the calls of all members of `group`. The minority is blamed, so all ranks name the same one.
     pub fn compare_all(group: &Group, calls: &[Signature]) -> Result<(), CommError> {
         let votes = |call: &Signature| calls.iter().filter(|other| *other == call).count();
         let Some(common) = (0..calls.len()).max_by_key(|&rank| (votes(&calls[rank]), calls.len() - rank)) else {

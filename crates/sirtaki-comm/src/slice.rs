@@ -34,7 +34,7 @@ fn check(dtype: DType, bytes: &[u8]) -> Result<(), CommError> {
 }
 
 impl<'a> Slice<'a> {
-    /// Views `bytes` as elements of `dtype`; refuses a broken element at the end and a misaligned start.
+    /// Views `bytes` as elements of `dtype`; refuses an incomplete element at the end and a misaligned start.
     pub fn new(dtype: DType, bytes: &'a [u8]) -> Result<Self, CommError> {
         check(dtype, bytes)?;
         Ok(Self { dtype, bytes })
@@ -62,7 +62,7 @@ impl<'a> Slice<'a> {
 }
 
 impl<'a> SliceMut<'a> {
-    /// Views `bytes` as elements of `dtype`; refuses a broken element at the end and a misaligned start.
+    /// Views `bytes` as elements of `dtype`; refuses an incomplete element at the end and a misaligned start.
     pub fn new(dtype: DType, bytes: &'a mut [u8]) -> Result<Self, CommError> {
         check(dtype, bytes)?;
         Ok(Self { dtype, bytes })
@@ -93,7 +93,7 @@ impl<'a> SliceMut<'a> {
         self.bytes
     }
 
-    /// The same view for a shorter time, so that it can be handed on and used again.
+    /// The same view for a shorter time, so that it can be passed on and used again.
     pub fn reborrow(&mut self) -> SliceMut<'_> {
         SliceMut { dtype: self.dtype, bytes: self.bytes }
     }

@@ -1,4 +1,4 @@
-//! Ending somebody else's wait from another thread.
+//! Ending a wait from another thread.
 
 use std::sync::{Arc, OnceLock};
 

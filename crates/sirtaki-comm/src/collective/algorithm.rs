@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "lowercase")]
 #[repr(u8)]
 pub enum Algorithm {
-    /// Through shared memory: small messages with the announcement of the call, large ones as partial sums that walk
+    /// Through shared memory: small messages with the announcement of the call, large ones as partial sums that pass
     /// from rank to rank.
     Flat = 0,
     /// Reduce-scatter and all-gather around a ring.
@@ -20,7 +20,7 @@ pub enum Algorithm {
     Halving = 3,
     /// Reduce to rank 0 over a binomial tree, then broadcast over it.
     Tree = 4,
-    /// Every rank collects one slice from all others, adds in a wider type, and hands the result round.
+    /// Every rank collects one slice from all others, adds in a wider type, and distributes the result.
     Direct = 5,
     /// Inside every host first, across hosts second, inside again.
     Layered = 6,

@@ -9,12 +9,12 @@ use crate::{
 
 use super::parts::{pair, part};
 
-/// Up to here the number of steps counts more than the bytes per link.
+/// Up to this size the number of steps matters more than the bytes per link.
 const SMALL: usize = 64 << 10;
 
-/// Collects everybody's part of `data`, in `counts` elements of `element` bytes.
+/// Collects all ranks' parts of `data`, in `counts` elements of `element` bytes.
 ///
-/// Cost: around a ring `n − 1` steps and `S − S/n` bytes each way; for small data and a power of two of ranks
+/// Cost: around a ring `n − 1` steps and `S − S/n` bytes each way; for small data and a power-of-two number of ranks
 /// log₂ n steps with the same bytes.
 pub fn all_gather(
     mesh: &mut Mesh,
@@ -46,7 +46,7 @@ pub(super) fn ring(
     Ok(())
 }
 
-/// Blocks of `2ᵏ` parts, which lie side by side, change places between ranks `2ᵏ` apart.
+/// Ranks `2ᵏ` apart exchange blocks of `2ᵏ` parts, which lie side by side.
 fn doubling(
     mesh: &mut Mesh,
     call: &Call,

@@ -10,7 +10,7 @@ use super::parts::part;
 /// Sends the part of `out` for each rank to it and fills `into` with what each rank sends, by counts of elements of
 /// `element` bytes.
 ///
-/// Cost: `n − 1` steps; in step `k` everybody sends to the rank `k` further and receives from the rank `k` before, so
+/// Cost: `n − 1` steps; in step `k` every rank sends to the rank `k` ahead and receives from the rank `k` behind, so
 /// every link carries exactly its own bytes.
 pub fn all_to_all(
     mesh: &mut Mesh,

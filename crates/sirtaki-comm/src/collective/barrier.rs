@@ -5,9 +5,9 @@ use crate::{
     mesh::{Call, Mesh, Receive},
 };
 
-/// Returns once everybody has called it.
+/// Returns once every rank has called it.
 ///
-/// Cost: ⌈log₂ n⌉ empty steps; in step `k` everybody tells the rank `2ᵏ` further what it knows (dissemination).
+/// Cost: ⌈log₂ n⌉ empty steps; in step `k` every rank tells the rank `2ᵏ` ahead what it knows (dissemination).
 pub fn barrier(mesh: &mut Mesh, call: &Call) -> Result<(), CommError> {
     let (rank, size) = (mesh.group().rank(), mesh.group().size());
     let mut distance = 1;

@@ -7,7 +7,7 @@ use crate::{
 
 use super::tree::Tree;
 
-/// From here on bandwidth counts more than the number of steps.
+/// From this size on bandwidth matters more than the number of steps.
 const LARGE: usize = 512 << 10;
 /// A piece of a large broadcast: long enough to hide a step, short enough to start the next rank early.
 const PIECE: usize = 256 << 10;
@@ -15,7 +15,7 @@ const PIECE: usize = 256 << 10;
 /// Replaces `data` by that of `root`.
 ///
 /// Cost: ⌈log₂ n⌉ empty steps up, then ⌈log₂ n⌉ steps down a binomial tree with `S` bytes each; for large data and more
-/// than two ranks instead a chain in pieces, where everybody sends and receives `S` bytes once, in `S/piece + n − 2`
+/// than two ranks instead a chain in pieces, where every rank sends and receives `S` bytes once, in `S/piece + n − 2`
 /// steps.
 pub fn broadcast(mesh: &mut Mesh, call: &Call, data: &mut [u8], root: Rank) -> Result<(), CommError> {
     let tree = Tree::new(mesh, root);
@@ -23,7 +23,7 @@ pub fn broadcast(mesh: &mut Mesh, call: &Call, data: &mut [u8], root: Rank) -> R
     spread(mesh, call, data, root)
 }
 
-/// The way down alone, after something that has already made sure of everybody.
+/// The way down alone, after something that has already made sure that all ranks have begun.
 pub(super) fn spread(mesh: &mut Mesh, call: &Call, data: &mut [u8], root: Rank) -> Result<(), CommError> {
     let tree = Tree::new(mesh, root);
     if data.len() >= LARGE && mesh.group().size() > 2 {

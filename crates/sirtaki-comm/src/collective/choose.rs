@@ -7,17 +7,17 @@ use super::Algorithm;
 pub enum Topology {
     /// All on one host, through shared memory.
     Shared,
-    /// One link between any two, no two of them faster than the others.
+    /// One link between any two, all equally fast.
     Network,
     /// Several hosts with several ranks each.
     Layered,
 }
 
-/// Up to here a message costs what its latency costs, so the fewest steps win.
+/// Up to this size a message costs its latency, so the fewest steps win.
 const FEWEST_STEPS: usize = 16 << 10;
-/// Between two ranks doubling sends twice the bytes of the others in half the steps, which pays a little longer.
+/// Between two ranks doubling sends twice the bytes of the others in half the steps, which pays up to a larger size.
 const FEWEST_STEPS_OF_TWO: usize = 32 << 10;
-/// Up to here halving's fewer steps win over the ring, whose steps each handle a piece that stays in the cache.
+/// Up to this size halving's fewer steps beat the ring, whose steps each handle a piece that stays in the cache.
 const FEWER_STEPS: usize = 512 << 10;
 
 /// The all-reduce algorithm for `bytes` of data on each of `size` ranks. The same on every rank, as it must be.
@@ -33,7 +33,7 @@ pub fn choose(bytes: usize, size: usize, topology: Topology) -> Algorithm {
             }
         }
         Topology::Network if bytes <= FEWEST_STEPS => Algorithm::Doubling,
-        // Elsewhere halving moves everything twice more for the ranks left over.
+        // Otherwise halving moves everything twice more for the remaining ranks.
         Topology::Network if bytes <= FEWER_STEPS && size.is_power_of_two() => Algorithm::Halving,
         Topology::Network => Algorithm::Ring,
     }

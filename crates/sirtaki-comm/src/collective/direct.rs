@@ -1,4 +1,4 @@
-//! Reductions by collecting: every rank takes its slice from all others, combines once, and hands the result round.
+//! Reductions by collecting: every rank takes its slice from all others, combines once, and distributes the result.
 //!
 //! Partial results never travel, so they may be kept in a type wider than the elements: this is how plans with
 //! [`Plan::wide`] are carried out where an algorithm would have to send them. Inputs are combined in rank order.
@@ -6,7 +6,7 @@
 //! Cost for `n` ranks and `b` bytes: every rank sends and receives `b·(n-1)/n` twice, as in a ring, in messages of
 //! `b/n²`; two exchanges per window instead of `2(n-1)` steps.
 //!
-//! The calling back end has compared what the ranks call before; reductions cannot be seen from in here.
+//! The calling back end has already compared the ranks' calls; from in here the reductions are not visible.
 
 use super::window::{SCRATCH, even, windows};
 use crate::{
@@ -21,7 +21,7 @@ pub fn all_reduce(comm: &mut dyn Communicator, mut data: SliceMut<'_>, reduction
     let (rank, size) = (comm.group().rank(), comm.group().size());
     let plan = Plan::new(data.dtype(), reduction, size);
     let mut scratch = Scratch::default();
-    // What is collected of one window is as long as the window, but for rounding.
+    // What is collected of one window is as long as the window, apart from rounding.
     let length = (SCRATCH / data.dtype().size()).saturating_sub(size);
     for window in windows(data.len(), length) {
         let mut window = data.part(window.start, window.end);
@@ -65,7 +65,7 @@ pub fn reduce_scatter(
     Ok(())
 }
 
-/// Sends everybody their part of `out` and returns what came from all ranks, `count` elements each.
+/// Sends every rank its part of `out` and returns what came from all ranks, `count` elements each.
 fn collect<'a>(
     comm: &mut dyn Communicator,
     out: Slice<'_>,

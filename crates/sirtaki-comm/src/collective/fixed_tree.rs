@@ -1,8 +1,8 @@
-//! A reduction whose bits do not depend on who holds what.
+//! A reduction whose bits do not depend on which rank holds what.
 //!
-//! The inputs are numbered leaves, say one per part of a training batch, spread over the ranks in any way. They are
-//! combined along the fixed tree of [`kernel::combine_tree`] over the leaf numbers, so the result is the same for one
-//! rank with all leaves and for many ranks with some each. An average divides by the number of leaves.
+//! The inputs are numbered leaves, for example one per part of a training batch, spread over the ranks in any way. They
+//! are combined along the fixed tree of [`kernel::combine_tree`] over the leaf numbers, so the result is the same for
+//! one rank with all leaves and for many ranks with some each. An average divides by the number of leaves.
 //!
 //! Cost for `l` leaves of `b` bytes on `n` ranks: every leaf travels once, `l·b/n` out of and into every rank if they
 //! are spread evenly, then the result of `b` bytes is gathered.
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Fills `out` on every rank with the reduction over the leaves `0..total_leaves`, of which this rank holds `leaves`,
-/// each with its number. Every leaf has to be held exactly once; all ranks say so otherwise.
+/// each with its number. Every leaf has to be held exactly once; otherwise all ranks return an error.
 pub fn all_reduce(
     comm: &mut dyn Communicator,
     leaves: &[(usize, Slice<'_>)],
@@ -54,7 +54,7 @@ pub fn all_reduce(
     Ok(())
 }
 
-/// What this rank can see alone.
+/// The problems that this rank can see alone.
 fn check_leaves(leaves: &[(usize, Slice<'_>)], total: usize, out: &SliceMut<'_>) -> Result<(), CommError> {
     if total == 0 {
         return Err(CommError::Invalid { problem: "a reduction needs at least one leaf".into() });
@@ -104,7 +104,7 @@ fn exchange_numbers(
     Ok((0..size).map(of).collect())
 }
 
-/// For every leaf, its place among all that is held, in rank order.
+/// For every leaf, its place among all leaves held, in rank order.
 fn find_holders(group: &Group, held: &[Vec<usize>], total: usize) -> Result<Vec<usize>, CommError> {
     let mut holders: Vec<Option<(Rank, usize)>> = vec![None; total];
     let all = held.iter().enumerate().flat_map(|(rank, numbers)| numbers.iter().map(move |number| (rank, *number)));

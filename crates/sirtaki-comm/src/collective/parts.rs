@@ -1,4 +1,4 @@
-//! Cutting buffers: into equal shares on element boundaries, and into the two places one exchange touches.
+//! Cutting buffers: into equal shares on element boundaries, and into the two parts that one exchange touches.
 
 use std::ops::Range;
 

@@ -7,7 +7,7 @@ use crate::{
 
 use super::tree::Tree;
 
-/// Replaces `data` on `root` by the reduction; elsewhere it holds partial results afterwards. Factors stay aside.
+/// Replaces `data` on `root` by the reduction; elsewhere it holds partial results afterwards. Factors are not applied.
 ///
 /// Cost: ⌈log₂ n⌉ steps up a binomial tree with `S` bytes each, then ⌈log₂ n⌉ empty steps down.
 pub fn reduce(mesh: &mut Mesh, call: &Call, plan: &Plan, data: &mut [u8], root: Rank) -> Result<(), CommError> {

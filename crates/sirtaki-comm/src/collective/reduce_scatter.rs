@@ -12,10 +12,10 @@ use super::{
     parts::{pair, part},
 };
 
-/// Up to here reducing everything everywhere in log₂ n steps is faster than the ring.
+/// Up to this size reducing everything everywhere in log₂ n steps is faster than the ring.
 const SMALL: usize = 16 << 10;
 
-/// Reduces `data`, in `counts` elements per rank; afterwards only my own part means anything. Factors stay aside.
+/// Reduces `data`, in `counts` elements per rank; afterwards only my own part is meaningful. Factors are not applied.
 ///
 /// Cost: around a ring `n − 1` steps and `S − S/n` bytes each way; small data as in [`all_reduce::doubling`].
 pub fn reduce_scatter(

@@ -38,7 +38,7 @@ impl Tree {
         (0..levels).map(child).filter(move |&child| child < self.size).map(move |child| self.rank(child))
     }
 
-    /// Empty messages towards the root: when the root has its last one, every rank has begun.
+    /// Empty messages towards the root: when the root has received the last one, every rank has begun.
     pub(super) fn report(self, mesh: &mut Mesh, call: &Call) -> Result<(), CommError> {
         for child in self.children() {
             mesh.exchange(call, None, Some((child, Receive::Fill(&mut []))))?;
@@ -46,7 +46,7 @@ impl Tree {
         self.parent().map_or(Ok(()), |parent| mesh.exchange(call, Some((parent, &[])), None))
     }
 
-    /// Folds everybody's data towards the root.
+    /// Folds all ranks' data towards the root.
     pub(super) fn fold(self, mesh: &mut Mesh, call: &Call, plan: &Plan, data: &mut [u8]) -> Result<(), CommError> {
         for child in self.children() {
             mesh.exchange(call, None, Some((child, Receive::Fold(plan, data))))?;
@@ -54,7 +54,7 @@ impl Tree {
         self.parent().map_or(Ok(()), |parent| mesh.exchange(call, Some((parent, data)), None))
     }
 
-    /// Copies the root's data to everybody.
+    /// Copies the root's data to all ranks.
     pub(super) fn spread(self, mesh: &mut Mesh, call: &Call, data: &mut [u8]) -> Result<(), CommError> {
         if let Some(parent) = self.parent() {
             mesh.exchange(call, None, Some((parent, Receive::Fill(data))))?;
@@ -66,7 +66,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Copies the root's data to everybody along a chain, piece after piece, so all links are busy at once.
+    /// Copies the root's data to all ranks along a chain, piece after piece, so that all links are busy at once.
     pub(super) fn pass_along(
         self,
         mesh: &mut Mesh,

@@ -1,8 +1,8 @@
-//! Working through long buffers with little memory: windows and their even cut among ranks.
+//! Working through long buffers with little memory: windows and their even division among ranks.
 
 use std::ops::Range;
 
-/// Scratch memory of one call on one rank, at most, in bytes.
+/// Most bytes of scratch memory for one call on one rank.
 pub(super) const SCRATCH: usize = 8 << 20;
 
 /// `0..count` in pieces of at most `length`.
@@ -11,7 +11,7 @@ pub(super) fn windows(count: usize, length: usize) -> impl Iterator<Item = Range
     (0..count).step_by(length).map(move |start| start..count.min(start.saturating_add(length)))
 }
 
-/// `count` elements cut among `size` ranks as evenly as possible.
+/// `count` elements divided among `size` ranks as evenly as possible.
 pub(super) fn even(count: usize, size: usize) -> Vec<usize> {
     (0..size).map(|rank| count / size + usize::from(rank < count % size)).collect()
 }

@@ -1,4 +1,4 @@
-//! Which type the sums of an element type are kept in, and the way there and back.
+//! The type in which the sums of an element type are kept, and conversions to it and back.
 //!
 //! Blocks of elements are loaded into the accumulating type with the first factor applied, folded there, and stored with
 //! the second factor applied. Types that are kept in themselves are the simplest case.
@@ -57,7 +57,7 @@ macro_rules! halves {
             }
         }
 
-        // Through `f32` on the way back, which every processor does alike.
+        // Through `f32` on the way back, which every processor does identically.
         impl Accumulate<f64> for $half {
             fn widen(from: &[Self], to: &mut [f64]) {
                 to.iter_mut().zip(from).for_each(|(to, from)| *to = from.to_f64());
@@ -109,7 +109,7 @@ pub(super) fn store<T: Accumulate<A>, A: Scale>(plan: &Plan, from: &mut [A], to:
     T::narrow(from, bytemuck::cast_slice_mut(to));
 }
 
-/// Something to be done with the types of a plan.
+/// Work that depends on the types of a plan.
 pub(super) trait Job {
     fn run<T: Accumulate<A>, A: Scale>(self);
 }
@@ -135,8 +135,8 @@ pub(super) fn run(plan: &Plan, job: impl Job) {
     }
 }
 
-/// Whether halves multiplied by these factors stay within what `f32` can hold; other factors take `f64`.
-/// A `bf16` reaches as far as an `f32`, so it must not grow on the way.
+/// Whether halves multiplied by these factors stay within the range of `f32`; other factors need `f64`. A `bf16` has
+/// the range of an `f32`, so it must not grow on the way.
 pub(crate) fn single_suffices(plan: &Plan) -> bool {
     let room = f64::from(1 << 20);
     let largest = if plan.dtype == DType::BF16 { 1.0 } else { room };

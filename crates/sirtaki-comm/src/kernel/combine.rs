@@ -37,7 +37,7 @@ pub(super) fn in_order(plan: &Plan, inputs: &[&[u8]], out: &mut [u8]) {
     accumulate::run(plan, InOrder { plan, inputs, out });
 }
 
-/// The sum with a factor for every input that the type can hold, which is what averages are.
+/// The sum with a factor for every input that the type can hold exactly, as for averages.
 fn scaled_sum<F: Float + Pod>(plan: &Plan, inputs: &[&[u8]], out: &mut [u8]) -> bool {
     match F::exactly(plan.before) {
         Some(before) if plan.op == ReduceOp::Sum => native::scaled_sum(inputs, out, before, plan.after),

@@ -79,7 +79,7 @@ fn round(value: f32) -> bf16 {
     bf16::from_bits(((if value.is_nan() { quiet } else { nearest }) >> 16) as u16)
 }
 
-/// Something that is always there; [`versioned!`] functions have at least one type parameter.
+/// A placeholder bound: [`versioned!`] functions have at least one type parameter.
 trait Any {}
 impl Any for () {}
 

@@ -4,7 +4,7 @@
 //!
 //! - `number`, `scale`: what an operation and a factor mean for one type.
 //! - `versions`: loops compiled for several vector units; all of them give the same bits.
-//! - `native`: loops in the element type itself; `halves`, `accumulate`: the way to a wider type and back.
+//! - `native`: loops in the element type itself; `halves`, `accumulate`: conversions to a wider type and back.
 //! - `combine`: many inputs to one output, block by block.
 //!
 //! The order of operands is the order in the formulas below. Sums of floats depend on it; smallest and largest do not,
@@ -59,7 +59,7 @@ pub fn fold_both(plan: &Plan, a: &mut [u8], b: &mut [u8]) {
     }
 }
 
-/// `to = before·from`, in one pass where the type has the factor exactly; otherwise `from` is changed, too.
+/// `to = before·from`, in one pass where the type has the factor exactly; otherwise `from` is changed too.
 pub fn put(plan: &Plan, to: &mut [u8], from: &mut [u8]) {
     same_length(to.len(), from);
     if plan.before == 1.0 || !native::put(plan, to, from) {
@@ -77,9 +77,9 @@ pub fn fold_both_scaled(plan: &Plan, a: &mut [u8], b: &mut [u8]) {
     }
 }
 
-/// Multiplies every element by `factor` in a precision at least that of the type; nothing happens for 1 and for bool.
+/// Multiplies every element by `factor` in a precision at least that of the type; does nothing for 1 and for bool.
 ///
-/// Integers round toward zero and stay at the ends of their range.
+/// Integers round toward zero and saturate.
 pub fn scale(dtype: DType, data: &mut [u8], factor: f64) {
     if factor == 1.0 || dtype == DType::Bool || data.is_empty() {
         return;
@@ -104,7 +104,7 @@ pub fn combine(plan: &Plan, inputs: &[&[u8]], out: &mut [u8]) {
 }
 
 /// As [`combine`], but added along a fixed binary tree over the inputs: the left part of `k` inputs is the largest
-/// power of two below `k`. The result depends on the order of the inputs alone.
+/// power of two below `k`. The result depends only on the order of the inputs.
 pub fn combine_tree(plan: &Plan, inputs: &[&[u8]], out: &mut [u8]) {
     inputs.iter().for_each(|input| same_length(out.len(), input));
     if !out.is_empty() {

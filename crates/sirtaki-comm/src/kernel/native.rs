@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{DType, Plan, ReduceOp};
 
-/// Bytes per block. As measured with eight inputs: shorter ones cost a quarter, because streams are left too early.
+/// Bytes per block. Measured with eight inputs: shorter ones cost a quarter, because streams are left too early.
 const BLOCK: usize = 32 << 10;
 
 versioned! {
@@ -155,8 +155,8 @@ impl Loops {
         }
     }
 
-    /// `out = inputs[0] op inputs[1] op …` for at least two inputs. The part of `out` at work stays in the cache, so that
-    /// every input is read once and nothing else travels.
+    /// `out = inputs[0] op inputs[1] op …` for at least two inputs. The part of `out` being worked on stays in the
+    /// cache, so that every input is read once and nothing else moves.
     pub(super) fn combine(&self, inputs: &[&[u8]], out: &mut [u8]) {
         let (first, rest) = inputs.split_at(2);
         let block = if rest.is_empty() { out.len() } else { BLOCK };

@@ -56,7 +56,7 @@ macro_rules! integers {
 }
 integers!(i8, u8, i32, i64);
 
-// Smallest and largest are the same bits in either order: -0 is below +0, and a NaN becomes the standard one.
+// Minimum and maximum have the same bits in either order: -0 is below +0, and a NaN becomes the standard one.
 macro_rules! floats {
     ($($float:ty),*) => {$(
         impl Number for $float {
@@ -124,7 +124,7 @@ impl Number for Truth {
     }
 }
 
-/// An integer wide enough for scaled sums of a narrower one; beyond its range it stays at the end.
+/// An integer wide enough for scaled sums of a narrower one; it saturates.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Wide<I>(pub(super) I);
 

@@ -12,7 +12,7 @@ pub(super) trait Scale: Number {
 
 /// A floating-point type that factors are applied in.
 pub(super) trait Float: Scale {
-    /// The factor in this type, if it has it exactly.
+    /// The factor in this type, if it can be represented exactly.
     fn exactly(factor: f64) -> Option<Self>;
     fn times(self, factor: Self) -> Self;
 }
@@ -58,7 +58,8 @@ impl Float for f32 {
 }
 
 impl Scale for f32 {
-    /// As if multiplied in `f64`. A product of two `f32` is exact there, so a factor that is one needs no detour.
+    /// As if multiplied in `f64`. A product of two `f32` is exact there, so a factor that fits an `f32` needs no
+    /// conversion.
     fn scale(data: &mut [f32], factor: f64) {
         match f32::exactly(factor) {
             Some(1.0) => {}
@@ -114,7 +115,7 @@ impl Factor {
 macro_rules! integers {
     ($($wide:ty),*) => {$(
         impl Scale for Wide<$wide> {
-            /// Rounds toward zero and stays at the ends of the range.
+            /// Rounds toward zero and saturates.
             fn scale(data: &mut [Self], factor: f64) {
                 match Factor::new(factor) {
                     Factor::Times(1) => {}
@@ -128,7 +129,7 @@ macro_rules! integers {
 }
 integers!(i64, i128);
 
-// Integers are scaled in a wider type, booleans not at all; plans see to it.
+// Integers are scaled in a wider type, booleans not at all; plans ensure it.
 macro_rules! unscaled {
     ($($number:ty),*) => {$(
         impl Scale for $number {

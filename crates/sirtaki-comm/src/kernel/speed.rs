@@ -1,5 +1,5 @@
-//! How fast the loops are, against copying the same bytes:
-//! `cargo test --release -p sirtaki-comm kernel::speed -- --ignored --nocapture`.
+//! How fast the loops are, compared with copying the same bytes: `cargo test --release -p sirtaki-comm kernel::speed --
+//! --ignored --nocapture`.
 
 use std::{hint::black_box, time::Instant};
 

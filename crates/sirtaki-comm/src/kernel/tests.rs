@@ -1,4 +1,4 @@
-//! Every type and operation against references of one line, on random bits.
+//! Every type and operation against one-line references, on random bits.
 
 use half::{bf16, f16};
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{Element, ReduceOp, Reduction};
 
-/// What a test needs to know of a type.
+/// What a test needs to know about a type.
 trait Model: Element + Default {
     fn op(op: ReduceOp, a: Self, b: Self) -> Self;
     /// Equal bits, or two NaNs.
@@ -70,7 +70,7 @@ macro_rules! integer_model {
 }
 integer_model!(i8, u8, i32, i64);
 
-/// A product as people compute it, for the factors used here: whole numbers, halves, thirds and 0.3.
+/// A product computed by hand, for the factors used here: whole numbers, halves, thirds and 0.3.
 fn times(x: i128, factor: f64) -> i128 {
     match factor {
         f if f.fract() == 0.0 => x.saturating_mul(f as i128),
@@ -142,7 +142,7 @@ fn random<T: Element + Default>(seed: &mut u64, count: usize, skip: usize) -> Ve
         *seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         *byte = (*seed >> 56) as u8;
     }
-    // Some zeros of either sign, which random bits hardly ever are.
+    // Some zeros of either sign, which random bits hardly ever produce.
     for (i, element) in elements.iter_mut().enumerate().filter(|(i, _)| i % 7 == 3) {
         bytemuck::bytes_of_mut(element).fill(0);
         *bytemuck::bytes_of_mut(element).last_mut().unwrap() = if i % 2 == 0 { 0x80 } else { 0 };

@@ -1,6 +1,6 @@
 //! One loop, compiled several times: for any processor and for wider vector units, chosen at run time.
 //!
-//! The loops are plain Rust that the compiler vectorises; what differs is how wide. Multiplications and additions are
+//! The loops are plain Rust that the compiler vectorises; only the width differs. Multiplications and additions are
 //! never fused, so all versions give the same bits and ranks on different processors agree.
 
 /// Defines a function whose body is compiled for the baseline and for wider vector units.
@@ -27,7 +27,7 @@ macro_rules! versioned {
 
             #[cfg(target_arch = "x86_64")]
             match $crate::kernel::versions::level() {
-                // SAFETY: this processor has what the function needs, `level` looked.
+                // SAFETY: this processor has what the function needs; `level` checked.
                 $crate::kernel::versions::Level::Avx512 => return unsafe { avx512::<$($generic),*>($($arg),*) },
                 // SAFETY: as above.
                 $crate::kernel::versions::Level::Avx2 => return unsafe { avx2::<$($generic),*>($($arg),*) },

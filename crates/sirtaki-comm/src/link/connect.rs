@@ -1,4 +1,4 @@
-//! Connecting all members of a group with each other.
+//! Connecting all members of a group to each other.
 
 use std::{
     io,
@@ -17,12 +17,12 @@ use crate::{
     },
 };
 
-/// How long a member's address may answer "nobody listens here". It was published by a listener, so not for long.
+/// How long a member's address may refuse connections. A listener published it, so not for long.
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Links to all other members, in rank order, with nothing at the own place.
+/// Links to all other members, in rank order, with `None` for this rank.
 ///
-/// Everybody listens at a port of the system's choice, on loopback if all members share a host and else on
+/// Every member listens at a port of the system's choice, on loopback if all members share a host and otherwise on
 /// `network`'s address, and calls the members of lower rank. All listeners are closed on return.
 pub fn connect_links(
     group: &Group,
@@ -79,7 +79,7 @@ fn await_callers(
             return Err(absent(group, missing, gate, settings.start_timeout));
         };
         let rank = claim.rank as usize;
-        // Who is there stays: a second caller with the same rank is a mistake or worse.
+        // A rank that is connected stays: a second caller with the same rank is a mistake or worse.
         if rank > group.rank() && links.get(rank).is_some_and(Option::is_none) {
             links[rank] = Some(link_over(stream, settings)?);
         }
@@ -87,7 +87,7 @@ fn await_callers(
     Ok(())
 }
 
-/// Everybody's address and group id.
+/// All members' addresses and group ids.
 fn decode(group: &Group, everybody: &[Vec<u8>]) -> Result<Vec<(SocketAddr, [u8; 16])>, CommError> {
     if everybody.len() != group.size() {
         let problem = format!("{} ranks published an address in a group of {}", everybody.len(), group.size());

@@ -1,7 +1,7 @@
 //! One ordered byte stream to one peer, never blocking.
 //!
-//! Received bytes are *pushed* to a callback instead of being handed out, so no borrowed buffer outlives a call:
-//! shared memory is reduced where it lies, and TCP reduces one piece while the kernel receives the next.
+//! Received bytes are *pushed* to a callback instead of being handed out, so no borrowed buffer outlives a call: shared
+//! memory is reduced where it is, and TCP reduces one piece while the kernel receives the next.
 
 mod connect;
 pub(crate) mod path;
@@ -32,7 +32,7 @@ pub enum Bell<'a> {
     Word(&'a Signal),
 }
 
-/// Why a link does not work any more.
+/// Why a link no longer works.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
     /// The peer closed the connection or its process is gone.
@@ -48,14 +48,14 @@ pub enum LinkError {
 
 /// A byte stream to one peer.
 pub trait Link: Send {
-    /// Queues as many bytes of `parts` as fit now, in order, and says how many; 0 means full.
+    /// Queues as many bytes of `parts` as fit now, in order, and returns how many; 0 means full.
     fn push(&mut self, parts: &[IoSlice<'_>]) -> Result<usize, LinkError>;
 
-    /// Shows at most `limit` arrived bytes to `sink`, in order and in one or more pieces, and says how many;
-    /// 0 means nothing yet.
+    /// Shows at most `limit` arrived bytes to `sink`, in order and in one or more pieces, and returns how many; 0 means
+    /// nothing yet.
     fn pull(&mut self, limit: usize, sink: &mut dyn FnMut(&[u8])) -> Result<usize, LinkError>;
 
-    /// Moves arrived bytes into `into` from its beginning and says how many; 0 means nothing yet.
+    /// Moves arrived bytes into `into` from its beginning and returns how many; 0 means nothing yet.
     fn fill(&mut self, into: &mut [u8]) -> Result<usize, LinkError> {
         let mut at = 0;
         self.pull(into.len(), &mut |piece| {
@@ -74,8 +74,8 @@ pub trait Link: Send {
         Ok(())
     }
 
-    /// Nothing more will be pushed. Once the peer has read everything that was, its reads give
-    /// [`LinkError::Closed`]. Reading goes on. Without it a peer that is waiting for the rest of a payload hears of a
-    /// failure only when the link is dropped.
+    /// Nothing more will be pushed. Once the peer has read everything pushed before, its reads give
+    /// [`LinkError::Closed`]. Reading continues. Without this call a peer that is waiting for the rest of a payload
+    /// hears of a failure only when the link is dropped.
     fn close(&mut self) {}
 }

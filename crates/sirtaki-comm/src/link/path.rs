@@ -1,11 +1,11 @@
-//! What the kernel knows of the way to a TCP peer: how long a packet takes there and back, queues included.
+//! What the kernel knows of the path to a TCP peer: the round-trip time of a packet, queues included.
 
 use std::{
     os::fd::{AsRawFd, BorrowedFd},
     time::Duration,
 };
 
-/// Words of the kernel's `struct tcp_info` that are read. Later kernels have more of them, never fewer or others.
+/// Words of the kernel's `struct tcp_info` that are read. Later kernels append more and change none of these.
 const WORDS: usize = 32;
 /// Milliseconds since data was sent, the round trip in microseconds, and bytes acknowledged so far.
 const SENT: usize = 11;
@@ -14,16 +14,16 @@ const BYTES: usize = 30;
 /// A connection over which nothing was sent for this long says nothing about now.
 const FRESH: u32 = 2000;
 
-/// The way to a peer.
+/// The path to a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Path {
-    /// How long a packet takes there and back.
+    /// The round-trip time of a packet.
     pub(crate) round_trip: Duration,
     /// Bytes sent so far.
     pub(crate) sent: u64,
 }
 
-/// What is known of a TCP connection that is in use; `None` for others, and for what is not a TCP connection.
+/// What is known of a TCP connection that is in use; `None` for an idle one, and for anything but TCP.
 pub(crate) fn path(socket: BorrowedFd<'_>) -> Option<Path> {
     let mut words = [0_u32; WORDS];
     let mut length = size_of_val(&words) as libc::socklen_t;

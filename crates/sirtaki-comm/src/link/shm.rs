@@ -40,7 +40,7 @@ impl Ring {
     fn write(&self, parts: &[IoSlice<'_>]) -> usize {
         let Counters { head, tail } = self.counters();
         let start = head.0.load(Ordering::Relaxed);
-        // The other side's counter is only trusted as far as it makes sense.
+        // The other side's counter is only trusted where it makes sense.
         let used = (start.wrapping_sub(tail.0.load(Ordering::Acquire)) as usize).min(self.capacity);
         let mut free = self.capacity - used;
         let mut at = start;
@@ -94,7 +94,7 @@ impl ShmLink {
         Self { room, peer, out, into }
     }
 
-    /// An error once nothing more is to be hoped for: the peer is gone, or some rank of the room has raised an alarm,
+    /// An error once nothing more can be expected: the peer is gone, or some rank of the room has raised an alarm,
     /// after which the peer may never come. The arena reports that alarm, whatever the error here.
     fn presence(&self) -> Result<(), LinkError> {
         self.room.alarm().map_err(|error| LinkError::Closed(error.to_string()))?;
@@ -116,7 +116,7 @@ impl Link for ShmLink {
         if read > 0 {
             self.room.bell(self.peer).advance();
         } else if self.room.has_left(self.peer) || self.room.is_alarmed() {
-            // Its last bytes were written before that, but possibly after the look above.
+            // Its last bytes were written before that, but possibly after the read above.
             let last = self.into.read(limit, sink);
             return if last > 0 { Ok(last) } else { self.presence().map(|()| 0) };
         }

@@ -17,7 +17,7 @@ use socket2::SockRef;
 
 use super::{Bell, Link, LinkError};
 
-/// Bytes shown to a callback at a time, at most.
+/// Most bytes shown to a callback at a time.
 const SCRATCH: usize = 256 << 10;
 /// The scratch starts at a multiple of this, so that its bytes can be viewed as numbers of any type.
 const ALIGN: usize = 64;
@@ -47,7 +47,7 @@ impl TcpLink {
     }
 }
 
-/// Sets a socket up for a link.
+/// Sets up a socket for a link.
 ///
 /// The sizes of the kernel's buffers are left to its own tuning: it was within noise of the best fixed size we measured,
 /// and a fixed size would be cut to `net.core.rmem_max`, which most machines leave at a fifth of a megabyte.

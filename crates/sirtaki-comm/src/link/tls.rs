@@ -1,11 +1,11 @@
 //! A link over an encrypted TCP connection.
 //!
-//! A TLS session buffers on both sides, and whoever uses a link sleeps on the socket alone, so nothing may be left to
-//! wait in those buffers:
+//! A TLS session buffers on both sides, and the user of a link sleeps on the socket alone, so nothing may be left
+//! waiting in those buffers:
 //! - Receiving shows all decrypted bytes before it says "nothing yet", and says so only after the socket did.
-//! - Sending counts bytes only when all their ciphertext is with the kernel. Ciphertext that did not fit stays *owed*:
-//!   the caller hears "full", waits for room and pushes the same bytes again, which then are not encrypted twice.
-//!   Should it push other bytes (an alarm that overtakes an unfinished message), the owed ones went out before them.
+//! - Sending counts bytes only when the kernel has all their ciphertext. Ciphertext that did not fit stays *owed*: the
+//!   caller is told "full", waits for room and pushes the same bytes again, which then are not encrypted twice. Should
+//!   it push other bytes (an alarm that overtakes an unfinished message), the owed ones go out before them.
 
 use std::{
     io::{self, IoSlice, Read, Write},
@@ -25,7 +25,7 @@ const CHUNK: usize = 64 << 10;
 pub struct TlsLink {
     socket: TcpStream,
     session: Box<Connection>,
-    /// Plaintext that was encrypted but not counted yet, because its ciphertext is not wholly sent.
+    /// Plaintext that was encrypted but not counted yet, because not all of its ciphertext is sent.
     owed: Vec<u8>,
     scratch: Vec<u8>,
 }
@@ -38,7 +38,7 @@ impl TlsLink {
         Ok(Self { socket, session, owed: Vec::new(), scratch: vec![0; CHUNK] })
     }
 
-    /// Whether all ciphertext is with the kernel.
+    /// Whether the kernel has all ciphertext.
     fn flush(&mut self) -> Result<bool, LinkError> {
         while self.session.wants_write() {
             match self.session.write_tls(&mut Socket(&self.socket)) {
@@ -50,7 +50,7 @@ impl TlsLink {
         Ok(true)
     }
 
-    /// Sends on what is owed, if anything; what goes wrong here is for the next push to say.
+    /// Sends what is owed, if anything; an error here is left for the next push to report.
     fn help_flush(&mut self) {
         if self.session.wants_write() {
             let _ = self.flush();
@@ -150,13 +150,14 @@ impl Link for TlsLink {
         tcp::check(&self.socket)
     }
 
-    /// The peer notices by the end of the TCP stream. Whoever could forge that could as well cut the network.
+    /// The peer notices by the end of the TCP stream. An attacker who could forge that could just as well cut the
+    /// network.
     fn close(&mut self) {
         let _ = self.socket.shutdown(Shutdown::Write);
     }
 }
 
-/// Fills `chunk`, which is empty, with the bytes of `parts` after the first `skip`, and says how many.
+/// Fills `chunk`, which is empty, with the bytes of `parts` after the first `skip`, and returns how many.
 fn gather(parts: &[IoSlice<'_>], mut skip: usize, chunk: &mut Vec<u8>) -> usize {
     for part in parts {
         let from = skip.min(part.len());

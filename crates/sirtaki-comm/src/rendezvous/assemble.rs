@@ -35,7 +35,7 @@ pub fn connect(
     connect_with_report(store, rank, size, settings).map(|made| made.communicator)
 }
 
-/// As [`connect`], and tells about the network.
+/// As [`connect`], and reports on the network.
 pub fn connect_with_report(
     store: Arc<dyn Store>,
     rank: Rank,
@@ -51,12 +51,12 @@ pub fn connect_with_report(
     Ok(made)
 }
 
-/// Joins the job that an MPI launcher started: shared memory inside hosts, MPI between them. Every rank calls it.
+/// Joins the job that an MPI launcher started: shared memory within hosts, MPI between them. Every rank calls it.
 ///
-/// MPI brings the ranks together, so neither a store nor a rank is needed, and no socket is opened. On a single host it
-/// has done its part by then and is ended, unless other communicators over it are in use; MPI starts once in a
-/// process, so this is a call to make once. With shared memory switched off, or one rank on every host, MPI does
-/// everything and no algorithm can be forced.
+/// MPI brings the ranks together, so neither a store nor a rank is needed, and no socket is opened. On a single host
+/// MPI is then no longer needed and is ended, unless other communicators over it are in use; MPI starts only once in a
+/// process, so call this once. With shared memory switched off, or one rank on every host, MPI does everything and no
+/// algorithm can be forced.
 pub fn connect_over_mpi(settings: &Settings, choice: &Choice) -> Result<Box<dyn Communicator>, CommError> {
     let mut communicator = settle(MpiCommunicator::world(settings, choice)?, settings)?;
     communicator.force(settings.algorithm)?;
@@ -84,7 +84,7 @@ fn join(store: Arc<dyn Store>, rank: Rank, size: usize, mut settings: Settings) 
     Ok(Connected { communicator: settle(Box::new(world), &settings)?, network: report })
 }
 
-/// Everybody tells who and where it is. Needs one round of `exchange`.
+/// Every rank tells the others who and where it is. Needs one round of `exchange`.
 pub fn introduce(rank: Rank, exchange: &mut dyn Exchange) -> Result<Group, CommError> {
     let garbled = |who: String| CommError::Refused { peer: who, reason: "its introduction cannot be read".into() };
     let mine = postcard::to_stdvec(&(PROTOCOL, this_member(rank)?)).map_err(|_| garbled("this process".into()))?;

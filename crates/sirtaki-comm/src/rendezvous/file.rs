@@ -2,9 +2,9 @@
 //! before the job runs.
 //!
 //! A value appears by renaming a complete file, so nobody reads half of one. Every job has its own sub-directory, so
-//! what an earlier job left behind is never seen; it belongs to the user alone, and one that does not is refused, since
-//! whoever can write there could send ranks anywhere. Counters are guarded by a lock that the system releases when its
-//! holder dies.
+//! what an earlier job left behind is never seen; the directory belongs to the user alone, and one that does not is
+//! refused, since anybody who can write there could send ranks anywhere. Counters are guarded by a lock that the system
+//! releases when its holder dies.
 
 use std::{
     fs::{self, DirBuilder, File, Metadata, OpenOptions},
@@ -40,7 +40,7 @@ impl FileStore {
         Self::open(folder, job)
     }
 
-    /// The store of job `job` under `folder` that somebody else has created and may remove at any time.
+    /// The store of job `job` under `folder` that another process has created and may remove at any time.
     pub fn open(folder: impl AsRef<Path>, job: &str) -> Result<Self, CommError> {
         wire::check(job, &[])?;
         let folder = folder.as_ref().join(file_name(job));
@@ -53,7 +53,7 @@ impl FileStore {
         Ok(Self { folder, writes: AtomicU64::new(0) })
     }
 
-    /// Takes a key's value away.
+    /// Removes a key's value.
     pub fn forget(&self, key: &str) -> Result<(), CommError> {
         let path = self.path(key, "value");
         match fs::remove_file(&path) {
@@ -64,7 +64,7 @@ impl FileStore {
         }
     }
 
-    /// Deletes everything of this job. For whoever started it, once all its processes have ended.
+    /// Deletes everything of this job. For the process that started it, once all its processes have ended.
     pub fn remove(self) -> Result<(), CommError> {
         fs::remove_dir_all(&self.folder)
             .map_err(|error| CommError::io(format!("cannot remove {}", self.folder.display()), error))
@@ -160,8 +160,8 @@ impl Store for FileStore {
     }
 }
 
-/// A key as a file name: letters, digits and dashes stay, everything else becomes `_` and two digits. What gets too
-/// long for a file system is hashed instead.
+/// A key as a file name: letters, digits and dashes stay, everything else becomes `_` and two digits. Names that are
+/// too long for a file system are hashed instead.
 fn file_name(key: &str) -> String {
     use std::fmt::Write as _;
     let mut name = String::new();

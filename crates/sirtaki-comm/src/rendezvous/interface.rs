@@ -15,7 +15,7 @@ pub struct Candidate {
     pub address: IpAddr,
 }
 
-/// The addresses of all interfaces that are up: no loopback, and no addresses that mean nothing on other hosts.
+/// The addresses of all interfaces that are up, without loopback and addresses that mean nothing on other hosts.
 pub fn candidates() -> Result<Vec<Candidate>, CommError> {
     let all = if_addrs::get_if_addrs().map_err(|error| CommError::io("cannot list the network interfaces", error))?;
     let mut found: Vec<Candidate> = all
@@ -28,7 +28,7 @@ pub fn candidates() -> Result<Vec<Candidate>, CommError> {
     Ok(found)
 }
 
-/// Whether an address can be called from another host: not link-local, which needs an interface to go with it.
+/// Whether an address can be called from another host: not link-local, which needs an interface with it.
 fn usable(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => !v4.is_unspecified() && !v4.is_link_local() && !v4.is_multicast() && !v4.is_broadcast(),

@@ -9,9 +9,9 @@ use std::{
 use super::{Store, wire};
 use crate::CommError;
 
-/// Keys at most, values and counters together.
+/// Most keys, values and counters together.
 const KEYS: usize = 1 << 18;
-/// Bytes of all values at most.
+/// Most bytes of all values.
 const BYTES: usize = 256 << 20;
 
 /// A store in this process's memory.

@@ -1,7 +1,7 @@
 //! How ranks find each other: a small key/value store, and what is built on it.
 //!
 //! - [`Store`] and its three kinds: [`MemoryStore`] for threads, [`FileStore`] for a shared directory, [`TcpStore`].
-//! - [`Exchange`]: everybody says something, everybody hears all.
+//! - [`Exchange`]: every rank says something, every rank hears all.
 //! - [`this_member`]: what a process tells the others about itself.
 //! - [`connect`]: all of it, from rank, size and store to a communicator; [`connect_over_mpi`]: the same without a store.
 //! - [`choose_network`]: which of a host's addresses the others should call.

@@ -1,8 +1,8 @@
-//! Which of its addresses each host should be called at: the fastest that all other hosts reach.
+//! At which of its addresses each host should be called: the fastest that all other hosts reach.
 //!
 //! One rank of every host, its first, publishes the host's addresses and answers probes on them. The first rank of
-//! every other host tries them all; the one before it in a ring also measures. Everybody hears all results and decides
-//! by the same pure function, so all ranks come to the same end, also when that is an error.
+//! every other host tries them all; the one before it in a ring also measures. All ranks hear all results and decide by
+//! the same pure function, so they come to the same conclusion, even if it is an error.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
@@ -54,16 +54,16 @@ struct Published {
     ports: Vec<u16>,
 }
 
-/// Per host and candidate: bits per second, 0 for "reached, not measured", nothing for "not reached".
+/// Per host and candidate: bits per second, 0 for "reached, not measured", `None` for "not reached".
 type Findings = Vec<Vec<Option<u64>>>;
 
 /// Chooses this host's address for the group's links. All members call it; it needs two rounds of `exchange`. Where
-/// every host has one address only, there is nothing to choose and nothing is measured.
+/// every host has only one address, there is nothing to choose and nothing is measured.
 pub fn choose_network(group: &Group, exchange: &mut dyn Exchange, settings: &Settings) -> Result<Network, CommError> {
     choose(group, exchange, settings, false)
 }
 
-/// As [`choose_network`], and measures also what there is no choice about.
+/// As [`choose_network`], but measures even where there is nothing to choose.
 pub fn measure_network(group: &Group, exchange: &mut dyn Exchange, settings: &Settings) -> Result<Network, CommError> {
     choose(group, exchange, settings, true)
 }
@@ -112,7 +112,7 @@ fn prepare(settings: &Settings) -> (Offer, Vec<TcpListener>) {
         let mut offer = Published { id: fresh_id()?, ..Published::default() };
         let mut listeners = Vec::new();
         for candidate in candidates {
-            // An address may be on its way out; the others still count.
+            // An address may be about to disappear; the others still count.
             let Ok((listener, address)) = Gate::bind(candidate.address) else { continue };
             offer.ports.push(address.port());
             offer.candidates.push(candidate);
@@ -158,7 +158,7 @@ fn explore(access: &Access, offers: &[Published], own: usize, always: bool) -> F
     findings
 }
 
-/// For every host the fastest candidate that all others reach.
+/// For every host, the fastest candidate that all others reach.
 fn decide(names: &[String], candidates: &[&[Candidate]], findings: &[&Findings]) -> Result<Vec<usize>, CommError> {
     let unmeasured = findings.iter().all(|of| of.is_empty());
     if unmeasured && candidates.iter().all(|candidates| candidates.len() == 1) {
@@ -230,7 +230,7 @@ fn join(parts: impl Iterator<Item = String>, between: &str) -> String {
     parts.collect::<Vec<_>>().join(between)
 }
 
-/// The offers by host; an error that is the same everywhere if one has none.
+/// The offers by host; if one is missing, an error that is the same everywhere.
 fn collect(group: &Group, hosts: &[Vec<usize>], offers: Vec<Offer>) -> Result<Vec<Published>, CommError> {
     let mut offers: Vec<Option<Offer>> = offers.into_iter().map(Some).collect();
     hosts

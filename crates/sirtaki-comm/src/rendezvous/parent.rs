@@ -1,6 +1,6 @@
 //! Splitting a group: an existing communicator carries the messages its new groups need to connect.
 //!
-//! Everybody takes part in every round of the parent, also ranks that join no group and ranks that are done, because
+//! All ranks take part in every round of the parent, even ranks that join no group and ranks that are done, because
 //! only the parent's collectives exist at that point. Each rank reads what its own group said.
 
 use crate::{CommError, Communicator, DType, Group, Rank, SliceMut};
@@ -16,12 +16,12 @@ const FAILED: u8 = 2;
 struct ParentExchange<'a> {
     parent: &'a mut dyn Communicator,
     members: &'a [Rank],
-    /// Somebody failed, and everybody knows: there are no more rounds.
+    /// A rank failed, and all know: there are no more rounds.
     over: bool,
 }
 
 impl ParentExchange<'_> {
-    /// One round of everybody: what each rank does, and what it says.
+    /// One round of all ranks: what each rank does, and what it says.
     fn round(&mut self, state: u8, mine: &[u8]) -> Result<Vec<(u8, Vec<u8>)>, CommError> {
         let (rank, size) = (self.parent.group().rank(), self.parent.group().size());
         let mut lengths = vec![0_i64; size];
@@ -53,7 +53,7 @@ impl ParentExchange<'_> {
         }
     }
 
-    /// Takes part until everybody is done, so that all leave the parent in the same state.
+    /// Takes part until all ranks are done, so that all leave the parent in the same state.
     fn finish(mut self, outcome: Result<(), &CommError>) -> Result<(), CommError> {
         let (state, text) = match outcome {
             Ok(()) => (DONE, String::new()),
@@ -77,7 +77,7 @@ impl Exchange for ParentExchange<'_> {
 }
 
 /// Splits `parent` by colour and makes something for each new group with `connect`, which every member runs and which
-/// may talk within the group. A failure anywhere is an error everywhere; `None` in, `None` out.
+/// may communicate within the group. A failure anywhere is an error everywhere; `None` in, `None` out.
 pub fn split_with<T>(
     parent: &mut dyn Communicator,
     colour: Option<u64>,

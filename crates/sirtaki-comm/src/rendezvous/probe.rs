@@ -1,4 +1,4 @@
-//! Trying the way to another host's address: can it be reached, and how fast is it?
+//! Testing the path to another host's address: can it be reached, and how fast is it?
 //!
 //! The called side sends and the caller counts what arrives. So the caller can stop at any time, and a slow network
 //! costs no more time than a fast one.
@@ -22,7 +22,7 @@ const REACH_LIMIT: Duration = Duration::from_secs(2);
 /// How long and how many bytes are measured, whichever ends first.
 const MEASURE_TIME: Duration = Duration::from_millis(200);
 const MEASURE_BYTES: usize = 8 << 20;
-/// How long the called side keeps sending, at most.
+/// How long the called side keeps sending at most.
 const SERVE_LIMIT: Duration = Duration::from_secs(10);
 
 const BLOCK: usize = 64 << 10;
@@ -50,7 +50,7 @@ fn serve(mut stream: SecureStream) {
 }
 
 /// Calls one address of the host with this `id`: bits per second if `measure`, 0 if only to see whether it answers,
-/// nothing if it does not.
+/// `None` if it does not.
 pub(super) fn try_address(access: &Access, address: SocketAddr, id: [u8; 16], measure: bool) -> Option<u64> {
     let claim = Claim { purpose: Purpose::Probe, rank: 0, group: id, to: 0 };
     let mut stream = access.call(address, &claim, Instant::now() + REACH_LIMIT).ok()?;

@@ -1,5 +1,5 @@
 //! Whether the ranks of a host can really share memory: some containers forbid memory files, and some systems hide
-//! processes from each other. All ranks come to the same answer, since all of them have to choose the same way to talk.
+//! processes from each other. All ranks come to the same answer, since all have to choose the same transport.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,13 +15,13 @@ type Offer = Result<(u32, i32), String>;
 /// Opens another process's memory; a function, so that tests can have one that fails.
 type Open<'a> = &'a dyn Fn(u32, i32) -> Result<Segment, CommError>;
 
-/// What keeps ranks that are on one host from sharing memory, if anything does: who, and why. All ranks of `group` call
-/// it; it needs two rounds of `exchange`.
+/// What keeps ranks on one host from sharing memory, if anything: which ranks, and why. All ranks of `group` call it;
+/// it needs two rounds of `exchange`.
 pub(crate) fn obstacle(group: &Group, exchange: &mut dyn Exchange) -> Result<Option<String>, CommError> {
     try_with(group, exchange, &|pid, descriptor| Segment::open(pid, descriptor, BYTES))
 }
 
-/// Every rank makes some memory, and the one before it on its host opens that.
+/// Every rank makes some memory, and the rank before it on its host opens it.
 fn try_with(group: &Group, exchange: &mut dyn Exchange, open: Open<'_>) -> Result<Option<String>, CommError> {
     let mine = Segment::create(BYTES);
     let offer: Offer = mine.as_ref().map(Segment::address).map_err(ToString::to_string);

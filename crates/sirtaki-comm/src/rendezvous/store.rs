@@ -1,4 +1,4 @@
-//! The store's contract, and the one pattern everything uses on it: everybody says something, everybody hears all.
+//! The store's contract, and the one pattern everything uses on it: every rank says something, every rank hears all.
 
 use std::{
     sync::Arc,
@@ -19,8 +19,8 @@ pub trait Store: Send + Sync {
     fn add(&self, key: &str, amount: i64) -> Result<i64, CommError>;
 }
 
-/// Everybody contributes some bytes and receives everybody's, in rank order. What connecting a group needs;
-/// a store provides it at start-up, an existing communicator when it is split.
+/// Every rank contributes some bytes and receives those of all ranks, in rank order. This is what connecting a group
+/// needs; a store provides it at start-up, an existing communicator when it is split.
 pub trait Exchange {
     /// One round. All members call it the same number of times.
     fn all(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, CommError>;

@@ -27,11 +27,11 @@ use crate::{
     },
 };
 
-/// How long the server may keep one answer.
+/// How long the server may hold back one answer.
 const WAIT_SLICE: Duration = Duration::from_secs(1);
 /// How long the rest of a message, or an answer that needs no waiting, may take.
 const MESSAGE_TIME: Duration = Duration::from_secs(30);
-/// Clients at a time.
+/// Most clients at a time.
 const CLIENTS: usize = 1 << 14;
 
 const CLAIM: Claim = Claim { purpose: Purpose::Store, rank: 0, group: [0; 16], to: 0 };
@@ -135,7 +135,7 @@ impl Store for TcpStore {
 pub struct TcpStoreServer {
     shared: Arc<Shared>,
     gates: Vec<Gate>,
-    /// Take no more callers, but still have some that came earlier.
+    /// These accept no more callers, but still have some that came earlier.
     closed: Vec<Gate>,
 }
 
@@ -150,7 +150,7 @@ impl TcpStoreServer {
         self.gates.iter().map(Gate::address).collect()
     }
 
-    /// Stops to listen on all addresses but this one, if it is among them. Clients that are there stay.
+    /// Stops listening on all addresses but this one, if it is among them. Connected clients stay.
     pub fn keep(&mut self, address: IpAddr) {
         if self.gates.iter().any(|gate| gate.address().ip() == address) {
             let (kept, closed) = self.gates.drain(..).partition(|gate| gate.address().ip() == address);

@@ -1,4 +1,4 @@
-//! The same demands on every kind of store.
+//! The same requirements for every kind of store.
 
 use std::{
     fs,
@@ -149,7 +149,7 @@ fn a_server_can_withdraw_to_one_network() {
     assert!(late.wait("key", soon()).unwrap().is_some());
 }
 
-/// Whether somebody listens at an address. The thread that did may need a moment to end.
+/// Whether anything listens at an address. The thread that did may need a moment to end.
 fn listens(address: std::net::SocketAddr) -> bool {
     let end = soon();
     while TcpStream::connect(address).is_ok() {

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::CommError;
 
-/// Bytes of a key at most.
+/// Most bytes of a key.
 pub const KEY_LIMIT: usize = 256;
-/// Bytes of a value at most.
+/// Most bytes of a value.
 pub const VALUE_LIMIT: usize = 1 << 20;
-/// Bytes of a message at most: a key, a value and what surrounds them.
+/// Most bytes of a message: a key, a value and what surrounds them.
 pub const MESSAGE_LIMIT: usize = VALUE_LIMIT + KEY_LIMIT + 64;
 /// Bytes of the length in front of a message.
 pub const PREFIX: usize = 4;
@@ -30,7 +30,7 @@ pub enum Request<'a> {
     Wait {
         /// The key.
         key: &'a str,
-        /// How long the server may keep the answer.
+        /// How long the server may hold back the answer.
         limit_ms: u32,
     },
     /// Add to a counter.

@@ -12,9 +12,9 @@ use super::{
 };
 use crate::{CommError, Settings};
 
-/// How long to wait before trying again to reach somebody who is not there yet, or has no time.
+/// How long to wait before calling again when the other side is not there yet, or is busy.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long somebody may be too busy with other callers to say a word.
+/// How long the other side may be too busy with other callers to say a word.
 const BUSY_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a process needs to be let in and to let others in.
@@ -30,7 +30,7 @@ impl Access {
         Self { secret, tls }
     }
 
-    /// Access as these settings say.
+    /// Access according to these settings.
     pub fn from_settings(settings: &Settings) -> Result<Self, CommError> {
         let tls = if settings.tls { Some(Tls::new()?) } else { None };
         Ok(Self::new(settings.secret.clone(), tls))
@@ -42,15 +42,15 @@ impl Access {
         Ok(Self::new(settings.secret.clone(), tls))
     }
 
-    /// Calls `address` and proves `claim` before `deadline`. Somebody has to listen there.
+    /// Calls `address` and proves `claim` before `deadline`. A listener has to be there already.
     pub fn call(&self, address: SocketAddr, claim: &Claim, deadline: Instant) -> Result<SecureStream, CommError> {
         self.call_patiently(address, claim, Instant::now(), deadline)
     }
 
-    /// Calls `address` until somebody answers or `patience` is over; a refusal is final.
+    /// Calls `address` until it answers or `patience` runs out; a refusal is final.
     ///
-    /// `patience` limits how long nobody may listen there, `deadline` everything. A [`Gate`](super::Gate) with too many
-    /// callers closes without a word, which means "again, later".
+    /// `patience` limits how long the address may be without a listener, `deadline` everything. A [`Gate`](super::Gate)
+    /// with too many callers closes without a word, which means "try again later".
     pub fn call_patiently(
         &self,
         address: SocketAddr,

@@ -1,10 +1,10 @@
-//! Answering others: a listener that lets in only who proves the secret.
+//! Answering others: a listener that lets in only callers that prove the secret.
 //!
 //! Every caller gets a thread and a short deadline of its own, so a silent or strange one delays nobody. The number of
-//! unproven callers at a time is bounded, in all and from one address. Who finds no place there takes that of somebody
-//! who had time enough to prove itself, from the address that has the most callers, so that strangers cannot keep ranks
-//! out by being many. While all are new, as when many ranks start at once, newcomers are turned away without a word
-//! and [call again](super::Access::call_patiently).
+//! unproven callers at a time is bounded, in total and per address. A caller that finds no place takes that of one that
+//! has had time enough to prove itself, from the address with the most callers, so that strangers cannot keep ranks out
+//! by their number. While all are new, as when many ranks start at once, newcomers are turned away without a word and
+//! [call again](super::Access::call_patiently).
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -31,11 +31,11 @@ use crate::CommError;
 const PROOF_LIMIT: Duration = Duration::from_secs(5);
 /// How long a refused caller may take to read why.
 const PART_LIMIT: Duration = Duration::from_millis(300);
-/// How long a caller surely keeps its place.
+/// How long a caller is sure to keep its place.
 const GRACE: Duration = Duration::from_secs(1);
-/// Callers that have not proven themselves yet, at a time.
+/// Most callers at a time that have not proven themselves yet.
 const UNPROVEN: usize = 256;
-/// As many from one address.
+/// Most of these from one address.
 const UNPROVEN_PER_ADDRESS: usize = 128;
 /// Refusals remembered for error messages.
 const REMEMBERED: usize = 4;
@@ -43,7 +43,7 @@ const REMEMBERED: usize = 4;
 /// Called with every proven connection, on that connection's own thread.
 type Deliver = dyn Fn(SecureStream, Claim) + Send + Sync;
 
-/// A listener and its threads. Dropping it throws out unproven callers and waits for `deliver` to return everywhere;
+/// A listener and its threads. Dropping it disconnects unproven callers and waits for `deliver` to return everywhere;
 /// connections already delivered stay open.
 pub struct Gate {
     address: SocketAddr,
@@ -62,7 +62,7 @@ struct State {
     refusals: Mutex<VecDeque<String>>,
 }
 
-/// Somebody who has not proven itself yet.
+/// A caller that has not proven itself yet.
 struct Caller {
     /// To end the connection from outside.
     socket: Option<TcpStream>,
@@ -79,7 +79,7 @@ impl Gate {
         Ok((listener, address))
     }
 
-    /// Answers callers whom `me` lets in and hands them to `deliver`, each on a thread of its own.
+    /// Answers callers that `me` lets in and hands them to `deliver`, each on a thread of its own.
     pub fn open(
         listener: TcpListener,
         access: Access,
@@ -112,13 +112,13 @@ impl Gate {
         self.address
     }
 
-    /// Takes no more callers. Those who are there may go on, and nobody is waited for.
+    /// Takes no more callers. Those already connected may go on, and nothing waits for them.
     pub fn close(&self) {
         self.state.stop.store(true, Ordering::SeqCst);
         let _ = rustix::io::write(&self.state.bell, &1u64.to_ne_bytes());
     }
 
-    /// The latest refusals, for people: whom and why.
+    /// The latest refusals, for people: who and why.
     pub fn refusals(&self) -> Vec<String> {
         lock(&self.state.refusals).iter().cloned().collect()
     }
@@ -139,7 +139,7 @@ impl State {
         self.stop.load(Ordering::SeqCst)
     }
 
-    /// Answers until the end; the listener is closed then, although callers may still be served.
+    /// Answers until the end; then the listener is closed, although callers may still be served.
     fn accept_all<'scope>(&'scope self, listener: TcpListener, threads: &'scope thread::Scope<'scope, '_>) {
         let mut next = 0;
         while !self.stopped() {
@@ -149,7 +149,7 @@ impl State {
                     self.start(next, socket, origin(from.ip()), threads);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.sleep(&listener, None),
-                // Too many open files, a caller that hung up at once: nothing that answering again makes worse.
+                // Too many open files, a caller that hung up at once: nothing that trying again makes worse.
                 Err(_) => self.sleep(&listener, Some(Duration::from_millis(20))),
             }
         }
@@ -185,7 +185,7 @@ impl State {
         }
         let serve = move || {
             let proven = if self.stopped() { None } else { self.prove(socket) };
-            // Before handing over: from then on the connection is no longer the gate's to end.
+            // Before handing over: from then on the connection no longer belongs to the gate.
             lock(&self.unproven).remove(&id);
             if let Some((stream, claim)) = proven {
                 (self.deliver)(stream, claim);
@@ -227,12 +227,12 @@ impl Caller {
 #[derive(Debug, PartialEq, Eq)]
 enum Room {
     Free,
-    /// If this one goes.
+    /// If this caller goes.
     Of(u64),
     None,
 }
 
-/// A place for a caller from `from` among these.
+/// Whether these callers leave a place for one from `from`.
 fn room(unproven: &BTreeMap<u64, Caller>, from: IpAddr, now: Instant) -> Room {
     let mut counts: HashMap<IpAddr, usize> = HashMap::new();
     unproven.values().for_each(|caller| *counts.entry(caller.from).or_default() += 1);
@@ -248,7 +248,7 @@ fn room(unproven: &BTreeMap<u64, Caller>, from: IpAddr, now: Instant) -> Room {
     }
 }
 
-/// The address that a caller cannot change at will: of version 6, people have whole networks.
+/// The part of an address that a caller cannot change at will: with IPv6, people have whole networks.
 fn origin(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),

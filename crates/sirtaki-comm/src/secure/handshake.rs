@@ -8,14 +8,14 @@
 //! ```
 //!
 //! Numbers are little-endian, HMAC is HMAC-SHA256, and `session` is HMAC(secret, label, hello, challenge, binding).
-//! Fresh nonces from both ends make every session its own, so nothing recorded can be used again; the labels keep one
-//! end's proof from being sent back to it; both ranks are part of the session, so a call that somebody redirects to
-//! another rank of the group is noticed; the binding ties the proof to one TLS session (see [`super::Tls`]) and is
-//! zero without TLS. All messages have a fixed size, so before the proof nothing a stranger says decides how much is
-//! read or allocated. A refusal is a code other than zero in the challenge or verdict, after which the acceptor closes.
-//! Later versions keep the hello's size and the places of magic and version, so that they can still refuse each other.
+//! Fresh nonces from both ends make every session unique, so nothing recorded can be replayed; the labels keep one
+//! end's proof from being sent back to it; both ranks are part of the session, so a call that is redirected to another
+//! rank of the group is noticed; the binding ties the proof to one TLS session (see [`super::Tls`]) and is zero without
+//! TLS. All messages have a fixed size, so before the proof nothing a stranger says decides how much is read or
+//! allocated. A refusal is a code other than zero in the challenge or verdict, after which the acceptor closes. Later
+//! versions keep the hello's size and the positions of magic and version, so that they can still refuse each other.
 //!
-//! Without TLS this keeps strangers out, but not somebody who can change packets of a proven connection.
+//! Without TLS this keeps strangers out, but not an attacker who can change packets of a proven connection.
 
 use std::io::{self, Read, Write};
 
@@ -54,24 +54,24 @@ pub enum Purpose {
     Store = 1,
     /// A link of a mesh.
     Link = 2,
-    /// Measuring the way between two hosts.
+    /// Measuring the path between two hosts.
     Probe = 3,
 }
 
-/// What a caller says about itself; true once the handshake is through.
+/// What a caller says about itself; true once the handshake has succeeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Claim {
     /// What it wants.
     pub purpose: Purpose,
     /// Its rank in the group.
     pub rank: u32,
-    /// The group it wants to join; random, so that nobody joins another one by accident.
+    /// The group it wants to join; random, so that no rank joins another one by accident.
     pub group: [u8; 16],
     /// The rank it calls.
     pub to: u32,
 }
 
-/// Whom an acceptor lets in, and who it is itself.
+/// Which callers an acceptor lets in, and who it is itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Acceptor {
     /// What callers must want.
@@ -202,7 +202,7 @@ fn verdict(code: u8, tag: &[u8; 32]) -> [u8; VERDICT_SIZE] {
     verdict
 }
 
-/// Whether a proven caller is right here.
+/// Whether a proven caller has come to the right place.
 fn judge(hello: &[u8; HELLO_SIZE], me: &Acceptor) -> (u8, &'static str) {
     if hello[10] != me.purpose as u8 {
         (OTHER_PURPOSE, "it called for another purpose")
@@ -217,7 +217,7 @@ fn claim_of(hello: &[u8; HELLO_SIZE], me: &Acceptor) -> Claim {
     Claim { purpose: me.purpose, rank: rank_in(hello), group: me.group, to: me.rank }
 }
 
-/// The sender's rank, which has the same place in a hello and a challenge.
+/// The sender's rank, which has the same position in a hello and a challenge.
 fn rank_in(message: &[u8]) -> u32 {
     u32::from_le_bytes(std::array::from_fn(|i| message[12 + i]))
 }
@@ -270,7 +270,7 @@ fn nonce() -> Result<[u8; 32], CommError> {
     Ok(nonce)
 }
 
-/// Reads until `into` is full or the peer has finished, and says how much came.
+/// Reads until `into` is full or the peer has finished, and returns how much came.
 fn read_most(stream: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
     let mut got = 0;
     while got < into.len() {

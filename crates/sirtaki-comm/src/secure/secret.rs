@@ -49,14 +49,14 @@ impl Secret {
         Zeroizing::new(text)
     }
 
-    /// A secret for the group that `parts` identify, which whoever knows this one can compute and nobody else.
+    /// A secret for the group that `parts` identify, which only those who know this one can compute.
     #[must_use]
     pub fn derive(&self, parts: &[&[u8]]) -> Self {
         Self(self.tag("group", parts))
     }
 
-    /// A code that proves that `parts` come, in this order and with these borders, from somebody who knows the secret.
-    /// Codes for different purposes have nothing to do with each other.
+    /// A code that proves that `parts`, in this order and with these boundaries, come from somebody who knows the
+    /// secret. Codes for different purposes are unrelated.
     pub fn tag(&self, purpose: &str, parts: &[&[u8]]) -> [u8; 32] {
         self.mac(purpose, parts).finalize().into_bytes().into()
     }
@@ -69,7 +69,7 @@ impl Secret {
     fn mac(&self, purpose: &str, parts: &[&[u8]]) -> Hmac<Sha256> {
         let mac = keyed(&self.0).chain_update(b"sirtaki ");
         [purpose.as_bytes()].iter().chain(parts).fold(mac, |mac, part| {
-            // Lengths in front, so that no two lists of parts are the same bytes.
+            // Lengths come first, so that no two lists of parts are the same bytes.
             mac.chain_update((part.len() as u64).to_le_bytes()).chain_update(part)
         })
     }

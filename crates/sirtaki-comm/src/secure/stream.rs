@@ -1,7 +1,7 @@
 //! One TCP connection, plain or encrypted, whose reads and writes end with an error at a deadline.
 //!
-//! The socket is non-blocking all the time and waits in `poll(2)`. A deadline, unlike a time limit per read, also holds
-//! against a peer that sends one byte now and then.
+//! The socket is always non-blocking, and waiting happens in `poll(2)`. A deadline, unlike a time limit per read, also
+//! holds against a peer that sends one byte now and then.
 
 use std::{
     io::{self, Read, Write},
@@ -77,8 +77,8 @@ impl SecureStream {
         &self.raw.socket
     }
 
-    /// Tells the peer that nothing more comes and discards what it still says, for a moment. Closing a socket with
-    /// unread bytes would take our last words with it.
+    /// Tells the peer that nothing more comes and, for a moment, discards what it still sends. Closing a socket with
+    /// unread bytes would lose our last words.
     pub(super) fn part(mut self, deadline: Instant) {
         self.set_deadline(Some(deadline));
         let _ = self.raw.socket.shutdown(Shutdown::Write);
@@ -90,7 +90,7 @@ impl SecureStream {
         }
     }
 
-    /// The non-blocking socket and its TLS session with everything that session has buffered.
+    /// The non-blocking socket and its TLS session, with everything that the session has buffered.
     pub(crate) fn into_parts(self) -> (TcpStream, Option<Box<Connection>>) {
         (self.raw.socket, self.tls)
     }

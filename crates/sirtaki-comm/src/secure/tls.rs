@@ -3,7 +3,7 @@
 //! Every process makes a throw-away self-signed certificate, and nobody checks whose it is: there is no authority to
 //! ask, and files with certificates would be one more thing to hand out. What authenticates is the job's secret. The
 //! [handshake](super::handshake) runs inside TLS and mixes in the exporter value of the TLS session (RFC 8446, 7.5),
-//! which only the two ends of one and the same session can compute. Somebody in the middle holds two sessions with two
+//! which only the two ends of the same session can compute. An attacker in the middle holds two sessions with two
 //! different values, so each end's proof fails at the other, and the connection is refused before anything is said.
 
 use std::{io, sync::Arc};

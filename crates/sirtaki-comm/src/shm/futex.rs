@@ -1,4 +1,4 @@
-//! Sleeping on a word of memory. Under loom, a model of the kernel's promise: comparing the word and falling asleep
+//! Sleeping on a word of memory. Under loom, a model of the kernel's guarantee: comparing the word and falling asleep
 //! are one step with respect to wake-ups.
 
 #[cfg(not(loom))]
@@ -14,7 +14,7 @@ mod real {
         let _ = futex::wait(word, futex::Flags::empty(), seen, Some(&limit));
     }
 
-    /// Wakes everybody asleep on `word`.
+    /// Wakes everything asleep on `word`.
     pub(crate) fn wake(word: &AtomicU32) {
         let _ = futex::wake(word, futex::Flags::empty(), i32::MAX as u32);
     }

@@ -2,9 +2,9 @@
 //!
 //! It has no name in any file system: the creator makes a memory file and tells the others its process id and
 //! descriptor, and they open it through `/proc`. The kernel lets only the same user do that, so no socket, permission
-//! or clean-up is needed, and nothing can stay behind when processes are killed.
+//! or clean-up is needed, and nothing can be left behind when processes are killed.
 //!
-//! Its size is sealed: reading memory beyond the end of a file that somebody has shortened would kill the reader.
+//! Its size is sealed: reading memory beyond the end of a file that was shortened would kill the reader.
 
 use std::{
     fs::{File, OpenOptions},
@@ -19,10 +19,10 @@ use rustix::{
 
 use crate::CommError;
 
-/// What nobody may do with the file any more, its maker included.
+/// What is no longer allowed with the file, even for its creator.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
-/// Shared memory, zeroed when created. Unmapped when the last handle goes.
+/// Shared memory, zeroed when created. Unmapped when the last handle is dropped.
 #[derive(Debug)]
 pub struct Segment {
     map: MmapRaw,
@@ -77,7 +77,7 @@ impl Segment {
     }
 
     /// Puts zeroed memory of this process alone at the segment's addresses. Other processes keep the shared memory, and
-    /// nothing they do to it is seen here any more.
+    /// nothing they do to it is visible here any more.
     pub(crate) fn detach(&self) -> std::io::Result<()> {
         let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
         // SAFETY: the range is exactly our own mapping, which is replaced; it is unmapped as before.

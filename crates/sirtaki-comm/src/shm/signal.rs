@@ -1,8 +1,8 @@
 //! A number that one process changes and others wait for.
 //!
 //! Changing it costs no system call while nobody sleeps. That needs care: the writer stores the number and then looks
-//! for sleepers, the sleeper announces itself and then looks at the number. Both orders are sequentially consistent,
-//! so at least one of them sees the other; the loom test below tries every interleaving.
+//! for sleepers; the sleeper announces itself and then looks at the number. Both orders are sequentially consistent, so
+//! at least one of them sees the other; the loom test below tries every interleaving.
 
 use std::time::Duration;
 
@@ -59,8 +59,8 @@ impl Signal {
     }
 }
 
-/// Nothing in real life. Loom takes sequentially consistent accesses for acquire and release only, and needs a fence to
-/// see what the language promises about their order.
+/// Does nothing in production. Loom treats sequentially consistent accesses as acquire and release only, and needs a
+/// fence to see what the language promises about their order.
 #[inline]
 fn in_order() {
     #[cfg(loom)]

@@ -7,11 +7,11 @@ use crate::{
 
 use super::excess::on_power_of_two;
 
-/// Everybody exchanges everything with partners at distance 1, 2, 4, … and adds.
+/// Every rank exchanges everything with partners at distance 1, 2, 4, … and adds.
 ///
-/// Cost: log₂ n steps of `S` bytes each way, two more where `n` is no power of two, and `S` bytes of memory.
-/// The fewest steps there can be, so it suits small data.
-/// Both partners put the lower one's data first, because even an addition that commutes may treat two NaNs by order.
+/// Cost: log₂ n steps of `S` bytes each way, two more where `n` is not a power of two, and `S` bytes of memory. That is
+/// the fewest steps possible, so it suits small data. Both partners put the lower one's data first, because even a
+/// commutative addition may pick between two NaNs by order.
 pub fn doubling(mesh: &mut Mesh, call: &Call, plan: &Plan, data: &mut [u8]) -> Result<(), CommError> {
     on_power_of_two(mesh, call, plan, data, |mesh, positions, position, data| {
         mesh.with_scratch(|mesh, scratch| {

@@ -1,11 +1,11 @@
-//! Making a power of two of any number of ranks: the first ranks pair up, and one of each pair works for both.
+//! Fitting any number of ranks to a power of two: the first ranks pair up, and one of each pair works for both.
 
 use crate::{
     CommError, Plan, Rank,
     mesh::{Call, Mesh, Receive},
 };
 
-/// `size` ranks reduced to a power of two of positions.
+/// `size` ranks reduced to a power-of-two number of positions.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Positions {
     /// How many positions, a power of two.
@@ -28,14 +28,14 @@ impl Positions {
         if rank >= 2 * self.excess { Some(rank - self.excess) } else { rank.is_multiple_of(2).then_some(rank / 2) }
     }
 
-    /// The other one of my pair.
+    /// The other rank of my pair.
     fn partner(&self, rank: Rank) -> Option<Rank> {
         (rank < 2 * self.excess).then_some(rank ^ 1)
     }
 }
 
-/// Runs `work` on a power of two of positions, with the data of the ranks left over folded in before and the result
-/// given to them afterwards.
+/// Runs `work` on a power-of-two number of positions, with the data of the remaining ranks folded in before and the
+/// result given to them afterwards.
 pub(super) fn on_power_of_two(
     mesh: &mut Mesh,
     call: &Call,

@@ -1,4 +1,4 @@
-//! All-reduce by recursive halving and doubling, known as Rabenseifner's.
+//! All-reduce by recursive halving and doubling, known as Rabenseifner's algorithm.
 
 use crate::{
     CommError, Plan,
@@ -8,11 +8,11 @@ use crate::{
 
 use super::excess::on_power_of_two;
 
-/// Partners at distance n/2, n/4, … each keep half of what they hold and reduce it, until everybody owns one share;
-/// then the same way back, collecting.
+/// Partners at distance n/2, n/4, … each keep half of what they hold and reduce it, until every rank owns one share;
+/// then the same in reverse, collecting.
 ///
 /// Cost: `2 log₂ n` steps and `2S(n − 1)/n` bytes each way: the bytes of the ring in fewer steps, but the partners are
-/// far apart. Where `n` is no power of two, two more steps of `S` bytes.
+/// far apart. Where `n` is not a power of two, two more steps of `S` bytes.
 pub fn halving(mesh: &mut Mesh, call: &Call, plan: &Plan, data: &mut [u8]) -> Result<(), CommError> {
     let (length, element) = (data.len(), plan.dtype.size());
     on_power_of_two(mesh, call, plan, data, |mesh, positions, position, data| {

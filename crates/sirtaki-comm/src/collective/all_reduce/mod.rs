@@ -1,7 +1,7 @@
 //! All-reduce, four ways. Each leaves the same bits on every rank, and the same in every run: every element is
 //! computed in one place and copied, or computed everywhere from the same operands in the same order.
 //!
-//! The factors of a plan stay aside; the communicator applies them before and after.
+//! The factors of a plan are not applied here; the communicator applies them before and after.
 
 mod doubling;
 mod excess;

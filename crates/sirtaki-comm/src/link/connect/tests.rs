@@ -31,7 +31,7 @@ fn connect(store: Arc<dyn Store>, prefix: &str, rank: Rank, settings: &Settings)
 
 type Links = Vec<Option<Box<dyn Link>>>;
 
-/// Sends `out` over and receives as much from every link at once, sleeping on nothing but progress.
+/// Sends `out` over every link and receives as much from it, all at once, sleeping on nothing but progress.
 fn exchange_all(links: &mut Links, out: &[u8]) -> Vec<Vec<u8>> {
     let mut sent = [0; SIZE];
     let mut received: Vec<Vec<u8>> = vec![Vec::new(); SIZE];
@@ -54,8 +54,8 @@ fn exchange_all(links: &mut Links, out: &[u8]) -> Vec<Vec<u8>> {
     }
 }
 
-/// Says nonsense to every address published in the store until told to stop, and sometimes all the right words with the
-/// wrong secret.
+/// Sends nonsense to every address published in the store until told to stop, and sometimes all the right words with
+/// the wrong secret.
 fn intrude(store: &dyn Store, stop: &AtomicBool, tls: bool) {
     let published: Vec<(SocketAddr, [u8; 16])> = (0..SIZE)
         .map(|rank| {
@@ -214,7 +214,7 @@ fn encrypted_pair() -> (Box<dyn Link>, Box<dyn Link>) {
     })
 }
 
-/// Pushes from `out` while nobody reads until the link stays full, and says how much it counted.
+/// Pushes from `out`, while nobody reads, until the link stays full; returns how much it counted.
 fn stuff(link: &mut dyn Link, out: &[u8]) -> usize {
     let (mut sent, mut quiet) = (0, 0);
     while quiet < 50 {

@@ -138,7 +138,7 @@ fn a_recorded_conversation_cannot_be_used_again() {
     assert!(call(&mut answers, &secret(), &[0; 32], &CLAIM, "it").is_err());
 }
 
-/// Somebody in the middle, without TLS, who connects a caller to another rank than the one it wants.
+/// An attacker in the middle, without TLS, connects a caller to a rank other than the one it wants.
 #[test]
 fn a_call_that_is_redirected_to_another_rank_is_noticed() {
     for tls in [false, true] {
@@ -151,7 +151,7 @@ fn a_call_that_is_redirected_to_another_rank_is_noticed() {
     }
 }
 
-/// The rank in the challenge is part of what is proven: who changes it on the way is refused by the acceptor.
+/// The rank in the challenge is part of what is proven: if it is changed on the way, the acceptor refuses.
 #[test]
 fn a_changed_rank_of_the_acceptor_spoils_the_proof() {
     let (gate, arrivals) = gate(Access::new(secret(), None));
@@ -171,7 +171,7 @@ fn a_changed_rank_of_the_acceptor_spoils_the_proof() {
     assert!(arrivals.try_recv().is_err());
 }
 
-/// More silent strangers than a gate has places for, who stay; they all come from one address, as does the rank.
+/// More silent strangers than a gate has places for, which stay; they all come from one address, as does the rank.
 #[test]
 fn a_rank_gets_in_while_strangers_take_every_place() {
     let (gate, arrivals) = gate(Access::new(secret(), None));
@@ -243,7 +243,7 @@ fn what_decides_is_encrypted_between_hosts_and_not_within_one() {
     }
 }
 
-/// Somebody in the middle who ends TLS on both sides and passes on what is inside.
+/// An attacker in the middle who ends TLS on both sides and passes on what is inside.
 fn relay(to: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -315,7 +315,7 @@ impl Write for Both {
     }
 }
 
-/// A socket that remembers what passed.
+/// A socket that remembers what passed through it.
 struct Recorder {
     socket: TcpStream,
     said: Vec<u8>,
