@@ -10,7 +10,7 @@ pub enum EngineError {
     /// Ranks asked for different things under one name. The text is the same on every rank; the engine stays usable.
     #[error("ranks disagree: {0}")]
     Mismatch(String),
-    /// This rank's request cannot be right. Nobody was asked; the engine stays usable.
+    /// This rank's request cannot be right. No other rank was asked; the engine stays usable.
     #[error("\"{tensor}\": {problem}")]
     Invalid {
         /// The tensor's name.
@@ -18,7 +18,7 @@ pub enum EngineError {
         /// What is wrong with it.
         problem: String,
     },
-    /// The engine is over, on all ranks, for this reason.
+    /// The engine has ended, on all ranks, for this reason.
     #[error("\"{tensor}\" was not done: {reason}")]
     Failed {
         /// The tensor's name.
@@ -31,7 +31,7 @@ pub enum EngineError {
     Timeline {
         /// The file.
         path: PathBuf,
-        /// Why not, and what to do.
+        /// Why, and what to do.
         problem: String,
     },
     /// A communicator could not be made or used.

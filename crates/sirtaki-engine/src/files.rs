@@ -1,11 +1,12 @@
-//! Reading and writing files safely. What is written is complete or as it was before, whatever happens meanwhile; what is
-//! read is a regular file, so that it ends, and opening it does not wait for anybody.
+//! Reading and writing files safely. A file that is written is either complete or unchanged, whatever happens
+//! meanwhile; only regular files are read, so that reading ends, and opening one never waits.
 //!
-//! New folders are the user's alone, unless they are part of one that is not. A new file can be read by whoever may look
-//! into its folder, and by nobody else: the usual permissions would open it to all, should the folder ever be opened.
+//! New folders belong to the user alone, unless they are inside one that does not. A new file can be read by those who
+//! may look into its folder, and by nobody else: the usual permissions would expose it to all, should the folder ever
+//! be opened.
 //!
-//! A regular file is written under another name in the same folder, brought to the disk and renamed, so that readers see
-//! the old or the new contents and nothing between. The other name cannot be guessed and is created exclusively, so
+//! A regular file is written under another name in the same folder, flushed to disk and renamed, so that readers see
+//! the old or the new contents and nothing in between. The other name cannot be guessed and is created exclusively, so
 //! nobody can have put a link there. Links at the path itself are followed and stay. What cannot be replaced without
 //! harm is written into: devices, pipes, and files that a process has open (`/dev/stdout`).
 
@@ -24,7 +25,7 @@ use std::{
 use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags};
 use sirtaki_comm::secure::fresh_id;
 
-/// How long a pipe may be without a reader before it is given up.
+/// How long a pipe may be without a reader before writing is given up.
 const READER: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(20);
 /// As many links as Linux follows.
@@ -43,7 +44,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Whether [`write()`] could write to this path now, without a trace of the question.
+/// Whether [`write()`] could write to this path now, without leaving a trace of the check.
 pub fn check(path: &Path) -> io::Result<()> {
     match Target::find(path)? {
         Target::File(place) => Draft::new(&place).map(drop),
@@ -72,8 +73,8 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Creates a folder that was not there, and the folders above it: this one, or the first of its name and a number. Of
-/// several processes that ask at once, each gets a folder of its own.
+/// Creates a folder that was not there, and the folders above it: this one, or the first free one with a number after
+/// its name. Of several processes that ask at once, each gets a folder of its own.
 pub fn new_folder(wanted: &Path) -> io::Result<PathBuf> {
     let name = wanted.file_name().ok_or_else(no_name)?.to_string_lossy().into_owned();
     make_private(parent(wanted))?;
@@ -88,13 +89,13 @@ pub fn new_folder(wanted: &Path) -> io::Result<PathBuf> {
     Err(ErrorKind::AlreadyExists.into())
 }
 
-/// Makes a folder, and those above it that are missing, for this user alone. One that is there keeps its permissions:
-/// whoever wants to share makes it first, or opens it with `chmod`.
+/// Makes a folder, and those above it that are missing, for this user alone. An existing one keeps its permissions: to
+/// share it, make it first, or open it with `chmod`.
 pub fn make_private(folder: &Path) -> io::Result<()> {
     private().recursive(true).create(folder)
 }
 
-/// Makes a folder inside of one that is there, for the same people.
+/// Makes a folder inside an existing one, for the same people.
 pub fn make_inside(folder: &Path) -> io::Result<()> {
     DirBuilder::new().mode(permissions(parent(folder), 0o777)?).create(folder)
 }
@@ -111,12 +112,12 @@ pub fn create_new(path: &Path) -> io::Result<File> {
     options(path)?.create_new(true).open(path)
 }
 
-/// Makes a file, or empties the one that is there; see [`options`].
+/// Makes a file, or empties the existing one; see [`options`].
 pub fn create(path: &Path) -> io::Result<File> {
     options(path)?.create(true).truncate(true).open(path)
 }
 
-/// At most these permissions for something new in a folder, where the folder grants them.
+/// The permissions of something new in a folder: at most these, and only where the folder grants them.
 fn permissions(folder: &Path, most: u32) -> io::Result<u32> {
     Ok(fs::metadata(folder)?.permissions().mode() & most | 0o600)
 }
@@ -159,7 +160,7 @@ impl Target {
     }
 }
 
-/// Links of `/proc` lead to open files, not to paths.
+/// Links in `/proc` lead to open files, not to paths.
 fn is_in_proc(link: &Path) -> io::Result<bool> {
     Ok(rustix::fs::statfs(parent(link))?.f_type == rustix::fs::PROC_SUPER_MAGIC)
 }
@@ -195,19 +196,20 @@ fn is_pipe(path: &Path) -> bool {
     rustix::fs::stat(path).is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Fifo)
 }
 
-/// A file that has not got its name yet. Dropped, it is gone.
+/// A file that does not have its name yet. Dropping it deletes it.
 #[derive(Debug)]
 pub(crate) struct Draft {
     pub(crate) file: File,
     place: PathBuf,
-    /// Its name until then, in the same folder.
+    /// Its temporary name, in the same folder.
     hidden: PathBuf,
-    /// Whether it has that name. Where the file system can do it, it has none at all, so that a kill leaves nothing.
+    /// Whether it has that name. Where the file system allows, it has none at all, so that a kill leaves nothing
+    /// behind.
     is_named: bool,
 }
 
 impl Draft {
-    /// Of the file that this place will have; its permissions are those of the file that is there.
+    /// A draft of the file at this place; an existing file's permissions are kept.
     pub(crate) fn new(place: &Path) -> io::Result<Self> {
         let name = place.file_name().ok_or_else(no_name)?.to_string_lossy();
         let id: String = fresh_id().map_err(io::Error::other)?.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -67,7 +67,7 @@ fn pipes_are_written_into() {
 fn devices_are_written_into() {
     let root = tempfile::tempdir().unwrap();
     let link = root.path().join("null");
-    // Through a link of our own, so that nothing can happen to the device of this machine.
+    // Through a link of our own, so that nothing can happen to this machine's device.
     symlink("/dev/null", &link).unwrap();
     assert_eq!(Target::find(&link).unwrap(), Target::Stream(link.clone()));
     check(&link).unwrap();
@@ -117,7 +117,7 @@ fn drafts_have_names_that_nobody_can_foresee() {
     let drafts: Vec<Draft> = (0..2).map(|_| Draft::new(&place).unwrap()).collect();
     assert_ne!(drafts[0].hidden, drafts[1].hidden);
     assert!(drafts[0].hidden.to_str().unwrap().len() > place.to_str().unwrap().len() + 32);
-    // A link that is there all the same is neither followed nor replaced.
+    // A link that exists anyway is neither followed nor replaced.
     symlink("elsewhere", &drafts[0].hidden).unwrap();
     let hidden = drafts[0].hidden.clone();
     let mut drafts = drafts.into_iter();

@@ -1,10 +1,10 @@
-//! Memory that a step has used is kept for the next one.
+//! Keeps memory that a step has used for the next one.
 //!
-//! The tensors of a training step are large, and the system's allocator hands large pieces back as soon as they are free:
-//! the next step pays for every page again, an eighth of the time of a convolutional network and a quarter of that of large
-//! layers. Only glibc has to be told.
+//! The tensors of a training step are large, and the system's allocator returns large pieces as soon as they are free:
+//! the next step pays for every page again, an eighth of the time of a convolutional network and a quarter of that of
+//! large layers. Only glibc has to be told.
 
-/// Variables by which people tune the allocator themselves; then it is left alone.
+/// Variables by which people tune the allocator themselves; if one is set, it is left alone.
 const TUNED: [&str; 4] = ["MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "GLIBC_TUNABLES"];
 
 /// From now on, freed memory stays with this process, unless a piece is very large.
@@ -21,9 +21,9 @@ fn tell() {
     unsafe extern "C" {
         fn mallopt(parameter: c_int, value: c_int) -> c_int;
     }
-    /// How much may be free at the end of the heap before it is handed back.
+    /// How much may be free at the end of the heap before it is returned.
     const TRIM_THRESHOLD: c_int = -1;
-    /// From which size on a piece is mapped by itself, and handed back by itself.
+    /// The size from which a piece is mapped, and returned, by itself.
     const MMAP_THRESHOLD: c_int = -3;
     // SAFETY: sets numbers inside the allocator, which guards them itself; refused values change nothing.
     unsafe {

@@ -1,4 +1,4 @@
-//! Named tensors in any order: agreed between ranks, fused, run, and explained when they wait.
+//! Named tensors in any order: agreed on between ranks, fused, run, and explained when they wait.
 //!
 //! ```text
 //! submit → agree → check → fuse → order → run          (watch and report look on)

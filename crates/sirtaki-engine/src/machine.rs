@@ -2,9 +2,9 @@
 
 use std::fs;
 
-/// Seconds in which the kernel's load average forgets two thirds of what was.
+/// Seconds in which the kernel's load average forgets two thirds of the past.
 const LOAD_FADES: f64 = 60.0;
-/// Seconds below which nothing is said of the load: the kernel looks every five.
+/// Seconds below which the load is not reported: the kernel samples it every five.
 const SHORTEST: f64 = 10.0;
 
 /// The model of its processors.
@@ -14,7 +14,7 @@ pub fn processor() -> Option<String> {
     Some(model.trim().to_owned())
 }
 
-/// How many of them there are, whoever may use them.
+/// How many of them there are, regardless of which processes may use them.
 pub fn cores() -> usize {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     text.lines().filter(|line| line.starts_with("processor")).count().max(1)
@@ -26,14 +26,14 @@ pub fn load() -> Option<f64> {
 }
 
 /// How many processes wanted a processor on average during the last `seconds`, from [`load`] at their beginning and at
-/// their end. The kernel lets what was before fade away over minutes, and that part is taken out again. Not known for
-/// times that are short compared with how often the kernel looks.
+/// their end. The kernel lets the time before fade away over minutes, and that part is subtracted. Not known for times
+/// that are short compared with the kernel's sampling.
 pub fn load_during(before: f64, after: f64, seconds: f64) -> Option<f64> {
     let faded = (-seconds / LOAD_FADES).exp();
     (seconds >= SHORTEST).then(|| ((after - before * faded) / (1.0 - faded)).max(0.0))
 }
 
-/// Whether more processes want a processor than the `own` ones of a job.
+/// Whether more processes want a processor than the job's `own`.
 pub fn is_busy(load: f64, own: usize) -> bool {
     load > own as f64 + 0.5
 }

@@ -1,4 +1,5 @@
-//! What a job can choose about its engine. Plain values; whoever starts the engine reads flags and environment.
+//! What a job can configure about its engine. Plain values; the program that starts the engine reads flags and
+//! environment.
 
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
@@ -9,41 +10,41 @@ use crate::{decide::fuse::Limits, runtime::device::DeviceSettings, telemetry::re
 /// Takes a warning for people.
 pub type Warn = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// Says how a rank of the job ended, in words that follow "it", such as "was killed by SIGKILL"; nothing while nobody
-/// knows. It is asked several times within a moment and has to answer at once.
+/// Says how a rank of the job ended, in words that follow "it", such as "was killed by SIGKILL"; `None` while that is
+/// not known. It is asked several times within a moment and has to answer at once.
 pub type FindEnding = Arc<dyn Fn(Rank) -> Option<String> + Send + Sync>;
 
-/// Says what this process's program is doing, such as `evaluate (train.py:41)`, for warnings about a rank that is late. It
-/// is asked in a thread of its own and may take its time.
+/// Says what this process's program is doing, such as `evaluate (train.py:41)`, for warnings about a late rank. It is
+/// asked in a thread of its own and may take its time.
 pub type CurrentWork = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
-/// Takes note of the rank that this one waited for in vain.
+/// Told of the rank that this one waited for in vain.
 pub type Accuse = Arc<dyn Fn(Culprit) + Send + Sync>;
 
-/// What becomes of the numbers that are counted, when the job ends.
+/// What to do with the counted numbers when the job ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Profiling {
-    /// Rank 0 says them, as a page of text, where its warnings go.
+    /// Rank 0 reports them, as a page of text, where its warnings go.
     Said,
     /// The same, and they are also written into this file, as JSON.
     File(PathBuf),
 }
 
-/// The choices, with defaults that suit most jobs.
+/// The settings, with defaults that suit most jobs.
 #[derive(Clone)]
 pub struct Settings {
     /// Which tensors are fused. Rank 0's values count.
     pub limits: Limits,
-    /// Whether an order that repeats is adopted, so that it needs no more agreement. Rank 0's value counts.
+    /// Whether an order that repeats is adopted, so that it needs no further agreement. Rank 0's value counts.
     pub adopt: bool,
-    /// After how long a waiting tensor is explained; `None` never.
+    /// How long a tensor waits before the wait is explained; `None` for never.
     pub warn_after: Option<Duration>,
-    /// After how long a tensor that waits for a late rank is an error on all ranks; `None` never. Ranks that wait for each
-    /// other get one at once.
+    /// How long a tensor waits for a late rank before that is an error on all ranks; `None` for never. Ranks that wait
+    /// for each other get an error at once.
     pub hang_timeout: Option<Duration>,
     /// How tensors in the memory of GPUs travel.
     pub device: DeviceSettings,
-    /// How long a rank waits for others in an adopted order before it calls for agreement again.
+    /// How long a rank waits for others in an adopted order before it asks for agreement again.
     pub patience: Duration,
     /// How many names are remembered although no rank waits for a tensor of that name. Rank 0's value counts.
     #[doc(hidden)]
@@ -55,19 +56,20 @@ pub struct Settings {
     pub timeline: Option<PathBuf>,
     /// How a timeline is written.
     pub timeline_form: TimelineForm,
-    /// Bytes of a timeline at most. It keeps the beginning: what comes when it is full is dropped and counted.
+    /// Most bytes of a timeline. It keeps the beginning: what comes when it is full is dropped and counted.
     pub timeline_limit: u64,
-    /// Whether there is a profile at the end. All ranks need the same.
+    /// Whether there is a profile at the end. All ranks need the same value.
     pub profile: Option<Profiling>,
-    /// The folder in which rank 0 records the run, or beside it if it holds one already. All ranks need the same.
+    /// The folder in which rank 0 records the run, or next to which if it already holds one. All ranks need the same
+    /// value.
     pub run_folder: Option<PathBuf>,
     /// Where rank 0's warnings and the profile go; nowhere unless set.
     pub warn: Warn,
-    /// Who knows how ranks ended; nobody unless set.
+    /// Knows how ranks ended; knows nothing unless set.
     pub ending: FindEnding,
-    /// Who knows what this process's program is doing; nobody unless set.
+    /// Knows what this process's program is doing; knows nothing unless set.
     pub current_work: CurrentWork,
-    /// Who wants to know whom this rank waited for in vain, when its engine ends; nobody unless set.
+    /// Is told, when the engine ends, which rank this one waited for in vain; does nothing unless set.
     pub accuse: Accuse,
 }
 
@@ -77,7 +79,7 @@ pub enum TimelineForm {
     /// All ranks with their tensors, collectives, phases and counters.
     #[default]
     Ranks,
-    /// With the events and the layout of Horovod's, for tools that were written for it.
+    /// With Horovod's events and layout, for tools that were written for it.
     Horovod {
         /// Whether marks show where a collective begins.
         cycles: bool,

@@ -1,4 +1,4 @@
-//! How a rank ended, as the launcher knows it and says in the job's store.
+//! How a rank ended, as the launcher knows it and publishes it in the job's store.
 
 use std::{
     collections::HashMap,
@@ -13,15 +13,15 @@ use std::{
 
 use sirtaki_comm::{Rank, rendezvous::Store};
 
-/// How long somebody who asks waits. A store on a host that is cut off would take much longer to fail.
+/// How long a query waits. A store on a host that is cut off would take much longer to fail.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// The key under which the launcher says how a rank ended, in words such as "was killed by SIGKILL".
+/// The key under which the launcher publishes how a rank ended, in words such as "was killed by SIGKILL".
 pub fn exit_key(rank: Rank) -> String {
     format!("exit/{rank}")
 }
 
-/// What the store knows of how ranks ended, for whoever asks. An answer comes at once or not this time.
+/// What the store knows of how ranks ended, as a function. An answer comes at once, or not this time.
 pub fn ending(store: Arc<dyn Store>) -> Arc<dyn Fn(Rank) -> Option<String> + Send + Sync> {
     let known = Arc::new(Mutex::new(HashMap::<Rank, String>::new()));
     let asking = Arc::new(AtomicBool::new(false));

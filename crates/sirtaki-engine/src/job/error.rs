@@ -1,5 +1,5 @@
-//! Why a process has no place in a job, or cannot take it. Every text names the variable or the folder, and what is
-//! there.
+//! Why a process has no place in a job, or cannot take it. Every text names the variable or the folder, and its
+//! contents.
 
 use std::path::PathBuf;
 
@@ -8,10 +8,10 @@ use sirtaki_comm::CommError;
 use super::variables;
 use crate::EngineError;
 
-/// A place, or a setting, that cannot be made out; or a job that cannot be joined.
+/// A place or a setting that cannot be determined, or a job that cannot be joined.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum JobError {
-    /// A variable has to be there and is not.
+    /// A required variable is not set.
     #[error("{name} is not set; it must be {allowed}")]
     Missing {
         /// Which one.
@@ -19,17 +19,17 @@ pub enum JobError {
         /// What it may be.
         allowed: String,
     },
-    /// A variable is there without one that belongs to it.
+    /// A variable is set without one that belongs to it.
     #[error("{present} is `{value}`, but {name}, which belongs to it, is not set")]
     Partial {
-        /// The one that is not there.
+        /// The one that is not set.
         name: &'static str,
         /// The one that is.
         present: &'static str,
         /// Its value.
         value: String,
     },
-    /// A variable is there and wrong.
+    /// A variable is set and wrong.
     #[error("{name} is `{value}`, but must be {allowed}")]
     Bad {
         /// Which one.
@@ -39,7 +39,7 @@ pub enum JobError {
         /// What it may be.
         allowed: String,
     },
-    /// The folder in which the ranks are to meet does not serve.
+    /// The folder in which the ranks are to meet is not suitable.
     #[error("the ranks cannot meet in {}: {problem}", path.display())]
     Folder {
         /// Where it is.
@@ -49,7 +49,7 @@ pub enum JobError {
         /// What to do.
         hint: &'static str,
     },
-    /// Encryption was asked for, and what carries the data between hosts has none.
+    /// Encryption was asked for, but what carries the data between hosts has none.
     #[error(
         "{} is on, but MPI carries the data between the {hosts} hosts of this job, and does not encrypt it",
         variables::TLS

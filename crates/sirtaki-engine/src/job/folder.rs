@@ -1,15 +1,16 @@
-//! Ranks that meet in a folder all of them see, because whoever started them serves no store.
+//! Ranks that meet in a folder all of them see, because their starter serves no store.
 //!
-//! The user's cache folder has a private one, *jobs*, with a note for every meeting that is being held: the name of the
-//! folder of that meeting, which rank 0 has just made and which has a random name, and a fresh secret. Notes are found
-//! by the job's key. A note that a dead job left can have the same key (a number that was given out again), so nobody
-//! believes a note: a rank leaves a random number in the folder it names and goes in when rank 0, who must be alive for
-//! that, repeats it. Until then it keeps looking for another note. Clocks of different hosts are never compared.
+//! The user's cache folder has a private one, *jobs*, with a note for every meeting in progress: the name of that
+//! meeting's folder, which rank 0 has just made with a random name, and a fresh secret. Notes are found by the job's
+//! key. A note that a dead job left can have the same key (a number that was reused), so no rank believes a note: a
+//! rank leaves a random number in the folder that the note names and goes in when rank 0, which must be alive for that,
+//! repeats it. Until then it keeps looking for another note. Clocks of different hosts are never compared.
 //!
-//! The folder is the user's alone, and nobody else can put another one in its place: those above it are checked, too.
+//! The folder belongs to the user alone, and nobody else can put another one in its place: those above it are checked
+//! too.
 //!
-//! Rank 0 removes note and folder when all are connected, and also when they are not. What it cannot remove because it
-//! was killed is removed by the next job with the same key, and by any job a day later.
+//! Rank 0 removes note and folder when all ranks are connected, and also if that fails. What it cannot remove because
+//! it was killed is removed by the next job with the same key, and by any job a day later.
 
 use std::{
     fs::{self, DirBuilder, Metadata},
@@ -32,7 +33,7 @@ use super::{JobError, Position};
 
 /// The shortest and longest pause between two looks at a note.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
-/// Leftovers of this age are nobody's; no job waits so long for its ranks.
+/// Leftovers of this age belong to no job; none waits that long for its ranks.
 const STALE: Duration = Duration::from_secs(24 * 60 * 60);
 /// Attempts to remove a folder into which others may still be writing.
 const ATTEMPTS: usize = 10;
@@ -41,17 +42,17 @@ const ADMITTED: &str = "admitted";
 const SHARED: &str = "all hosts have to see the same folder: set XDG_CACHE_HOME to one that they do, or start the job \
                       with `sirtaki run`";
 
-/// The job's key as the name of a note. With `by_parent` the process that started us is a part of it.
+/// The job's key as the name of a note. With `by_parent` it includes the process that started us.
 pub(super) fn file_key(key: &str, by_parent: bool) -> Result<String, JobError> {
     let parent = if by_parent { parent()? } else { String::new() };
     Ok(hex(&Sha256::digest(format!("{key:?}{parent:?}"))[..16]))
 }
 
-/// The process that started us, as no other process on any host ever is.
+/// An identity of the process that started us that no other process on any host ever has.
 fn parent() -> Result<String, JobError> {
     let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
     let path = format!("/proc/{parent}/stat");
-    // A parent in another namespace has no entry here, nor a number.
+    // A parent in another namespace has neither an entry here nor a number.
     let stat = fs::read_to_string(path).unwrap_or_default();
     let start = stat.rsplit(')').next().and_then(|fields| fields.split_whitespace().nth(19)).unwrap_or_default();
     Ok(format!("{}/{parent}/{start}", this_member(0)?.host_id))
@@ -61,7 +62,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A meeting that is being held. Rank 0's ends when it goes.
+/// A meeting in progress. Rank 0's value ends it when dropped.
 pub(super) struct Hall {
     store: Arc<FileStore>,
     secret: Secret,
@@ -74,7 +75,7 @@ impl Hall {
         self.store.clone()
     }
 
-    /// What they all know.
+    /// The secret that all of them know.
     pub(super) fn secret(&self) -> Secret {
         self.secret.clone()
     }
@@ -112,7 +113,7 @@ pub(super) fn meet(cache: &Path, key: &str, me: Position, patience: Duration) ->
     })
 }
 
-/// The folder for all meetings of this user, and of nobody else; its path has no links in it.
+/// The folder for all meetings of this user, and of no other; its path contains no links.
 fn prepare(cache: &Path) -> Result<PathBuf, JobError> {
     let jobs = cache.join("sirtaki").join("jobs");
     let fail = |problem: String, hint| JobError::Folder { path: jobs.clone(), problem, hint };
@@ -135,8 +136,8 @@ fn prepare(cache: &Path) -> Result<PathBuf, JobError> {
     Ok(real)
 }
 
-/// Why others than this user and the system can change what is in a folder. `root` is the owner of the root folder, which
-/// has another number in containers.
+/// Why somebody other than this user and the system can change what is in a folder. `root` is the owner of the root
+/// folder, whose number differs in containers.
 fn replaceable(found: &Metadata, root: u32) -> Option<String> {
     const STICKY: u32 = 0o1000;
     let (us, owner, mode) = (rustix::process::geteuid().as_raw(), found.uid(), found.permissions().mode());
@@ -147,7 +148,7 @@ fn replaceable(found: &Metadata, root: u32) -> Option<String> {
     }
 }
 
-/// A hall, or the rank that did not come.
+/// A meeting, or the rank that did not come.
 type Outcome = Result<Result<Hall, usize>, JobError>;
 
 /// Rank 0's part.
@@ -173,7 +174,7 @@ fn host(jobs: &Path, board: FileStore, key: &str, size: usize, deadline: Instant
     Ok(Ok(Hall { store, secret, _note: Some(note) }))
 }
 
-/// The part of all others.
+/// The part of all other ranks.
 fn attend(jobs: &Path, board: &FileStore, key: &str, rank: usize, deadline: Instant) -> Outcome {
     let number = hex(&fresh_id()?);
     let mut entered: Option<(Vec<u8>, FileStore, Secret)> = None;
@@ -213,7 +214,7 @@ fn call_key(rank: usize) -> String {
     format!("call/{rank}")
 }
 
-/// Leaves our number in a folder that a note names; nothing if it is gone, as that of a meeting that is over.
+/// Leaves our number in a folder that a note names; `None` if the folder is gone because its meeting is over.
 fn call(jobs: &Path, name: &str, rank: usize, number: &str) -> Result<Option<FileStore>, CommError> {
     let store = FileStore::open(jobs, name);
     match store.and_then(|store| store.set(&call_key(rank), number.as_bytes()).map(|()| store)) {
@@ -223,18 +224,18 @@ fn call(jobs: &Path, name: &str, rank: usize, number: &str) -> Result<Option<Fil
     }
 }
 
-/// Removes a folder with everything in it, as far as that is possible.
+/// Removes a folder with everything in it, where possible.
 fn remove(folder: &Path) {
     for _ in 0..ATTEMPTS {
         match fs::remove_dir_all(folder) {
-            // Somebody has just put something there.
+            // Another process has just put something there.
             Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {}
             _ => return,
         }
     }
 }
 
-/// Removes what jobs have left that were killed long before `fresh` was made. Times are the file system's own.
+/// Removes what jobs left behind that were killed long before `fresh` was made. Times are the file system's own.
 fn sweep(jobs: &Path, fresh: &Path) {
     let changed = |path: &Path| -> Option<SystemTime> { fs::symlink_metadata(path).ok()?.modified().ok() };
     let (Some(now), Ok(entries)) = (changed(fresh), fs::read_dir(jobs)) else { return };

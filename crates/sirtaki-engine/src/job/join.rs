@@ -21,15 +21,16 @@ use super::{
 };
 use crate::{Engine, Settings, telemetry::recorder::Recorder};
 
-/// Where the ranks of a group find what it is called. It is not secret: anybody can read a framework's store.
+/// The key under which the ranks of a group find its name. It is not secret: anybody can read a framework's store.
 const GROUP: &str = "group";
 
-/// Everything variables say about a job, before it is joined. Whoever reads flags as well changes what they change.
+/// Everything that variables say about a job, before it is joined. A program that also reads flags applies them to
+/// this.
 #[derive(Debug, Clone)]
 pub struct Job {
     /// This process's place in it.
     pub place: Place,
-    /// How its processes talk. The secret is the one of the place where that has one, and agreed on otherwise.
+    /// How its processes communicate. The secret is that of the place where it has one, and agreed on otherwise.
     pub communication: sirtaki_comm::Settings,
     /// What its engine does.
     pub engine: Settings,
@@ -63,7 +64,7 @@ pub struct World {
 }
 
 impl Job {
-    /// The job in these variables; a world of one where they have none.
+    /// The job in these variables; a world of one where they specify none.
     pub fn discover(get: Lookup<'_>) -> Result<Job, JobError> {
         let place = discover(get)?;
         let secret = match &place.meeting {
@@ -117,12 +118,12 @@ impl Job {
         self.start(met)
     }
 
-    /// Meets other ranks than those of the place, in a store of the caller's that nobody has used, and starts an engine
-    /// for them.
+    /// Meets ranks other than those of the place, in an unused store that the caller provides, and starts an engine for
+    /// them.
     ///
-    /// The store may be one that anybody can read and write, so no secret is left there. The group's is derived from
-    /// that of `world`, the job its ranks are in, or from the one of the place. Where there is neither, as in processes
-    /// that a script has started itself, the ranks meet in the user's private folder.
+    /// The store may be one that anybody can read and write, so no secret is left there. The group's secret is derived
+    /// from that of `world`, the job its ranks are in, or from that of the place. Where there is neither, as in
+    /// processes that a script has started itself, the ranks meet in the user's private folder.
     pub fn meet(mut self, store: Arc<dyn Store>, me: Position, world: Option<&Secret>) -> Result<World, JobError> {
         // Ranks of a smaller group have other numbers there.
         if me.size == self.place.size {
@@ -147,7 +148,7 @@ impl Job {
         self.start(met)
     }
 
-    /// Lets the launcher see, in its memory, whom this rank will have waited for in vain. Returns that memory.
+    /// Lets the launcher see, in its memory, which rank this one will have waited for in vain. Returns that memory.
     fn tell_the_launcher(&mut self) -> Option<Arc<Recorder>> {
         let (process, descriptor) = self.record?;
         let record = Arc::new(Recorder::open(process, descriptor).ok()?);
@@ -162,7 +163,7 @@ impl Job {
             self.engine.ending = ending(store);
         }
         let (group, back_end) = (communicator.group().clone(), communicator.name());
-        // A launcher that is gone, or on the other side of a container's wall, only loses its view of us.
+        // If the launcher is gone, or isolated by a container, it merely loses its view of us.
         let adopted = self.record.and_then(|(process, descriptor)| Recorder::adopt(process, descriptor).ok());
         let recorder = adopted.map_or_else(Recorder::create, Ok)?;
         let engine = Engine::start_recording(communicator, &self.communication, self.engine, recorder)?;
@@ -178,12 +179,12 @@ fn in_folder(cache: &Path, key: &str, me: Position, settings: &mut sirtaki_comm:
     settings.secret = hall.secret();
     let Connected { mut communicator, network } =
         connect_with_report(hall.store(), me.rank, me.size, settings.clone())?;
-    // Somebody may still be reading; after this nobody is.
+    // A rank may still be reading; after this none is.
     communicator.barrier()?;
     Ok(Met { communicator, network, store: None })
 }
 
-/// A name for a group that no other group has, which its first rank draws.
+/// A name that no other group has, drawn by the group's first rank.
 fn agree_on_group(store: &dyn Store, me: Position, patience: Duration) -> Result<String, JobError> {
     if me.rank == 0 {
         let name: String = fresh_id()?.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -206,12 +207,12 @@ fn somebody(communicator: &mut dyn Communicator, yes: bool) -> Result<bool, JobE
     Ok(votes[0] > 0)
 }
 
-/// MPI carries the data between hosts as it is, and so it does with the secret: who wants encryption must hear that.
+/// MPI carries the data between hosts unencrypted, and the secret too: a user who wants encryption must be told.
 fn refuse_tls(wanted: bool, hosts: usize) -> Result<(), JobError> {
     if wanted && hosts > 1 { Err(JobError::TlsOverMpi { hosts }) } else { Ok(()) }
 }
 
-/// A store in which earlier rounds have left their words.
+/// A store in which earlier rounds have left their entries.
 struct Round {
     store: Arc<dyn Store>,
     prefix: String,
@@ -257,7 +258,7 @@ impl World {
         &self.engine
     }
 
-    /// The engine alone, for whoever needs nothing else of this.
+    /// The engine alone, for callers that need nothing else of this.
     pub fn into_engine(self) -> Engine {
         self.engine
     }
@@ -282,7 +283,7 @@ impl World {
         self.cross
     }
 
-    /// What its ranks know and nobody else: for proofs of who has sent something, and for the secrets of groups.
+    /// What only its ranks know: for proofs of who has sent something, and for the secrets of groups.
     pub fn secret(&self) -> &Secret {
         &self.secret
     }

@@ -4,11 +4,11 @@
 //! variables → discover → connect → join
 //! ```
 //!
-//! Nothing here reads the environment: variables come in as a [`Lookup`], which a program makes of its own environment
-//! and a test of a table.
+//! Nothing here reads the environment: variables come in as a [`Lookup`], which a program makes from its own
+//! environment and a test from a table.
 //!
 //! - [`variables`]: every `SIRTAKI_*` variable, in one table, from which `docs/environment.md` is generated.
-//! - [`parse`], [`settings`]: values, and the choices about communication and engine that they make.
+//! - [`parse`], [`settings`]: values, and the settings for communication and engine that they make.
 //! - [`discover`] with `starter`: the place that `sirtaki run`, `mpirun`, `srun` or `torchrun` gave.
 //! - [`Job`] with `folder`: from a place to a [`World`] with a running engine.
 

@@ -1,4 +1,4 @@
-//! Values of variables, as pure functions over texts. A variable that is empty counts as not set.
+//! Values of variables, as pure functions over texts. An empty variable counts as not set.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use super::{
     variables::{SECONDS, SECONDS_OR_OFF, SECRET, allowed},
 };
 
-/// How variables are looked up, so that tests need not touch the process's own.
+/// How variables are looked up, so that tests need not touch those of the process.
 pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Beyond any machine's memory, so certainly a slip of the finger.
+/// Beyond any machine's memory, so certainly a typing error.
 const LIMIT: usize = 1 << 40;
 
-/// The value of a variable, without the space around it; `None` where there is nothing else.
+/// The value of a variable, without surrounding space; `None` if nothing else is there.
 pub(super) fn text(get: Lookup<'_>, name: &str) -> Option<String> {
     get(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
 }
@@ -43,7 +43,7 @@ pub(super) fn required<T>(
     optional(get, name, parse)?.ok_or_else(|| JobError::Missing { name, allowed: allowed(name).into() })
 }
 
-/// Seconds that mean never, and can still be added to any point in time.
+/// Seconds that mean never, but can still be added to any point in time.
 const NEVER: f64 = 1e9;
 
 /// A duration from a number of seconds. More than thirty years mean forever.
@@ -75,12 +75,12 @@ pub fn switch(text: &str) -> Option<bool> {
     }
 }
 
-/// Whether a value that is not only a switch says no.
+/// Whether a value that may be more than a switch says no.
 fn off(text: &str) -> bool {
     switch(text) == Some(false)
 }
 
-/// Bytes, with a unit if need be. Units are powers of 1024.
+/// Bytes, with an optional unit. Units are powers of 1024.
 pub fn bytes(text: &str) -> Result<usize, String> {
     let text = text.trim();
     let bad = || format!("`{text}` is not a size; write bytes, or add K, M or G, such as 64K");
@@ -99,7 +99,7 @@ pub fn bytes(text: &str) -> Result<usize, String> {
     Ok(bytes)
 }
 
-/// Bytes, or none of them.
+/// Bytes, or 0 for off.
 pub(super) fn bytes_or_off(text: &str) -> Option<usize> {
     if off(text) { Some(0) } else { bytes(text).ok() }
 }

@@ -1,4 +1,4 @@
-//! Where in a job a process is, and how it meets the others: from variables alone, as a pure function.
+//! Where in a job a process is, and how it meets the others: a pure function of variables.
 
 use std::{net::SocketAddr, path::PathBuf};
 
@@ -6,7 +6,7 @@ use sirtaki_comm::{Group, Rank, communicator::mpi::Choice, secure::Secret};
 
 use super::{JobError, Lookup, starter};
 
-/// A number among others, from zero.
+/// A position among several, from zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
     /// Which one.
@@ -37,15 +37,15 @@ impl Position {
 /// How the processes of a job come together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Meeting {
-    /// There is nobody else.
+    /// There is no other process.
     Alone,
     /// In a store that the launcher serves.
     Store {
         /// Where it listens.
         address: SocketAddr,
-        /// What it wants proven.
+        /// The secret that it wants proven.
         secret: Secret,
-        /// Whether it speaks TLS, as one does that other hosts have to reach.
+        /// Whether it uses TLS, which is the case if other hosts have to reach it.
         tls: bool,
     },
     /// Through the MPI library that belongs to the launcher.
@@ -54,9 +54,9 @@ pub enum Meeting {
     Folder {
         /// The user's folder for such things.
         cache: PathBuf,
-        /// What tells this job from every other one that runs.
+        /// What distinguishes this job from every other one that runs.
         key: String,
-        /// Whether that takes the process that started them all, too.
+        /// Whether that also takes the process that started them all.
         by_parent: bool,
     },
 }
@@ -68,9 +68,9 @@ pub struct Place {
     pub rank: Rank,
     /// How many there are.
     pub size: usize,
-    /// Which process of its host it is; `None` where nobody has said so.
+    /// Which process of its host it is; `None` where this is not given.
     pub local: Option<Position>,
-    /// Which host of the job it is on; `None` where nobody has said so.
+    /// Which host of the job it is on; `None` where this is not given.
     pub cross: Option<Position>,
     /// How they come together.
     pub meeting: Meeting,
@@ -86,8 +86,8 @@ impl Place {
 
 /// This process's place: the one its variables give it, or a world of one.
 ///
-/// Starters can be inside each other, and the innermost counts: `torchrun` may run under `srun` or `mpirun`, `mpirun`
-/// under `srun`. The variables of `sirtaki run` come before all others, because it sets some of theirs, too.
+/// Starters can be nested, and the innermost counts: `torchrun` may run under `srun` or `mpirun`, `mpirun` under
+/// `srun`. The variables of `sirtaki run` come before all others, because it sets some of theirs too.
 pub fn discover(get: Lookup<'_>) -> Result<Place, JobError> {
     for starter in [starter::by_sirtaki, starter::by_torchrun, starter::by_mpi, starter::by_slurm] {
         if let Some(place) = starter(get)? {

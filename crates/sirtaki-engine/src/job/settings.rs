@@ -1,4 +1,4 @@
-//! What variables choose about communication and the engine. Those that are not set leave the defaults.
+//! What variables configure about communication and the engine. Those that are not set leave the defaults.
 
 use sirtaki_comm::{collective::Algorithm, secure::Secret};
 

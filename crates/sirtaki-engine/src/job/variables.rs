@@ -71,7 +71,7 @@ pub struct Variable {
     pub name: &'static str,
     /// The values it may have.
     pub allowed: &'static str,
-    /// What holds when it is not set.
+    /// The value when it is not set.
     pub default: &'static str,
     /// What it does.
     pub about: &'static str,
@@ -163,7 +163,7 @@ const PLACE: Section = Section {
     ],
 };
 
-/// The variables that choose how processes talk.
+/// The variables that configure how processes communicate.
 const COMMUNICATION: Section = Section {
     title: "Communication",
     about: "How processes talk to each other.",
@@ -233,7 +233,7 @@ const COMMUNICATION: Section = Section {
     ],
 };
 
-/// The variables that choose when the engine does what.
+/// The variables that configure when the engine does what.
 const ENGINE: Section = Section {
     title: "Engine",
     about: "When tensors are reduced, and what is said about those that wait.",
@@ -272,7 +272,7 @@ const ENGINE: Section = Section {
     ],
 };
 
-/// The variables that choose what is seen of a job.
+/// The variables that configure what a job shows of itself.
 const TELEMETRY: Section = Section {
     title: "Monitoring",
     about: "What a job reports about itself. Rank 0 writes the files, with what all ranks have sent it.",
@@ -317,7 +317,7 @@ pub(super) fn allowed(name: &str) -> &'static str {
     all().find(|variable| variable.name == name).map_or("set", |variable| variable.allowed)
 }
 
-/// Whether the variable says where in a job a process is, rather than what the job chooses.
+/// Whether the variable says where in a job a process is, rather than how the job is configured.
 pub(crate) fn is_place(name: &str) -> bool {
     PLACE.variables.iter().any(|variable| variable.name == name)
 }

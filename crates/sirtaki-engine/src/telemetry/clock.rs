@@ -1,21 +1,21 @@
 //! How far another host's clock is from ours, from messages there and back.
 //!
-//! Whoever answers reads its clock between our sending and our receiving, so it is known to half of that time. Of several
-//! exchanges the shortest says most; an old one says less and less, because clocks drift.
+//! The other host reads its clock between our sending and our receiving, so the offset is known to within half of that
+//! time. Of several exchanges the shortest says most; an old one says less and less, because clocks drift.
 
 use std::{collections::VecDeque, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-/// Exchanges remembered.
+/// How many exchanges are remembered.
 const KEPT: usize = 32;
-/// Clocks of computers drift apart by less than this part of the time.
+/// Clocks of computers drift apart by less than this fraction of the time.
 const DRIFT: f64 = 50e-6;
 
-/// Where another clock is.
+/// The offset of another clock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Offset {
-    /// Nanoseconds to add to our times for the other's.
+    /// Nanoseconds to add to our times to get the other's.
     pub(crate) ahead: i64,
     /// By how many nanoseconds that may be wrong.
     pub(crate) error: u64,
@@ -33,7 +33,7 @@ impl Offset {
 pub(crate) struct Exchanges(VecDeque<(Duration, Offset)>);
 
 impl Exchanges {
-    /// We asked at `sent`, the other's clock was `there`, and we heard it at `heard`.
+    /// We asked at `sent`, the other clock showed `there`, and we received that at `heard`.
     pub(crate) fn note(&mut self, sent: Duration, there: Duration, heard: Duration) {
         let Some(took) = heard.checked_sub(sent) else { return };
         let middle = sent + took / 2;

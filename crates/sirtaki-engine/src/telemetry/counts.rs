@@ -1,7 +1,7 @@
 //! What a rank has done, in numbers: a table of fixed size, for a profile at the end or after a failure.
 //!
-//! The numbers are words in the memory of the flight record, so others of the host, and the launcher, can read them
-//! however the rank ended. They are added up where something happens and put into words elsewhere.
+//! The numbers are words in the memory of the flight record, so other processes of the host, and the launcher, can read
+//! them however the rank ended. They are added up where something happens and put into words elsewhere.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::lateness;
 use crate::{decide::request::Operation, telemetry::recorder::Recorder};
 
-/// What is counted apart.
+/// What is counted separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum CollectiveKind {
@@ -18,17 +18,17 @@ pub enum CollectiveKind {
     AllReduce,
     /// Adaptive sums.
     Adasum,
-    /// Gathers to everybody.
+    /// Gathers to all ranks.
     AllGather,
     /// Broadcasts.
     Broadcast,
     /// Exchanges of rows.
     AllToAll,
-    /// Reductions of which everybody gets a share.
+    /// Reductions of which every rank gets a share.
     ReduceScatter,
     /// Barriers, joins and the making of process sets.
     Barrier,
-    /// The small reductions by which ranks that repeat an order find out how far all of them are.
+    /// The small reductions by which ranks that repeat an order find out how far all of them have come.
     Vote,
 }
 
@@ -102,7 +102,7 @@ impl Phase {
     }
 }
 
-/// Sizes that are told apart: nothing, then from each power of four up to the next, and everything above the last.
+/// Size classes: nothing, then from each power of four up to the next, and everything above the last.
 pub const SIZES: usize = 18;
 
 /// The size class of this many bytes.
@@ -116,13 +116,13 @@ const SINGLE: usize = 6;
 const OF_KIND: usize = SINGLE + 3 * SIZES;
 /// Where the numbers of the whole rank begin.
 const WHOLE: usize = CollectiveKind::ALL.len() * OF_KIND;
-/// Where the phases begin: times and nanoseconds of each.
+/// Where the phases begin: how often and how many nanoseconds for each.
 const PHASES: usize = WHOLE + Whole::ALL;
 /// Where lateness begins.
 const LATE: usize = PHASES + 2 * Phase::ALL.len();
 /// The largest number that is believed: 52 days in nanoseconds, 4.5 PB.
 const LARGEST: u64 = u64::MAX >> 12;
-/// Where that begins which the program says of itself.
+/// Where the words begin that the program reports about itself.
 pub(super) const PROGRESS: usize = LATE + lateness::WORDS;
 /// Words of the table.
 pub(crate) const WORDS: usize = PROGRESS + super::progress::WORDS;
@@ -135,13 +135,13 @@ pub(crate) enum Whole {
     Elapsed,
     /// Processor time since the start.
     Cpu,
-    /// Bytes of memory at most.
+    /// The most bytes of memory used.
     Memory,
-    /// In which a collective ran and nobody waited.
+    /// Time in which a collective ran and nobody waited.
     Hidden,
-    /// In which a collective ran and somebody waited.
+    /// Time in which a collective ran and somebody waited.
     Exposed,
-    /// In which somebody waited.
+    /// Time in which somebody waited.
     Waited,
 }
 
@@ -219,7 +219,7 @@ impl Recorder {
 pub struct Counts(pub(crate) Vec<u64>);
 
 impl Counts {
-    /// A word. What counts is never so large that sums over thousands of ranks overflow, whatever somebody says.
+    /// A word, limited so that sums over thousands of ranks never overflow, whatever a rank reports.
     pub(super) fn get(&self, index: usize) -> u64 {
         let word = self.0.get(index).copied().unwrap_or(0);
         if index < PROGRESS { word.min(LARGEST) } else { word }
@@ -266,7 +266,7 @@ impl Counts {
         (self.get(at), self.get(at + SIZES), self.get(at + 2 * SIZES))
     }
 
-    /// How often a phase was gone through, and nanoseconds in it.
+    /// How often a phase was run, and nanoseconds in it.
     pub fn phase(&self, phase: Phase) -> (u64, u64) {
         let at = PHASES + 2 * phase as usize;
         (self.get(at), self.get(at + 1))
@@ -287,7 +287,7 @@ impl Counts {
         self.whole(Whole::Waited)
     }
 
-    /// Bytes of memory at most so far.
+    /// The most bytes of memory used so far.
     pub fn memory(&self) -> u64 {
         self.whole(Whole::Memory)
     }

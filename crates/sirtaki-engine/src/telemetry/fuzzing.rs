@@ -1,4 +1,4 @@
-//! What rank 0 makes of bytes that some rank says about itself, for fuzzing: nothing else is between the two.
+//! What rank 0 makes of bytes that a rank reports about itself, for fuzzing: nothing else lies between the two.
 
 use sirtaki_comm::Group;
 

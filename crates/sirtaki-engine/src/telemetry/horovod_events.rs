@@ -1,6 +1,6 @@
 //! Records in the form of Horovod's timeline, for tools that were written for it: an array of events in which every
-//! tensor is a process, as rank 0 saw it. Each has `NEGOTIATE_ALLREDUCE`, with a mark for every rank that had it, and
-//! then `ALLREDUCE`, with `QUEUE`, copies into and out of the fusion buffer and the operation itself inside.
+//! tensor is a process, as rank 0 saw it. Each tensor has `NEGOTIATE_ALLREDUCE`, with a mark for every rank that had
+//! it, and then `ALLREDUCE`, with `QUEUE`, copies into and out of the fusion buffer and the operation itself inside.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use super::{
     trace_events::process_name,
 };
 
-/// Tensors with processes of their own; those beyond are left out.
+/// How many tensors get processes of their own; more are left out.
 const TENSORS: usize = 1 << 16;
 /// The process of marks that belong to no tensor.
 const MARKS: usize = 0;
@@ -20,11 +20,11 @@ const MARKS: usize = 0;
 #[derive(Debug, Clone, Copy)]
 struct Known {
     process: usize,
-    /// The end of its last event: the next one does not begin before.
+    /// The end of its last event: the next one does not begin earlier.
     last: u64,
 }
 
-/// Makes events of records.
+/// Makes events from records.
 #[derive(Debug)]
 pub(crate) struct HorovodEvents {
     /// The time that events count from.
@@ -94,7 +94,7 @@ impl HorovodEvents {
         self.end(texts, process, ended);
     }
 
-    /// Something that took time, if it did.
+    /// An event that took time, if it did.
     fn inside(&self, texts: &mut Texts, process: usize, name: &str, (from, to): (u64, u64)) {
         if to > from {
             self.begin(texts, process, name, from);
@@ -122,7 +122,7 @@ impl HorovodEvents {
     }
 }
 
-/// What Horovod calls an operation.
+/// Horovod's name for an operation.
 fn name(kind: CollectiveKind) -> &'static str {
     match kind {
         CollectiveKind::AllReduce => "ALLREDUCE",

@@ -1,14 +1,13 @@
-//! Who keeps whom waiting, once per step, without a message of its own.
+//! Which ranks keep others waiting, determined once per step, without messages of its own.
 //!
-//! Between two points that all ranks pass, everybody's callers have the same time, which they spend working or waiting
-//! for results. So a rank that waited less than the one that waited longest has held it up by the difference. It is
-//! blamed on the phases in which it worked longer than the quickest rank did.
+//! Between two points that all ranks pass, the callers of all ranks have the same time, which they spend working or
+//! waiting for results. So a rank that waited less than the one that waited longest has held it up by the difference.
+//! That is attributed to the phases in which it worked longer than the quickest rank did.
 //!
-//! The numbers ride on the first vote of every cycle of an adopted order: ranks learn the longest wait and the least
-//! work, compare themselves, and add up in their own flight record. What no vote has settled is compared when a
-//! profile is made.
-//! Rejected: who comes last to a vote. While communication hides behind other work, a rank that is behind comes last to
-//! every vote of the step, and would be blamed for each.
+//! The numbers travel with the first vote of every cycle of an adopted order: ranks learn the longest wait and the
+//! least work, compare themselves, and add up in their own flight record. What no vote has settled is compared when a
+//! profile is made. Rejected: blaming the last rank to come to a vote. While communication overlaps with other work, a
+//! rank that is behind comes last to every vote of the step, and would be blamed for each.
 
 use std::{array, sync::atomic::Ordering, time::Duration};
 
@@ -23,10 +22,10 @@ const PHASES: usize = Phase::ALL.len();
 pub const CLASSES: usize = 14;
 /// Numbers that ranks compare.
 pub(crate) const NUMBERS: usize = 2 + PHASES;
-/// A rank comes late when the others wait for more than this part of a step.
+/// A rank counts as late when the others wait for more than this fraction of a step.
 const LATE: u64 = 50;
 
-/// Times the network has to be looked at before anything is said about it.
+/// How often the network has to be measured before anything is reported about it.
 const READINGS: u64 = 3;
 
 /// Where words begin in this part of the table. Times are nanoseconds.
@@ -79,7 +78,7 @@ impl Common {
         Self { longest: numbers[0].unsigned_abs(), shortest: numbers[1].unsigned_abs(), least }
     }
 
-    /// How long even the rank waited that waited least.
+    /// The shortest wait of all ranks.
     pub(crate) fn shortest(&self) -> u64 {
         self.shortest
     }
@@ -94,14 +93,14 @@ impl Common {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Delay {
     pub(crate) late: u64,
-    /// By phase; the last is what none explains.
+    /// By phase; the last entry is what no phase explains.
     pub(crate) by: [u64; PHASES + 1],
-    /// Work beyond that of others for which nobody has waited yet.
+    /// Work beyond that of others for which no rank has waited yet.
     unpaid: [u64; PHASES],
 }
 
-/// Compares a rank with all. Others may wait for what it does now only after the next vote, so what is unpaid counts
-/// once more.
+/// Compares a rank with all ranks. Others may wait for what it does now only after the next vote, so what is unpaid
+/// counts once more.
 pub(crate) fn delay(mine: &Spent, unpaid: &[u64; PHASES], common: &Common) -> Delay {
     let late = common.longest.saturating_sub(mine.waited);
     let excess: [u64; PHASES] = array::from_fn(|phase| mine.work[phase].saturating_sub(common.least[phase]));
@@ -128,33 +127,33 @@ pub struct Lateness {
     pub late: u64,
     /// How long others waited for it in total.
     pub total: u64,
-    /// The longest of these.
+    /// The longest of these waits.
     pub most: u64,
-    /// The same by the phase that took longer than others'.
+    /// The same by the phase that took longer than on other ranks.
     pub by: [u64; PHASES],
     /// What no phase explains.
     pub unknown: u64,
     /// Steps by lateness: below a microsecond, then from each power of four microseconds.
     pub classes: [u64; CLASSES],
-    /// How long all ranks waited although nobody was late any more: the time of collectives that nothing hides.
+    /// How long all ranks waited although none was late any more: the time of collectives that nothing hides.
     pub together: u64,
-    /// How long packets take, if that is known.
+    /// Round-trip times of packets, if known.
     pub packets: Option<Packets>,
 }
 
-/// How long packets take to ranks of other hosts and back, with queues on the way, on average over the time.
+/// Round-trip times of packets to ranks of other hosts, queues on the way included, averaged over time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packets {
     /// Nanoseconds over the quickest connection.
     pub least: u64,
     /// Nanoseconds over the slowest one.
     pub most: u64,
-    /// Where the longest ever seen went.
+    /// The rank to which the longest round trip ever seen went.
     pub to: Rank,
 }
 
 impl Lateness {
-    /// One more comparison, of what was not compared yet.
+    /// Adds one more comparison, of what was not compared yet.
     pub(crate) fn add(&mut self, delay: &Delay, together: u64, interval: u64) {
         self.events += 1;
         self.late += u64::from(is_late(delay.late, interval));
@@ -188,7 +187,7 @@ pub fn class_from(class: usize) -> f64 {
     if class == 0 { 0.0 } else { 4_f64.powi(class as i32 - 1) / 1e6 }
 }
 
-/// Words of the flight record: their place in the whole table is `super::counts`' to know.
+/// Words of the flight record: `super::counts` knows where they are in the whole table.
 impl Recorder {
     fn late_word(&self, index: usize) -> u64 {
         self.late(index).map_or(0, |word| word.load(Ordering::Relaxed))
@@ -216,7 +215,7 @@ impl Recorder {
         unsettled(self.whole(Whole::Waited), |index| self.late_word(index))
     }
 
-    /// All ranks have compared what they spent, of which this is mine, this long after the start. Only one thread may.
+    /// All ranks have compared what they spent (`mine` is this rank's), this long after the start. For one thread only.
     pub(crate) fn settle(&self, mine: &Spent, common: &Common, elapsed: u64) {
         let unpaid = array::from_fn(|phase| self.late_word(UNPAID + phase));
         let delay = delay(mine, &unpaid, common);
@@ -236,7 +235,7 @@ impl Recorder {
         self.add_late(BY_CLASS + class(delay.late), 1);
     }
 
-    /// Packets take this long to ranks of other hosts and back.
+    /// Records round-trip times to ranks of other hosts.
     pub(crate) fn round_trips(&self, trips: &[(Rank, Duration)]) {
         let nanos = |trip: &(Rank, Duration)| trip.1.as_nanos() as u64;
         let (Some(least), Some(most)) = (trips.iter().map(nanos).min(), trips.iter().max_by_key(|trip| trip.1)) else {
@@ -273,12 +272,12 @@ impl Counts {
         }
     }
 
-    /// Nanoseconds since then.
+    /// Nanoseconds since that step.
     pub(crate) fn unsettled_time(&self) -> u64 {
         self.elapsed().saturating_sub(self.late(SINCE))
     }
 
-    /// What was spent since then, and the work beyond that of others before.
+    /// What was spent since that step, and the unpaid work before it.
     pub(crate) fn unsettled(&self) -> (Spent, [u64; PHASES]) {
         let spent = unsettled(self.waited(), |index| self.late(index));
         (spent, array::from_fn(|phase| self.late(UNPAID + phase)))
@@ -295,7 +294,7 @@ mod tests {
         Spent { waited: waited * MS, work: work.map(|work| work * MS) }
     }
 
-    /// What ranks with these times are late by, by cause, each step on its own.
+    /// How late ranks with these times are, by cause, each step on its own.
     fn blamed(all: &[Spent]) -> Vec<[u64; 5]> {
         let common = Common::of(all.iter()).unwrap();
         all.iter().map(|mine| delay(mine, &[0; 4], &common).by.map(|nanos| nanos / MS)).collect()

@@ -1,4 +1,4 @@
-//! What a job shows of itself: one stream of records out of the engine, and those who listen to it.
+//! What a job shows of itself: one stream of records out of the engine, and its consumers.
 //!
 //! ```text
 //! owner, callers → Stream → counts, lateness ───────→ profile, straggler, page
@@ -6,9 +6,9 @@
 //! the program ────────────┴ progress ──→ (rank 0) run_folder
 //! ```
 //!
-//! Counting goes on always, because it costs next to nothing and a failure cannot be announced. Records are kept only
-//! while somebody wants a timeline. The thread that runs collectives does no more than put a record into memory: the
-//! watcher carries it to rank 0, and there a thread of its own writes it down.
+//! Counting is always on, because it costs next to nothing and failures come unannounced. Records are kept only while a
+//! timeline is wanted. The thread that runs collectives only puts a record into memory: the watcher carries it to rank
+//! 0, and there a thread of its own writes it down.
 
 pub(crate) mod clock;
 pub mod counts;
@@ -54,16 +54,16 @@ use self::{
 pub use self::{profile_page::Short, progress::Progress};
 use crate::{runtime::shared::now, telemetry::recorder::Recorder};
 
-/// Nanoseconds between looks at the network.
+/// Nanoseconds between measurements of the network.
 const LOOKS: u64 = 500_000_000;
 
-/// Whether a collective runs and how many wait, to know how much of the one hides behind other work.
+/// Whether a collective runs and how many callers wait, to know how much of the collective is hidden by other work.
 #[derive(Debug, Default)]
 struct Overlap {
     since: u64,
     running: bool,
     waiting: u32,
-    /// What callers are at, the latest last.
+    /// What callers are doing, the latest last.
     doing: Vec<Doing>,
 }
 
@@ -76,13 +76,13 @@ struct Doing {
     waits: bool,
 }
 
-/// Takes what happens in this process, for everybody who listens.
+/// Takes what happens in this process, for all consumers.
 #[derive(Debug)]
 pub(crate) struct Stream {
     recorder: Arc<Recorder>,
     ring: Ring,
     overlap: Mutex<Overlap>,
-    /// When the network was looked at.
+    /// When the network was last measured.
     looked: AtomicU64,
     /// Time and processor time at the start.
     start: (u64, u64),
@@ -99,7 +99,7 @@ impl Stream {
         self.ring.is_open()
     }
 
-    /// A collective is done. `counted` goes to the numbers; `batch` is made if somebody wants it.
+    /// A collective is done. `counted` goes to the numbers; `batch` is only called if it is wanted.
     pub(crate) fn collective(&self, counted: &Counted, batch: impl FnOnce() -> FinishedBatch) {
         self.recorder.collective(counted);
         self.ring.push(|| Record::Batch(batch()));
@@ -110,7 +110,7 @@ impl Stream {
         self.recorder.tensor(kind, bytes);
     }
 
-    /// All ranks have come as far.
+    /// All ranks have voted.
     pub(crate) fn vote(&self, began: u64, ended: u64, bytes: u64) {
         let inside = ended.saturating_sub(began);
         self.recorder.collective(&Counted { kind: counts::CollectiveKind::Vote, bytes, inside, copying: 0 });
@@ -122,12 +122,12 @@ impl Stream {
         self.ring.push(|| Record::Failed(name.into(), submitted, time));
     }
 
-    /// A collective begins, or it ends.
+    /// A collective begins or ends.
     pub(crate) fn running(&self, runs: bool) {
         self.change(|overlap| overlap.running = runs);
     }
 
-    /// Somebody begins to wait, or has waited.
+    /// A caller begins to wait, or has waited.
     pub(crate) fn waiting(&self, waits: bool) {
         let thread = thread::current().id();
         self.change(|overlap| {
@@ -136,18 +136,18 @@ impl Stream {
         });
     }
 
-    /// What callers spent that was not compared with other ranks yet.
+    /// What callers spent that has not been compared with other ranks yet.
     pub(crate) fn unsettled(&self) -> Spent {
         self.change(|_| ());
         self.recorder.unsettled()
     }
 
-    /// Ranks have compared what they spent, of which this is mine.
+    /// Ranks have compared what they spent; `mine` is this rank's.
     pub(crate) fn settle(&self, mine: &Spent, common: &Common) {
         self.recorder.settle(mine, common, nanos().saturating_sub(self.start.0));
     }
 
-    /// Looks at the network now and then.
+    /// Measures the network now and then.
     pub(crate) fn network(&self, time: u64, round_trips: impl FnOnce() -> Vec<(Rank, Duration)>) {
         if time.saturating_sub(self.looked.load(Ordering::Relaxed)) >= LOOKS {
             self.looked.store(time, Ordering::Relaxed);
@@ -166,7 +166,7 @@ impl Stream {
         if overlap.waiting > 0 {
             self.recorder.add_whole(Whole::Waited, span);
         }
-        // Of phases inside each other, and in several threads, the one that began last counts.
+        // Of nested phases, and of those in several threads, the one that began last counts.
         if let Some(doing) = overlap.doing.iter().rev().find(|doing| !doing.waits) {
             self.recorder.worked(doing.phase, span);
         }
@@ -174,7 +174,7 @@ impl Stream {
         change(&mut overlap);
     }
 
-    /// Brings numbers up to date that the system keeps.
+    /// Updates numbers that the system keeps.
     pub(crate) fn refresh(&self) {
         self.change(|_| ());
         self.recorder.set_whole(Whole::Elapsed, nanos().saturating_sub(self.start.0));
@@ -232,12 +232,12 @@ fn processor_time() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Bytes that this process has had in memory at most.
+/// The most bytes that this process has had in memory.
 pub fn largest_memory() -> u64 {
     memory("VmHWM:")
 }
 
-/// What the kernel says under this name about the memory of this process, in bytes.
+/// What the kernel reports under this name about the memory of this process, in bytes.
 fn memory(name: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(name));

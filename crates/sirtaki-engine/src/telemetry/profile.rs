@@ -1,5 +1,5 @@
 //! A profile: what all ranks have counted, added up and compared. Pure, apart from the functions that measure how fast
-//! this machine copies and hand a profile out.
+//! this machine copies and that deliver a profile.
 
 use std::{hint::black_box, io, path::Path, time::Instant};
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{Profiling, Warn, files};
 
-/// Bytes that are copied to measure that.
+/// Bytes that are copied to measure that speed.
 const COPIED: usize = 32 << 20;
 
 /// What is known of all ranks.
@@ -38,7 +38,7 @@ pub struct Compared {
     pub mean: f64,
     /// The largest.
     pub most: f64,
-    /// Whose it is.
+    /// The rank that has it.
     pub rank: Rank,
 }
 
@@ -59,7 +59,8 @@ pub struct Line {
     pub time: Compared,
     /// Seconds of copies around them.
     pub copying: f64,
-    /// Bytes per second that every rank's connection carried, in the way nccl-tests count them; with waiting for late ranks.
+    /// Bytes per second that every rank's connection carried, counted as by nccl-tests; includes waiting for late
+    /// ranks.
     pub bus: Option<f64>,
 }
 
@@ -69,7 +70,7 @@ impl Profile {
         Self { hosts, counts, copies: None, device: None }
     }
 
-    /// The same, with what this machine can do beside it.
+    /// The same, with this machine's copying speed for comparison.
     #[must_use]
     pub fn beside_copies(self) -> Self {
         let from = vec![1_u8; COPIED];
@@ -255,7 +256,7 @@ fn straggler_as_json(straggler: &Straggler) -> Value {
     })
 }
 
-/// Hands a profile out to whom it is for.
+/// Delivers a profile as requested.
 pub(super) fn tell(profile: &Profile, wanted: &Profiling, warn: &Warn) {
     warn(&profile.to_string());
     if let Profiling::File(path) = wanted
@@ -265,7 +266,7 @@ pub(super) fn tell(profile: &Profile, wanted: &Profiling, warn: &Warn) {
     }
 }
 
-/// Why there is none.
+/// The warning that there is no profile.
 pub(super) fn no_profile(path: &Path, error: &io::Error) -> String {
     format!("the profile cannot be written to {}: {error}; hint: name another file", path.display())
 }
@@ -284,7 +285,7 @@ pub(super) fn seconds(nanos: u64) -> f64 {
     nanos as f64 / 1e9
 }
 
-/// What every byte of a collective costs a rank's connection, with the best algorithm.
+/// How many bytes a rank's connection carries per byte of a collective, with the best algorithm.
 fn bus_factor(kind: CollectiveKind, ranks: usize) -> f64 {
     let others = (ranks.saturating_sub(1)) as f64 / ranks.max(1) as f64;
     match kind {

@@ -1,4 +1,4 @@
-//! A profile as a page of text, in the form that profilers of MPI programs have given it.
+//! A profile as a page of text, in the form customary among profilers of MPI programs.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use super::{
     profile::{Compared, Line, Profile, communication, seconds},
 };
 
-/// Ranks that get a line of their own; of more, those that had a maximum are named above.
+/// How many ranks get a line each; beyond that, only those with a maximum are named, above.
 pub(super) const RANKS: usize = 64;
 
 impl fmt::Display for Profile {

@@ -1,4 +1,5 @@
-//! How far a program is, as it says itself. The last saying is kept in the flight record, where the launcher reads it.
+//! How far a program has come, by its own report. The last report is kept in the flight record, where the launcher
+//! reads it.
 
 use std::sync::atomic::Ordering;
 
@@ -10,7 +11,7 @@ use super::{
 };
 use crate::telemetry::recorder::Recorder;
 
-/// What a program says of itself after a step. Whatever it does not know stays out.
+/// What a program reports after a step. Whatever it does not know is left out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Progress {
@@ -28,32 +29,32 @@ pub struct Progress {
     /// Samples that all ranks together have seen since the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<u64>,
-    /// The loss of training, of the last steps.
+    /// The training loss of the last steps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss: Option<f64>,
-    /// The share that was recognised in training, in the last steps.
+    /// The share recognised correctly in training, in the last steps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
     /// The loss on samples that are not trained on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test_loss: Option<f64>,
-    /// The share of those that is recognised.
+    /// The share of those recognised correctly.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test_accuracy: Option<f64>,
 }
 
-/// Words of a saying.
+/// Words of a report.
 const SAYING: usize = 9;
-/// Words in the table of numbers: how often something was said, when, and what.
+/// Words in the table of numbers: how often something was reported, when, and what.
 pub(super) const WORDS: usize = 2 + SAYING;
 
 impl Progress {
-    /// Whether a test is part of it.
+    /// Whether it includes a test.
     pub(crate) fn is_test(&self) -> bool {
         self.test_loss.is_some() || self.test_accuracy.is_some()
     }
 
-    /// As plain words, for memory and messages that have a place for everything.
+    /// As plain words, for memory and messages with a fixed layout.
     pub fn to_words(self) -> [u64; SAYING] {
         let number = |value: Option<f64>| value.unwrap_or(f64::NAN).to_bits();
         let count = |value: Option<u64>| value.map_or(u64::MAX, |value| value.min(u64::MAX - 1));
@@ -88,7 +89,7 @@ impl Progress {
         }
     }
 
-    /// What is known now: what was said last, and of tests what was said before if the last saying had none.
+    /// What is known now: the last report, with the test results of earlier ones if it has none.
     fn after(self, before: Option<Self>) -> Self {
         let Some(before) = before else { return self };
         Self {
@@ -114,7 +115,7 @@ impl Recorder {
 }
 
 impl Counts {
-    /// How far the program is, if it has said so, and when it said that, in nanoseconds of the host's monotonic clock.
+    /// How far the program has come, if it has reported that, and when, in nanoseconds of the host's monotonic clock.
     pub fn progress(&self) -> Option<(u64, Progress)> {
         let word = |index: usize| self.get(PROGRESS + index);
         (word(0) > 0).then(|| (word(1), Progress::from_words(std::array::from_fn(|index| word(2 + index)))))

@@ -1,4 +1,4 @@
-//! What happened on a rank, one record each: the same in memory, between ranks and for every listener. Times are
+//! What happened on a rank, one record each: the same in memory, between ranks and for every consumer. Times are
 //! nanoseconds of the host's monotonic clock.
 
 use serde::{Deserialize, Serialize};
@@ -15,9 +15,9 @@ pub(crate) enum Record {
     Vote(u64, u64),
     /// A front end went through a part of a training step.
     Phase(Phase, u64, u64),
-    /// A tensor that was handed in then will not be done.
+    /// A tensor, handed in at the first time, failed at the second.
     Failed(String, u64, u64),
-    /// So many bytes were in memory then.
+    /// This many bytes were in memory at this time.
     Memory(u64, u64),
 }
 
@@ -28,13 +28,13 @@ pub(crate) struct FinishedBatch {
     pub(crate) number: u64,
     pub(crate) kind: CollectiveKind,
     pub(crate) algorithm: Option<Algorithm>,
-    /// That went through the communicator.
+    /// Bytes that went through the communicator.
     pub(crate) bytes: u64,
     pub(crate) times: Times,
     pub(crate) tensors: Vec<Traced>,
 }
 
-/// The course of a collective.
+/// The times of a collective.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Times {
     /// Work on it began.
@@ -47,7 +47,7 @@ pub(crate) struct Times {
     pub(crate) ended: u64,
 }
 
-/// One tensor of it.
+/// One tensor of a batch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Traced {
     pub(crate) name: String,
@@ -56,7 +56,7 @@ pub(crate) struct Traced {
     pub(crate) submitted: u64,
     /// All ranks had it.
     pub(crate) agreed: u64,
-    /// When each rank's wish came to rank 0, by its clock, where this is rank 0 and it knows.
+    /// When each rank's request reached rank 0, by its clock; only on rank 0, where known.
     pub(crate) arrived: Vec<u64>,
 }
 

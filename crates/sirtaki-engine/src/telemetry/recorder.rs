@@ -1,9 +1,9 @@
 //! The flight recorder: the last things a rank did, in shared memory, so that others can read them after its end.
 //!
-//! One writer, the owner thread; any number of readers in any process. The memory has no name: it is reached through
-//! the process id and descriptor of [`Recorder::address`] by whoever opens it while the process lives, and stays as
-//! long as somebody has it. Records are words that are stored one by one; a reader drops those that may have been
-//! overwritten while it looked. Behind them lie words that only count: see [`crate::telemetry::counts`].
+//! One writer, the owner thread; any number of readers in any process. The memory has no name: others open it through
+//! the process id and descriptor of [`Recorder::address`] while the process lives, and it exists as long as anybody has
+//! it open. Records are words that are stored one by one; a reader drops those that may have been overwritten while it
+//! looked. Behind them are counters: see [`crate::telemetry::counts`].
 
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -19,7 +19,7 @@ use crate::telemetry::counts::Counts;
 const RECORDS: u64 = if cfg!(loom) { 2 } else { 4096 };
 /// Words of a record: stage and sequence, time, bytes, name.
 const WORDS: usize = if cfg!(loom) { 4 } else { 8 };
-/// Bytes of a name that are kept.
+/// Most bytes of a name that are kept.
 const NAME: usize = (WORDS - 3) * 8;
 /// Words behind the last record.
 const COUNTS: usize = crate::telemetry::counts::WORDS;
@@ -54,7 +54,7 @@ impl Stage {
 /// One thing a rank did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlightEntry {
-    /// The collective's number on this rank; the next one's for what is not running yet.
+    /// The collective's number on this rank; the next one's for a tensor that is not running yet.
     pub sequence: u64,
     /// What happened.
     pub stage: Stage,
@@ -71,12 +71,12 @@ pub struct FlightEntry {
 pub struct Culprit {
     /// Which one.
     pub rank: Rank,
-    /// Whether it ended or left; otherwise nothing was heard of it.
+    /// Whether it ended or left; otherwise it was silent.
     pub gone: bool,
 }
 
 impl Culprit {
-    /// Whom this reason for an engine's end names.
+    /// The rank that this reason for an engine's end names.
     pub fn of(reason: &Alarm) -> Option<Culprit> {
         match reason {
             Alarm::PeerLost { rank, .. } => Some(Culprit { rank: *rank, gone: true }),
@@ -90,7 +90,7 @@ impl Culprit {
 #[derive(Debug)]
 pub struct Recorder {
     segment: Segment,
-    /// Nothing is written down.
+    /// Nothing is recorded.
     silent: bool,
     /// In place of those in the segment.
     #[cfg(loom)]
@@ -117,7 +117,7 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// The same, but whatever is added is forgotten at once.
+    /// The same, but whatever is added is dropped at once.
     pub(crate) fn silenced(self) -> Self {
         Self { silent: true, ..self }
     }
@@ -137,7 +137,7 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// As [`Recorder::open`], to write into: what was there is forgotten. The memory belongs to somebody who wants to
+    /// As [`Recorder::open`], to write into: what was there is discarded. The memory belongs to a process that wants to
     /// read it after our end, and only one process may write.
     pub fn adopt(pid: u32, descriptor: i32) -> Result<Self, CommError> {
         let recorder = Self::open(pid, descriptor)?;
@@ -163,7 +163,7 @@ impl Recorder {
         HEAD + (number % RECORDS) as usize * WORDS
     }
 
-    /// Adds something. Only one thread may.
+    /// Adds an entry. For one thread only.
     pub fn note(&self, stage: Stage, sequence: u64, time: u64, bytes: u64, name: &str) {
         if self.silent {
             return;
@@ -186,40 +186,40 @@ impl Recorder {
         self.word(2).store(number + 1, Ordering::Release);
     }
 
-    /// One of the words that count; `None` where nothing is written down.
+    /// One of the counters; `None` where nothing is recorded.
     pub(crate) fn count(&self, index: usize) -> Option<&std::sync::atomic::AtomicU64> {
         (!self.silent && index < COUNTS).then(|| self.shared_word(HEAD + RECORDS as usize * WORDS + index))
     }
 
-    /// The words that count, as they are now.
+    /// The counters, as they are now.
     pub fn counts(&self) -> Counts {
         Counts((0..COUNTS).map(|at| self.count(at).map_or(0, |word| word.load(Ordering::Relaxed))).collect())
     }
 
-    /// Says that the process is there, at this time.
+    /// Shows that the process was alive at this time.
     pub fn beat(&self, time: u64) {
         self.word(3).store(time, Ordering::Release);
     }
 
-    /// When the process last said that it is there.
+    /// When the process last showed that it was alive.
     pub fn last_beat(&self) -> u64 {
         self.word(3).load(Ordering::Acquire)
     }
 
-    /// Says whom this rank waited for in vain. The first word counts.
+    /// Records which rank this one waited for in vain. The first one counts.
     pub fn accuse(&self, culprit: Culprit) {
         let word = (culprit.rank as u64 + 1) << 1 | u64::from(culprit.gone);
         let _ = self.word(4).compare_exchange(0, word, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// Whom this rank waited for in vain.
+    /// The rank that this one waited for in vain.
     pub fn culprit(&self) -> Option<Culprit> {
         let word = self.word(4).load(Ordering::Acquire);
         let rank = Rank::try_from((word >> 1).checked_sub(1)?).ok()?;
         Some(Culprit { rank, gone: word & 1 == 1 })
     }
 
-    /// Says that this rank waits until all ranks of the job are there.
+    /// Records that this rank waits until all ranks of the job are there.
     pub fn set_meeting(&self) {
         self.word(5).store(1, Ordering::Release);
     }

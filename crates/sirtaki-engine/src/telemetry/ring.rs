@@ -1,4 +1,4 @@
-//! Records on their way from whoever makes them to whoever writes them down: bounded, and never waited for.
+//! Records on their way from the threads that make them to the thread that writes them: bounded, and never waited for.
 
 use std::sync::{
     Mutex, PoisonError,
@@ -7,7 +7,7 @@ use std::sync::{
 
 use super::record::Record;
 
-/// Tensors, collectives, votes and phases kept at most. What comes while it is full is dropped and counted.
+/// Most tensors, collectives, votes and phases kept. What comes while it is full is dropped and counted.
 const ROOM: usize = 1 << 16;
 
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ impl Ring {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Whether records are wanted from now on. What is there stays.
+    /// Sets whether records are wanted from now on. Those already there stay.
     pub(crate) fn set_open(&self, open: bool) {
         self.open.store(open, Ordering::Relaxed);
     }
@@ -51,8 +51,8 @@ impl Ring {
         kept.records.push(record);
     }
 
-    /// The oldest records, of at most this weight but one record at least, and how much was dropped since
-    /// the last time.
+    /// The oldest records, of at most this total weight but at least one record, and how much was dropped since the
+    /// last call.
     pub(crate) fn take(&self, most: usize) -> (Vec<Record>, u64) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let dropped = std::mem::take(&mut kept.dropped);

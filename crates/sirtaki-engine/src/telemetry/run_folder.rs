@@ -1,8 +1,8 @@
 //! The folder in which rank 0 keeps what a run was and how it went, for `sirtaki report`.
 //!
-//! A thread of its own writes, so that a slow disk holds up nobody else. `run.json` and `profile.json` are replaced as a
-//! whole; `steps.jsonl` gets a line whenever the program says how far it is. When it has [`ROWS`] lines every second one
-//! goes, and from then on only every second one is kept, and so on; lines with a test always stay.
+//! A thread of its own writes, so that a slow disk holds up nothing else. `run.json` and `profile.json` are replaced as
+//! a whole; `steps.jsonl` gets a line whenever the program reports its progress. Once it has [`ROWS`] lines, every
+//! second one is dropped, and from then on only every second one is kept, and so on; lines with a test always stay.
 
 use std::{
     collections::BTreeMap,
@@ -24,9 +24,9 @@ use super::{
 };
 use crate::{Warn, files, machine};
 
-/// Lines of the course of a run at most.
+/// Most lines of the course of a run.
 const ROWS: usize = 20_000;
-/// Reports that may wait; what comes while they do is dropped and counted.
+/// Reports that may wait; beyond that they are dropped and counted.
 const ROOM: usize = 4096;
 /// How long a line may stay in memory.
 const FLUSH: Duration = Duration::from_secs(1);
@@ -58,7 +58,7 @@ pub(crate) struct RunFolder {
 }
 
 impl RunFolder {
-    /// Begins a run in this folder, or beside it if it has one already.
+    /// Begins a run in this folder, or next to it if it already holds one.
     pub(crate) fn start(wanted: &Path, group: &Group, warn: Warn) -> io::Result<Self> {
         let folder = free(wanted)?;
         let about = About::new(&folder, group);
@@ -85,9 +85,9 @@ impl RunFolder {
         self.dropped += u64::from(self.work.try_send(Work::Settings(settings)).is_err());
     }
 
-    /// What is counted until now.
+    /// The numbers counted so far.
     pub(crate) fn profile(&mut self, profile: Profile) {
-        // The next one says it all again.
+        // The next one contains it all again.
         let _ = self.work.try_send(Work::Profile(Box::new(profile)));
     }
 
@@ -99,13 +99,13 @@ impl RunFolder {
     }
 }
 
-/// The folder, or the first of its name and a number that holds no run.
+/// The folder, or the first with a number after its name that holds no run.
 fn free(wanted: &Path) -> io::Result<PathBuf> {
     let name = wanted.file_name().ok_or(ErrorKind::InvalidInput)?.to_string_lossy().into_owned();
     for number in 1_u32.. {
         let folder = if number == 1 { wanted.to_owned() } else { wanted.with_file_name(format!("{name}-{number}")) };
         files::make_private(&folder)?;
-        // Made here and now, so that two who look at once do not both find it free.
+        // Made here and now, so that two processes that look at once do not both find it free.
         match files::create_new(&folder.join("run.json")) {
             Ok(_) => return Ok(folder),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
@@ -170,10 +170,10 @@ struct Rows {
     path: PathBuf,
     file: BufWriter<File>,
     lines: usize,
-    /// One of so many is kept.
+    /// One in this many is kept.
     stride: u64,
     seen: u64,
-    /// When lines last went to the system.
+    /// When lines were last passed to the system.
     flushed: Instant,
 }
 

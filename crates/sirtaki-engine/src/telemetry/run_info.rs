@@ -13,10 +13,10 @@ use sirtaki_comm::Group;
 use crate::{job::variables, machine};
 
 const FORMAT: &str = "sirtaki run, version 1";
-/// Variables that may matter for the outcome, by how they begin.
+/// Variables that may matter for the outcome, by prefix.
 const TELLING: [&str; 4] = ["SIRTAKI_", "HOROVOD_", "OMP_", "CUDA_VISIBLE_DEVICES"];
 
-/// Those that only say where in the job a process is, by how they end.
+/// Those that only say where in the job a process is, by suffix.
 const PLACES: [&str; 4] = ["_RANK", "_SIZE", "_HOSTNAME", "_FOLDER"];
 
 /// The file.
@@ -45,12 +45,12 @@ pub(super) struct End {
     pub(super) failed: Option<String>,
     /// Reports of the program for which there was no room.
     pub(super) dropped: u64,
-    /// Processes that wanted a processor of rank 0's machine meanwhile, on average.
+    /// How many processes wanted a processor of rank 0's machine meanwhile, on average.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) load: Option<f64>,
 }
 
-/// Rank 0's.
+/// Rank 0's machine.
 #[derive(Debug, Clone, Serialize)]
 struct Machine {
     processor: String,

@@ -1,4 +1,4 @@
-//! Who holds the job up, if anybody does, and with what; and the part of a profile's page that says so. Pure.
+//! Which rank holds up the job, if any, and with what; and the part of a profile's page that says so. Pure.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,29 +15,29 @@ use super::{
     profile_page::RANKS,
 };
 
-/// What is less than this part of the time is not worth a word.
+/// Less than this fraction of the time is not worth mentioning.
 const WORTH: f64 = 0.02;
-/// A straggler keeps others waiting this many times as long as a usual rank does.
+/// A straggler keeps others waiting this many times as long as a typical rank does.
 const ABOVE: f64 = 2.0;
-/// Packets over a slow connection take this many times as long as over a usual one.
+/// Packets over a slow connection take this many times as long as over a typical one.
 const SLOWER: f64 = 5.0;
-/// Seconds by which they take longer at least; less than this is noise.
+/// Seconds by which they must take longer; less than this is noise.
 const NOISE: f64 = 2e-3;
-/// The slow connections of a host with a slow network sum up to this many times those of any other.
+/// The slow connections of a host with a slow network add up to this many times those of any other.
 const CLEARLY: f64 = 1.5;
-/// Numbers of ranks that differ by more than this part of the time are of different moments.
+/// Numbers of ranks that differ by more than this fraction of the time are from different moments.
 const APART: f64 = 0.02;
 /// The first class that has a column of its own; those below share one.
 const FIRST: usize = 4;
-/// The last one, which has everything above, too.
+/// The last class with a column, which includes everything above.
 const LAST: usize = 12;
 
-/// Why a rank holds the others up.
+/// Why a rank holds up the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// This phase takes longer than others'.
+    /// This phase takes longer than on other ranks.
     Phase(Phase),
-    /// Its packets take longer than others'.
+    /// Its packets take longer than those of other ranks.
     Network,
     /// It does something between the phases that it reports, if it reports any.
     Unknown,
@@ -54,22 +54,22 @@ impl Cause {
     }
 }
 
-/// The rank that holds the job up.
+/// The rank that holds up the job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Straggler {
     /// Which one.
     pub rank: Rank,
     /// Its host.
     pub host: String,
-    /// Why, for the most part.
+    /// The main reason.
     pub cause: Cause,
-    /// For how long the rank that waited longest waited for it; with a slow network, how long all did.
+    /// How long the rank that waited longest waited for it; with a slow network, how long all did.
     pub seconds: f64,
-    /// The same as a part of the elapsed time.
+    /// The same as a fraction of the elapsed time.
     pub share: f64,
     /// Steps in which it came late, and all of them.
     pub steps: (u64, u64),
-    /// Seconds that packets take to another host and back, its own and usual ones, where that is the cause.
+    /// Round-trip times of packets to another host in seconds, its own and typical ones, where that is the cause.
     pub packets: Option<(f64, f64)>,
 }
 
@@ -100,7 +100,7 @@ impl fmt::Display for Straggler {
 
 impl Profile {
     /// How late every rank was, where that is known. What ranks have not compared themselves is compared here, as one
-    /// more step, unless their numbers are of different moments.
+    /// more step, unless their numbers are from different moments.
     pub fn lateness(&self) -> Vec<Option<Lateness>> {
         let mut all: Vec<Option<Lateness>> =
             self.counts.iter().map(|counts| Some(counts.as_ref()?.lateness())).collect();
@@ -133,13 +133,13 @@ impl Profile {
         first.is_some() && steps.all(|events| Some(events) == first) && most - least <= APART * most
     }
 
-    /// The rank that holds the job up most, if one does so clearly.
+    /// The rank that holds up the job most, if one clearly does.
     pub fn straggler(&self) -> Option<Straggler> {
         self.find_straggler(&self.lateness())
     }
 
     pub(super) fn find_straggler(&self, all: &[Option<Lateness>]) -> Option<Straggler> {
-        // It is brought up to date once a second, and a rank that was killed may have waited since.
+        // It is updated once a second, and a rank that was killed may have waited since.
         let waited = known(all).map(|(_, lateness)| seconds(lateness.total.max(lateness.together))).fold(0.0, f64::max);
         let elapsed = self.compare(|counts| seconds(counts.elapsed())).most.max(waited);
         let late = self.latest(all, elapsed);
@@ -161,8 +161,8 @@ impl Profile {
         Some(self.named(rank, cause, total, elapsed, steps, None))
     }
 
-    /// Of the slow connections between hosts, most lead to the host whose network is slow. One of two hosts cannot be
-    /// told from the other.
+    /// Most of the slow connections between hosts lead to the host whose network is slow. With two hosts, they cannot
+    /// be told apart.
     fn slowest(&self, all: &[Option<Lateness>], elapsed: f64) -> Option<Straggler> {
         let trips: Vec<(Rank, Packets)> =
             known(all).filter_map(|(rank, lateness)| Some((rank, lateness.packets?))).collect();
@@ -185,7 +185,7 @@ impl Profile {
         let (rank, packets) = here.max_by_key(|(_, packets)| packets.most)?;
         let lateness = all[*rank].as_ref()?;
         let (trip, waited) = (seconds(packets.most), seconds(lateness.together));
-        // A collective takes at least one way, so a step in which everybody waited less was not held up by packets.
+        // A collective takes at least one trip, so a step in which all ranks waited less was not held up by packets.
         let plausible = (trip - usual) / 2.0 <= waited / lateness.events.max(1) as f64;
         let clear = sum > 0.0 && sum >= CLEARLY * second && waited >= WORTH * elapsed;
         let steps = (0, lateness.events);
@@ -207,7 +207,7 @@ impl Profile {
 }
 
 impl Profile {
-    /// Who holds the job up, in one line, if anybody does.
+    /// Which rank holds up the job, in one line, if any.
     pub(super) fn straggler_line(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.straggler() {
             Some(straggler) => writeln!(f, "straggler: {straggler}"),
@@ -277,7 +277,7 @@ fn known(all: &[Option<Lateness>]) -> impl Iterator<Item = (Rank, &Lateness)> {
     all.iter().enumerate().filter_map(|(rank, lateness)| Some((rank, lateness.as_ref()?)))
 }
 
-/// The rank with the largest number, that number, and the median of the others, the upper one of two.
+/// The rank with the largest number, that number, and the median of the others (the upper of two).
 fn outlier(numbers: &[(Rank, f64)]) -> Option<(Rank, f64, f64)> {
     let mut sorted = numbers.to_vec();
     sorted.sort_by(|a, b| a.1.total_cmp(&b.1));

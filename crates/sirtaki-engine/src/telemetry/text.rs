@@ -1,4 +1,4 @@
-//! Many short JSON texts one after another in one piece of memory, and numbers written without detours: a step of a large
+//! Many short JSON texts one after another in one piece of memory, and numbers written directly: a step of a large
 //! model makes thousands of events.
 
 /// Texts that belong together.
@@ -15,12 +15,12 @@ impl Texts {
         self.ends.clear();
     }
 
-    /// The text that is being written.
+    /// The text being written.
     pub(crate) fn open(&mut self) -> &mut String {
         &mut self.text
     }
 
-    /// The text that is being written is complete.
+    /// Completes the text being written.
     pub(crate) fn end(&mut self) {
         self.ends.push(self.text.len());
     }
@@ -37,7 +37,7 @@ impl Texts {
         starts.zip(&self.ends).map(|(start, &end)| &self.text[start..end])
     }
 
-    /// Bytes of the longest and of all.
+    /// Bytes of the longest and of all together.
     pub(crate) fn lengths(&self) -> (usize, usize) {
         (self.iter().map(str::len).max().unwrap_or(0), self.text.len())
     }

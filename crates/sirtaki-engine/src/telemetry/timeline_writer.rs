@@ -1,4 +1,4 @@
-//! Rank 0's thread that writes the timeline down, so that a slow disk holds up nobody else.
+//! Rank 0's thread that writes the timeline, so that a slow disk holds up nothing else.
 
 use std::{
     io,
@@ -17,9 +17,9 @@ use super::{
 };
 use crate::{Warn, settings::TimelineForm};
 
-/// Chunks that may wait; what comes while they do is dropped and counted.
+/// Chunks that may wait; beyond that they are dropped and counted.
 const ROOM: usize = 256;
-/// By how much the thread steps back behind those that work.
+/// How far the thread lowers its priority below that of working threads.
 const NICE: i32 = 10;
 /// How long ranks may take to hand in their last records.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Some records of a rank.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Chunk {
-    /// From its clock to rank 0's.
+    /// The offset of its clock from rank 0's.
     pub(crate) offset: Offset,
     pub(crate) records: Vec<Record>,
     /// Events that were dropped before them.
@@ -37,11 +37,11 @@ pub(crate) struct Chunk {
 /// What the thread is given.
 #[derive(Debug)]
 pub(crate) enum Work {
-    /// To write down.
+    /// Records to write.
     Chunk(Rank, Chunk),
     /// Nothing more will come from this rank.
     Last(Rank),
-    /// The end, once these ranks have said that it is.
+    /// The end, once these ranks have sent their last.
     Stop(Vec<Rank>),
 }
 
@@ -49,9 +49,9 @@ pub(crate) enum Work {
 #[derive(Debug)]
 pub(crate) struct TimelineWriter {
     work: SyncSender<Work>,
-    /// None once somebody waits for its end.
+    /// None once its end is being waited for.
     thread: Option<JoinHandle<()>>,
-    /// Events that it was too busy for.
+    /// Events dropped because it was too busy.
     lost: u64,
 }
 
@@ -81,7 +81,7 @@ impl TimelineWriter {
         }
     }
 
-    /// What ends it, for the first who asks. Until then others may hand over their last.
+    /// What ends it, for the first caller. Until then others may still hand over their last records.
     pub(crate) fn end(&mut self) -> Option<Closing> {
         Some(Closing { work: self.work.clone(), thread: self.thread.take()? })
     }
@@ -94,7 +94,7 @@ pub(crate) struct Closing {
 }
 
 impl Closing {
-    /// Waits until the file is closed; `awaited` ranks have something to say still.
+    /// Waits until the file is closed; `awaited` ranks still have something to send.
     pub(crate) fn wait(self, awaited: Vec<Rank>) {
         let _ = self.work.send(Work::Stop(awaited));
         let _ = self.thread.join();
@@ -121,13 +121,13 @@ impl Form {
     }
 }
 
-/// What writes.
+/// The thread's state.
 struct Writer {
     path: PathBuf,
-    /// None after it could not be written to.
+    /// None once writing to it has failed.
     file: Option<JsonFile>,
     form: Form,
-    /// The clock of each rank as the file has it.
+    /// The clock of each rank as written to the file.
     clocks: Vec<Option<Offset>>,
     texts: Texts,
     dropped: u64,
@@ -137,7 +137,7 @@ struct Writer {
 }
 
 fn write(mut writer: Writer, orders: &Receiver<Work>) {
-    // Of this thread alone. A system that does not allow it is written on all the same.
+    // For this thread alone. If the system does not allow it, writing goes on all the same.
     let _ = rustix::process::nice(NICE);
     let mut last: Vec<Rank> = Vec::new();
     let mut stop: Option<(Instant, Vec<Rank>)> = None;
@@ -183,7 +183,7 @@ impl Writer {
         let before = (self.dropped, self.error);
         self.dropped += chunk.dropped;
         self.error = self.error.max(chunk.offset.error);
-        // Old knowledge gets worse all the time; it is told again when it has become twice as bad.
+        // Knowledge of a clock gets worse with time; it is written again when its error has doubled.
         let known = |known: &Offset| known.ahead == chunk.offset.ahead && chunk.offset.error <= 2 * known.error;
         self.texts.clear();
         if !self.clocks[rank].as_ref().is_some_and(known) {
@@ -206,12 +206,12 @@ impl Writer {
         Ok(())
     }
 
-    /// Adds what is counted but not told yet.
+    /// Adds what is counted but not written yet.
     fn finish(&mut self) {
         if let (Form::Ranks(form), Some(file)) = (&mut self.form, &mut self.file) {
             self.texts.clear();
             form.finish(&mut self.texts);
-            // The end comes anyway, and says it if the file cannot be written to.
+            // The end comes anyway, and reports it if the file cannot be written to.
             let _ = file.append(&self.texts);
         }
     }

@@ -1,12 +1,12 @@
 //! Records as events of the TraceEvents trace format, which Perfetto and other viewers read.
 //!
 //! A rank is a process. Its lanes are threads: the phases of a training step, the collectives, and one lane per tensor,
-//! where a slice with the tensor's name encloses its phases in order. Should two slices of a lane overlap, the second
-//! gets another lane of the same name, so everything nests. Lanes of a name have the same number, and so the same place,
+//! where a slice with the tensor's name encloses its phases in order. If two slices of a lane overlap, the second gets
+//! another lane of the same name, so everything nests. Lanes of a name have the same number, and so the same position,
 //! in all ranks.
 //!
 //! Arrows connect the ranks of a collective: from each rank, when it comes, to the next one, when it leaves. In this
-//! direction time never runs backwards, because nobody leaves before all have come. Counters show bytes per second and
+//! direction time never runs backwards, because no rank leaves before all have come. Counters show bytes per second and
 //! memory.
 
 use std::{collections::HashMap, sync::Arc};
@@ -19,16 +19,16 @@ use super::{
     text::{Texts, micros, number},
 };
 
-/// Lanes of a rank with names of their own; tensors beyond share the lane of the others.
+/// How many lanes of a rank have names of their own; further tensors share a lane.
 const LANES: usize = 4096;
 /// Characters of a name that are shown.
 const NAME: usize = 200;
-/// Ranks whose arrival is told, so that an event stays short.
+/// How many ranks' arrivals are listed, so that an event stays short.
 const ARRIVALS: usize = 128;
 /// Lanes that come before those of tensors.
 const FIRST: [&str; 5] = ["input", "forward", "backward", "optimizer", COLLECTIVES];
 const COLLECTIVES: &str = "collectives";
-/// Numbers of threads that belong to a lane; those beyond are found behind all lanes.
+/// How many thread numbers belong to a lane; further threads come after all lanes.
 const WIDTH: usize = 8;
 /// Nanoseconds over which bytes per second are counted.
 const WINDOW: u64 = 100_000_000;
@@ -61,7 +61,7 @@ struct Opening {
 #[derive(Debug, Default)]
 struct Process {
     lanes: HashMap<String, Lane>,
-    /// Threads beyond the width of their lanes.
+    /// How many threads are beyond the width of their lanes.
     beyond: usize,
     rate: Rate,
 }
@@ -73,14 +73,14 @@ struct Rate {
     bytes: u64,
 }
 
-/// Makes events of records.
+/// Makes events from records.
 #[derive(Debug)]
 pub(crate) struct TraceEvents {
     group: Group,
     /// The time that events count from.
     zero: u64,
     processes: Vec<Option<Process>>,
-    /// The place of every lane.
+    /// The position of every lane.
     places: HashMap<String, usize>,
 }
 
@@ -140,7 +140,7 @@ impl TraceEvents {
         }
     }
 
-    /// Adds the value of a counter, whose unit viewers put behind its name.
+    /// Adds the value of a counter; viewers show its unit after its name.
     fn counter(&self, texts: &mut Texts, rank: usize, (name, unit): (&str, &str), at: u64, value: u64) {
         let text = texts.open();
         text.push_str(&format!("{{\"ph\":\"C\",\"pid\":{rank},\"tid\":0,\"name\":\"{name}\",\"ts\":"));
@@ -149,7 +149,7 @@ impl TraceEvents {
         texts.end();
     }
 
-    /// Adds what is counted but not told yet.
+    /// Adds what is counted but not written yet.
     pub(crate) fn finish(&mut self, texts: &mut Texts) {
         for rank in 0..self.processes.len() {
             let since = self.processes[rank].as_ref().map(|process| process.rate.since);
@@ -157,7 +157,7 @@ impl TraceEvents {
         }
     }
 
-    /// Counts what a collective carried; a window that is over is told, and that nothing followed it.
+    /// Counts what a collective carried; writes a window that is over, and that nothing followed it.
     fn carried(&mut self, texts: &mut Texts, rank: usize, at: u64, bytes: u64) {
         let rate = &mut self.processes[rank].get_or_insert_default().rate;
         let span = at.saturating_sub(rate.since);
@@ -203,7 +203,7 @@ impl TraceEvents {
         self.slice(texts, &opening, &name, (began, ended), |text| {
             text.push_str(&format!("\"number\":{which},\"tensors\":{},{by}", tensors.len()));
         });
-        // The end of a slice is not in it any more.
+        // The end of a slice is no longer part of it.
         let leaves = left.min(ended.saturating_sub(1)).max(entered);
         self.arrows(texts, (rank, opening.thread), *which, (entered, leaves));
         self.carried(texts, rank, ended, *bytes);
@@ -279,7 +279,7 @@ impl TraceEvents {
         (opening, shown)
     }
 
-    /// Adds a slice; `opening` and `name` are JSON already, and `more` writes what goes along with it.
+    /// Adds a slice; `opening` and `name` are JSON already, and `more` writes its arguments.
     fn slice(
         &self,
         texts: &mut Texts,
@@ -309,13 +309,13 @@ impl TraceEvents {
     }
 }
 
-/// What both kinds of timeline say about a name, as JSON.
+/// What both kinds of timeline write about a name, as JSON.
 pub(super) fn process_name(texts: &mut Texts, process: usize, name: &str) {
     fact(texts, (process, 0), "process_name", &format!("\"name\":{}", json(name)));
     fact(texts, (process, 0), "process_sort_index", &format!("\"sort_index\":{process}"));
 }
 
-/// Adds something that is not about a time; `more` is JSON.
+/// Adds an event without a time; `more` is JSON.
 fn fact(texts: &mut Texts, (rank, thread): (usize, usize), name: &str, more: &str) {
     texts.push(&format!("{{\"ph\":\"M\",\"pid\":{rank},\"tid\":{thread},\"name\":\"{name}\",\"args\":{{{more}}}}}"));
 }

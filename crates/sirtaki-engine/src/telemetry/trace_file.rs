@@ -1,9 +1,9 @@
-//! A file of events that is valid JSON at every moment, whoever is killed when.
+//! A file of events that is valid JSON at every moment, whatever is killed and when.
 //!
-//! The kernel looks for a fatal signal between the pages of a write but not inside one. So the end of the file stays where
-//! it is, behind a gap of spaces, and events are written into the gap with one call per page, none across the border
-//! of two. When the gap is used up, a larger file is made beside this one and takes its name; the size doubles, so all
-//! copying together costs no more than twice the file. The first page is rewritten whenever what it says changes.
+//! The kernel looks for a fatal signal between the pages of a write but not inside one. So the end of the file stays
+//! where it is, behind a gap of spaces, and events are written into the gap with one call per page, none across a page
+//! boundary. When the gap is used up, a larger file is made next to this one and takes its name; the size doubles, so
+//! all copying together costs no more than twice the file. The first page is rewritten whenever its contents change.
 //!
 //! Rejected: overwriting the closing bracket with more events and a new bracket. A write of several pages can be cut off
 //! between two of them.
@@ -20,7 +20,7 @@ use rustix::fs::MemfdFlags;
 use super::text::Texts;
 use crate::files::{Draft, Target, check, open_stream};
 
-/// Inside one of these a write is not interrupted.
+/// A write inside one of these is not interrupted.
 const PAGE: u64 = 4096;
 /// Bytes of a new file.
 const FIRST: u64 = 64 << 10;
@@ -34,18 +34,18 @@ pub(crate) struct JsonFile {
     file: File,
     /// Where the next event goes.
     at: u64,
-    /// What goes there and is not written yet; all of it in one page.
+    /// What goes there but is not written yet; all of it in one page.
     pending: Vec<u8>,
     size: u64,
-    /// Bytes at most.
+    /// Most bytes of the file.
     limit: u64,
     /// How it ends.
     tail: &'static [u8],
 }
 
 impl JsonFile {
-    /// A new file of at most `limit` bytes, in the place of what was there. Its first page is `head`, which has to open an
-    /// array, perhaps inside an object, and put an element into it.
+    /// A new file of at most `limit` bytes, which replaces any existing one. Its first page is `head`, which has to
+    /// open an array, perhaps inside an object, and put an element into it.
     pub(crate) fn create(path: &Path, limit: u64, head: &str) -> io::Result<Self> {
         let limit = (limit / PAGE * PAGE).max(2 * PAGE);
         let size = FIRST.min(limit);
@@ -57,16 +57,16 @@ impl JsonFile {
         Ok(Self { target, file, at: PAGE, pending: Vec::new(), size, limit, tail })
     }
 
-    /// Writes the first page anew.
+    /// Rewrites the first page.
     pub(crate) fn set_head(&mut self, head: &str) -> io::Result<()> {
         self.file.write_all_at(&page(head)?, 0)
     }
 
-    /// Adds all of these elements, or says that there is no room for them.
+    /// Adds all of these elements; false if there is no room for them.
     pub(crate) fn append(&mut self, events: &Texts) -> io::Result<bool> {
         let (longest, bytes) = events.lengths();
         let (longest, bytes) = (longest as u64 + 2, (bytes + 2 * events.len()) as u64);
-        // Every page may end with a rest into which the next element did not fit.
+        // Every page may end with a gap into which the next element did not fit.
         let most = bytes + (bytes / (PAGE - longest.min(PAGE - 1)) + 1) * longest;
         if longest > PAGE || !self.make_room(most)? {
             return Ok(false);
@@ -83,7 +83,7 @@ impl JsonFile {
         Ok(true)
     }
 
-    /// Makes everything visible that was added.
+    /// Makes everything that was added visible.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.file.write_all_at(&self.pending, self.at)?;
         self.at += self.pending.len() as u64;
@@ -91,7 +91,7 @@ impl JsonFile {
         Ok(())
     }
 
-    /// Whether there is room for this much before the last page, which has the end.
+    /// Whether there is room for this much before the last page, which holds the end.
     fn make_room(&mut self, bytes: u64) -> io::Result<bool> {
         let needed = self.at + self.pending.len() as u64 + bytes + PAGE;
         if needed <= self.size {
@@ -108,7 +108,7 @@ impl JsonFile {
         Ok(true)
     }
 
-    /// Ends it without a gap.
+    /// Closes it, without a gap.
     pub(crate) fn close(mut self) -> io::Result<()> {
         self.flush()?;
         self.file.rewind()?;
@@ -131,7 +131,7 @@ fn page(text: &str) -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// Puts a file of this size in its place: the first `used` bytes of `from`, spaces and `tail`. For a stream it stays
+/// Puts a file of this size in place: the first `used` bytes of `from`, spaces and `tail`. For a stream, the file stays
 /// in memory until it is closed.
 fn replace(target: &Target, from: &mut impl Read, used: u64, size: u64, tail: &[u8]) -> io::Result<File> {
     let draft = match target {
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left there");
     }
 
-    /// Every write stays inside a page: what is on the disk after any number of them is valid.
+    /// Every write stays inside a page: what is on disk after any number of writes is valid.
     #[test]
     fn no_write_crosses_a_page() {
         let folder = tempfile::tempdir().unwrap();

@@ -31,14 +31,14 @@ use crate::{
     runtime::shared::{Shared, now},
 };
 
-/// How often numbers that the system keeps are brought up to date.
+/// How often numbers that the system keeps are updated.
 const REFRESH: Duration = Duration::from_secs(1);
 /// How often the folder of a run gets a new profile.
 const KEEP: Duration = Duration::from_secs(10);
-/// Exchanges with rank 0's clock at first, and the pauses between them then and later.
+/// How many exchanges with rank 0's clock come first, and the pauses between exchanges, then and later.
 const ROUNDS: u32 = 16;
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
-/// Events in one message, so that other words do not wait for long behind it.
+/// Events in one message, so that other words do not wait long behind it.
 const MESSAGE: usize = 1000;
 /// How long others may take to hand in their numbers when rank 0 ends.
 const LAST: Duration = Duration::from_secs(5);
@@ -52,7 +52,7 @@ pub(crate) enum Said {
     Stop,
     /// To rank 0: records for this timeline.
     Chunk(u32, Chunk),
-    /// To rank 0: these were all.
+    /// To rank 0: there are no more.
     Last(u32),
     /// To rank 0: the numbers so far, and whether they are the last.
     Counts(Counts, bool),
@@ -65,13 +65,13 @@ struct Known {
     last: bool,
 }
 
-/// A process's part in what is seen of the job.
+/// A process's part in the telemetry of the job.
 #[derive(Debug)]
 pub(crate) struct Telemetry {
     pub(crate) stream: Arc<Stream>,
-    /// The engine of a process set leaves carrying to the one it came from.
+    /// False for the engine of a process set, which leaves carrying to the engine it came from.
     pub(crate) carries: bool,
-    /// Which timeline records are for.
+    /// The timeline that records are for.
     timeline: AtomicU32,
     /// Rank 0 has ended it, and waits for the last records of this rank.
     is_ending: AtomicBool,
@@ -81,7 +81,7 @@ pub(crate) struct Telemetry {
     run_folder: Mutex<Option<RunFolder>>,
     /// On rank 0, by rank.
     known: Mutex<Vec<Known>>,
-    /// Held by who takes in what others say, so that it is taken in when the next one looks.
+    /// Held while what others say is taken in, so that all of it is there when the next thread looks.
     hearing: Mutex<()>,
 }
 
@@ -119,7 +119,7 @@ impl Telemetry {
 }
 
 impl Shared {
-    /// Starts the timeline that the settings want, on all ranks at once.
+    /// Starts the timeline that the settings ask for, on all ranks at once.
     pub(crate) fn start_first_timeline(&self) -> io::Result<()> {
         match &self.settings.timeline {
             Some(path) if self.group.rank() == 0 => self.start_timeline(path),
@@ -166,9 +166,9 @@ impl Shared {
             (1..self.group.size()).filter(there).collect()
         };
         self.deliver(usize::MAX);
-        // What those have said who are gone by now.
+        // What was said by ranks that are gone by now.
         self.take_in();
-        // Others' last records come through the watcher, which must find the writer meanwhile.
+        // The last records of others come through the watcher, which must find the writer meanwhile.
         let end = lock(&self.telemetry.writer).as_mut().and_then(TimelineWriter::end);
         if let Some(end) = end {
             end.wait(awaited);
@@ -176,7 +176,7 @@ impl Shared {
         }
     }
 
-    /// Hands records on, in messages of limited size and at most so many; says whether there are more.
+    /// Hands on records, in messages of limited size and at most this many; says whether there are more.
     fn deliver(&self, messages: usize) -> bool {
         let Telemetry { stream, timeline, .. } = &self.telemetry;
         for _ in 0..messages {
@@ -210,7 +210,7 @@ impl Shared {
         let _hearing = lock(&self.telemetry.hearing);
         let heard = if self.is_starting_timeline() { Vec::new() } else { self.star().take_seen() };
         heard.into_iter().for_each(|(rank, said)| self.hear(rank, said));
-        // Rank 0 may be through with a batch that this rank still has to write down.
+        // Rank 0 may have finished a batch that this rank still has to write down.
         let is_running = self.activity.running_since.load(Ordering::Acquire) != 0;
         if !is_running && self.telemetry.is_ending.swap(false, Ordering::Relaxed) {
             self.hand_in_last_records();
@@ -255,7 +255,7 @@ impl Shared {
         }
     }
 
-    /// The engine has ended: rank 0 closes the timeline and tells what was counted.
+    /// The engine has ended: rank 0 closes the timeline and reports what was counted.
     pub(crate) fn end_telemetry(&self, failed: Option<String>) {
         if self.group.rank() != 0 || !self.telemetry.carries {
             return;
@@ -375,7 +375,7 @@ impl Carrier {
         shared.deliver(1) || asks || telemetry.is_ending.load(Ordering::Relaxed)
     }
 
-    /// Asks for rank 0's time when that is due; says whether it soon is again.
+    /// Asks for rank 0's time when that is due; says whether it soon will be again.
     fn ask(&mut self, shared: &Shared, time: Duration) -> bool {
         let timeline = shared.telemetry.timeline.load(Ordering::Relaxed);
         if timeline != self.timeline {

@@ -18,7 +18,7 @@ fn entries(cache: &Path) -> Vec<PathBuf> {
     fs::read_dir(cache.join("sirtaki/jobs")).unwrap().map(|entry| entry.unwrap().path()).collect()
 }
 
-/// What a rank 0 leaves that is killed: a note, and a folder in which others have called and been admitted.
+/// What a killed rank 0 leaves behind: a note, and a folder in which others have called and been admitted.
 fn remains(cache: &Path, key: &str) -> PathBuf {
     let jobs = prepare(cache).unwrap();
     let name = hex(&fresh_id().unwrap());
@@ -133,7 +133,7 @@ fn a_folder_below_one_that_others_may_change_is_refused() {
             assert!(error.hint().unwrap().contains("chmod go-w"));
         }
     }
-    // In a folder such as /tmp, only owners may replace what is theirs.
+    // In a folder such as /tmp, only owners may replace their own files.
     for bits in [0o1777, 0o755] {
         mode(bits);
         meet(&link, "a", Position { rank: 0, size: 1 }, PATIENCE).unwrap();

@@ -7,7 +7,7 @@ use sirtaki_comm::rendezvous::MemoryStore;
 use super::*;
 use crate::job::variables as v;
 
-/// A store that remembers everything that was put into it, as somebody who listens does.
+/// A store that remembers everything that was put into it, as an eavesdropper does.
 #[derive(Default)]
 struct Overheard {
     store: MemoryStore,
@@ -49,7 +49,7 @@ fn leave(worlds: Vec<World>) {
     thread::scope(|threads| worlds.into_iter().for_each(|world| drop(threads.spawn(move || drop(world)))));
 }
 
-/// The secrets that somebody who has heard this can know.
+/// The secrets that an eavesdropper who has heard this can know.
 fn secrets(said: &[Vec<u8>]) -> Vec<Secret> {
     said.iter().filter_map(|value| Secret::from_hex(std::str::from_utf8(value).ok()?).ok()).collect()
 }

@@ -1,5 +1,5 @@
-//! What starters of jobs leave in a process's variables: a function for each, which finds nothing where another one has
-//! been at work, a place where it was this one, and an error where its variables contradict each other.
+//! What starters of jobs leave in a process's variables: a function for each starter, which returns nothing if another
+//! one was used, a place if it was this one, and an error if its variables contradict each other.
 
 mod mpi;
 mod sirtaki;
@@ -20,8 +20,8 @@ fn number<T: FromStr>(get: Lookup<'_>, name: &'static str) -> Result<Option<T>, 
     Ok(Some(number))
 }
 
-/// A position from the variables for rank and size. The size is at most `limit`, the size of something larger, which
-/// comes with its name.
+/// A position from the variables for rank and size. The size is at most `limit`, the size of something larger, given
+/// with its name.
 fn position(
     get: Lookup<'_>,
     (rank_name, size_name): (&'static str, &'static str),
@@ -53,7 +53,7 @@ fn partial<T>(name: &'static str, present: &'static str, value: usize) -> Result
     Err(JobError::Partial { name, present, value: value.to_string() })
 }
 
-/// A place whose ranks meet in the user's cache folder; with nobody else, nobody has to be met.
+/// A place whose ranks meet in the user's cache folder; a single rank has nobody to meet.
 fn in_folder(
     get: Lookup<'_>,
     world: Position,
@@ -68,7 +68,7 @@ fn in_folder(
     Ok(Place { rank: world.rank, size: world.size, local, cross, meeting })
 }
 
-/// The user's folder for files that can be lost. One that is not absolute would be another one in every process.
+/// The user's folder for files that can be lost. A relative path would mean a different folder in every process.
 pub(super) fn cache(get: Lookup<'_>) -> Result<PathBuf, JobError> {
     let folder = |name| text(get, name).map(PathBuf::from).filter(|path| path.is_absolute());
     folder("XDG_CACHE_HOME").or_else(|| folder("HOME").map(|home| home.join(".cache"))).ok_or_else(|| {

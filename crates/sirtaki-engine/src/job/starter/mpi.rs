@@ -16,7 +16,8 @@ const HYDRA_WORLD: Names = ("PMI_RANK", "PMI_SIZE");
 const HYDRA_LOCAL: Names = ("MPI_LOCALRANKID", "MPI_LOCALNRANKS");
 
 /// The place an MPI launcher gives. Others set some of the same variables for programs that only look at those:
-/// `sirtaki run` those of Open MPI, and `srun` those of Hydra. So each has to come with what the launcher alone sets.
+/// `sirtaki run` those of Open MPI, and `srun` those of Hydra. So each has to come with a variable that only its
+/// launcher sets.
 pub(crate) fn by_mpi(get: Lookup<'_>) -> Result<Option<Place>, JobError> {
     let is_set = |name: &&str| text(get, name).is_some();
     let open = ["PMIX_RANK", "PMIX_NAMESPACE", "OMPI_MCA_orte_ess_num_procs", "OMPI_MCA_ess_base_jobid"];

@@ -1,4 +1,4 @@
-//! `sirtaki run`, and whoever sets its variables by hand.
+//! `sirtaki run`, or a user who sets its variables by hand.
 
 use sirtaki_comm::secure::Secret;
 
@@ -7,7 +7,7 @@ use super::{
     position,
 };
 
-/// The place in `SIRTAKI_*`. One of them is enough to say that the others are meant to be there.
+/// The place in `SIRTAKI_*`. If one of them is set, the others are required.
 pub(crate) fn by_sirtaki(get: Lookup<'_>) -> Result<Option<Place>, JobError> {
     let place = [v::RANK, v::SIZE, v::STORE, v::LOCAL_RANK, v::LOCAL_SIZE, v::CROSS_RANK, v::CROSS_SIZE];
     if place.iter().all(|name| text(get, name).is_none()) {

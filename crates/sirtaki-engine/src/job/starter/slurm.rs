@@ -1,6 +1,6 @@
 //! `srun`: one process per task of a job step.
 //!
-//! Whether the step has a PMI of some kind depends on the cluster, and whether an MPI that speaks it is there, too. A
+//! Whether the step has a PMI of some kind depends on the cluster, as does whether there is an MPI that speaks it. A
 //! folder that all nodes see is on every cluster: the user's home.
 
 use super::{
@@ -9,13 +9,13 @@ use super::{
 };
 
 const RANK: &str = "SLURM_PROCID";
-/// The tasks of the allocation as far as batch scripts see it, of the step below `srun`.
+/// The tasks: of the allocation in batch scripts, of the step below `srun`.
 const TASKS: &str = "SLURM_NTASKS";
 const STEP_TASKS: &str = "SLURM_STEP_NUM_TASKS";
 const NODES: &str = "SLURM_STEP_NUM_NODES";
 const TASKS_PER_NODE: &str = "SLURM_STEP_TASKS_PER_NODE";
 
-/// The place of a task. Outside a step (in a batch script, say) there is none, whatever else is set.
+/// The place of a task. Outside a step (for example in a batch script) there is none, whatever else is set.
 pub(crate) fn by_slurm(get: Lookup<'_>) -> Result<Option<Place>, JobError> {
     let Some(step) = text(get, "SLURM_STEP_ID") else { return Ok(None) };
     let tasks = if text(get, STEP_TASKS).is_some() { STEP_TASKS } else { TASKS };
@@ -34,7 +34,7 @@ pub(crate) fn by_slurm(get: Lookup<'_>) -> Result<Option<Place>, JobError> {
     in_folder(get, world, local, cross, (key, false)).map(Some)
 }
 
-/// The task's number on its node. Slurm has no variable for how many there are, but a list for all nodes.
+/// The task's number on its node. Slurm has no variable for the number of tasks there, but a list for all nodes.
 fn local(get: Lookup<'_>, node: Position, (tasks, size): (&str, usize)) -> Result<Option<Position>, JobError> {
     const LOCAL_RANK: &str = "SLURM_LOCALID";
     let (Some(rank), Some(list)) = (number::<usize>(get, LOCAL_RANK)?, text(get, TASKS_PER_NODE)) else {

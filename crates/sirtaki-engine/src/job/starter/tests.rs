@@ -228,7 +228,7 @@ fn memory_for_the_record_is_a_process_and_a_descriptor() {
     }
 }
 
-/// Values near those that are right, and anything else.
+/// Values close to correct ones, and anything else.
 fn value() -> impl Strategy<Value = String> {
     let near = ["", " ", "0", "1", "2", "-1", "18446744073709551615", "18446744073709551616", "0x1", "é", "1.5", HEX];
     let lists =

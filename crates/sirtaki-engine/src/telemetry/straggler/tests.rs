@@ -10,13 +10,13 @@ const MS: u64 = 1_000_000;
 struct Did {
     waited: u64,
     input: u64,
-    /// Of packets, the shortest, the longest and where to.
+    /// Of packets: the shortest trip, the longest, and its destination.
     trips: Option<(u64, u64, Rank)>,
 }
 
 const USUAL: Did = Did { waited: 50, input: 5, trips: None };
 
-/// The profile of ranks with hosts of these names; what is not settled in steps is compared in the end.
+/// The profile of ranks on hosts of these names; what is not settled in steps is compared at the end.
 fn profile(ranks: &[(&str, Did)], settled: bool) -> Profile {
     let spent = |did: &Did| Spent { waited: did.waited * MS, work: [did.input * MS, 0, 0, 0] };
     let common = Common::of(ranks.iter().map(|(_, did)| spent(did)).collect::<Vec<_>>().iter()).unwrap();
