@@ -1,5 +1,5 @@
-//! Pages in a real browser: Chromium without a window, which looks at a page in several widths, light and dark, and says
-//! what it sees.
+//! Pages in a real browser: Chromium without a window, which looks at a page in several widths, light and dark, and
+//! reports what it sees.
 //!
 //! The page is shown in frames of a page of ours, whose script measures it: the page itself has no script and needs none.
 
@@ -63,7 +63,7 @@ pub fn picture(page: &Path, size: (u32, u32), dark: bool, into: &Path) {
     chromium(dark, &["--hide-scrollbars", &window, &shot], page);
 }
 
-/// What a page has become after its scripts have run for some seconds of the browser's own time.
+/// The page after its scripts have run for some seconds of the browser's own time.
 pub fn dom(url: &str) -> String {
     String::from_utf8(browse(false, &["--virtual-time-budget=4000", "--dump-dom"], url)).unwrap()
 }
@@ -72,7 +72,7 @@ fn chromium(dark: bool, arguments: &[&str], page: &Path) -> Vec<u8> {
     browse(dark, arguments, &format!("file://{}", page.display()))
 }
 
-/// What it writes. It talks to nobody but this machine, and keeps nothing.
+/// The browser's output. It connects to nothing but this machine, and keeps nothing.
 fn browse(dark: bool, arguments: &[&str], url: &str) -> Vec<u8> {
     let profile = tempfile::tempdir().unwrap();
     let mut command = Command::new("timeout");

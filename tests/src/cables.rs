@@ -1,9 +1,9 @@
 //! Cables with a rate and a latency between hosts made of network namespaces.
 //!
-//! The kernel can do this (netem), but not every kernel was built with it. So every host gets a TUN device, and threads of
-//! this process carry its packets to the others: each packet takes its time on the sender's cable, then the latency.
-//! Packets are never lost; a sender that is too fast fills the memory between. The kernel's token bucket would do for the
-//! rate alone, but where processors are busy it hands out less than it was told to.
+//! The kernel can do this (netem), but not every kernel was built with it. So every host gets a TUN device, and threads
+//! of this process carry its packets to the others: each packet takes its time on the sender's cable, then the latency.
+//! Packets are never lost; a sender that is too fast fills the memory in between. The kernel's token bucket would do
+//! for the rate alone, but where processors are busy it delivers less than it was told to.
 
 use std::{
     fs::File,
@@ -30,7 +30,7 @@ use crate::hosts::Hosts;
 pub const INTERFACE: &str = "cable";
 /// `TUNSETIFF`.
 const ATTACH: u32 = 0x4004_54ca;
-/// `IFF_TUN` without anything in front of the packets.
+/// `IFF_TUN` without a header before the packets.
 const FLAGS: u16 = 0x1001;
 /// Bytes of a packet; large ones keep the threads' work small.
 const PACKET: usize = 9000;
@@ -40,14 +40,14 @@ const WIRE: f64 = 1538.0 / 1448.0;
 /// A packet and when it arrives.
 type Flight = (Instant, Vec<u8>);
 
-/// Cables between all of some hosts, until dropped.
+/// Cables between all of these hosts, until dropped.
 pub struct Cables {
     hosts: Vec<String>,
     carriers: Vec<JoinHandle<()>>,
 }
 
 impl Cables {
-    /// Connects `hosts` with `megabits` per second out of each and `latency` from each to each.
+    /// Connects `hosts` with `megabits` per second out of each and `latency` between any two.
     pub fn new(hosts: &Hosts, megabits: u32, latency: Duration) -> io::Result<Cables> {
         let names: Vec<String> = (0..hosts.count()).map(|host| hosts.name(host)).collect();
         let mut ends = Vec::new();
@@ -79,7 +79,7 @@ impl Drop for Cables {
         for host in &self.hosts {
             let _ = Command::new("ip").args(["-n", host, "link", "delete", INTERFACE]).output();
         }
-        // A device that is gone ends the reading of it, and that ends everything behind it.
+        // When a device is gone, reading from it ends, and so does everything behind it.
         self.carriers.drain(..).for_each(|carrier| drop(carrier.join()));
     }
 }
@@ -107,7 +107,7 @@ fn device(number: usize, host: &str) -> io::Result<File> {
     Ok(end)
 }
 
-/// Reads what a host sends and puts it on its way.
+/// Reads what a host sends and passes it on.
 fn pick_up(end: &File, ways: &[Option<Sender<Flight>>], rate: f64, latency: Duration) {
     let mut packet = vec![0; 1 << 16];
     let mut free = Instant::now();

@@ -1,8 +1,9 @@
-//! A place of its own for real daemons: own processes, own host name, a fresh `/run` and, if wanted, a network namespace.
+//! An isolated environment for real daemons: own processes, own host name, a fresh `/run` and, if wanted, a network
+//! namespace.
 //!
 //! A PID namespace, because nothing escapes from it: daemons fork, double-fork and start sessions, and still the kernel
 //! kills them all when the first process ends. That one ends when its standard input does: on drop, when a test panics,
-//! and also when the test itself is killed. Process groups and lists of PIDs cannot promise this.
+//! and also when the test itself is killed. Process groups and lists of PIDs cannot guarantee this.
 
 use std::{
     fs,
@@ -25,7 +26,7 @@ const FIRST: &str = "PATH=$PATH:/usr/sbin:/sbin
 
 /// Processes that vanish on drop.
 pub struct Container {
-    /// `unshare`, which ends when all processes have.
+    /// `unshare`, which ends when all processes have ended.
     outside: Child,
     /// What `/proc/PID/ns/pid` links to for the processes inside.
     processes: PathBuf,
@@ -55,7 +56,7 @@ impl Container {
         container
     }
 
-    /// The living processes inside and their command lines, without those that belong to the container itself.
+    /// The living processes inside and their command lines, except those that belong to the container itself.
     pub fn processes(&self) -> Vec<(Pid, String)> {
         let entries = fs::read_dir("/proc").expect("/proc is mounted");
         let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());

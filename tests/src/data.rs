@@ -3,8 +3,8 @@
 use half::{bf16, f16};
 use sirtaki_comm::{DType, Slice, SliceMut};
 
-/// Elements of one type. They start one element into their memory, so that nothing can count on more alignment than
-/// an element has.
+/// Elements of one type. They start one element into their memory, so that nothing can rely on more alignment than an
+/// element has.
 #[derive(Debug, Clone)]
 pub struct Data {
     dtype: DType,
@@ -96,7 +96,7 @@ impl Data {
     }
 }
 
-/// What rank `rank` puts at position `i`: small whole numbers, so that every type holds them and sums of them exactly.
+/// What rank `rank` puts at position `i`: small whole numbers, so that every type holds them and their sums exactly.
 pub fn number(dtype: DType, rank: usize, i: usize, seed: usize) -> f64 {
     let mixed = (i + 1).wrapping_mul(0x9e37_79b9).wrapping_add(rank * 7919 + seed * 104_729);
     let small = ((mixed >> 7) % 4) as f64;

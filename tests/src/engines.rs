@@ -34,7 +34,7 @@ pub fn sum<T: Element + Send>(engine: &Engine, name: &str, data: Vec<T>) -> Tick
     submit(engine, name, Operation::AllReduce(Reduction::SUM), data)
 }
 
-/// What came of a ticket for one vector.
+/// The vector that resulted from a ticket.
 pub fn vector<T: Element + Send>(outcome: Result<Output, EngineError>) -> Vec<T> {
     outcome.unwrap().into_vec().unwrap_or_else(|| panic!("not a tensor of {}", DType::name(T::DTYPE)))
 }

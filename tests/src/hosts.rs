@@ -11,7 +11,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How the names of all namespaces begin; the process that made them and the test follow.
+/// The prefix of all namespaces' names; the process that made them and the test follow.
 const MARK: &str = "sirtaki-test-";
 
 /// Namespaces that vanish on drop, with all processes in them.
@@ -30,8 +30,8 @@ fn run(program: &str, arguments: &str) {
 }
 
 impl Hosts {
-    /// `count` hosts; `prefix` tells those of one test from those of another. Interface `fast` has the addresses
-    /// 10.77.1.x, interface `slow` 10.77.2.x.
+    /// `count` hosts; `prefix` distinguishes those of one test from those of another. Interface `fast` has the
+    /// addresses 10.77.1.x, interface `slow` 10.77.2.x.
     pub fn new(prefix: &str, count: usize) -> Hosts {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         sweep();
@@ -110,7 +110,7 @@ impl Drop for Hosts {
     }
 }
 
-/// Kills what still runs in a namespace, such as a client that waits for a server that is gone, and removes it.
+/// Kills what still runs in a namespace, such as a client waiting for a server that is gone, and removes the namespace.
 fn delete(name: &str) {
     let output = Command::new("ip").args(["netns", "pids", name]).output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
@@ -120,7 +120,7 @@ fn delete(name: &str) {
     let _ = Command::new("ip").args(["netns", "delete", name]).output();
 }
 
-/// Removes what tests that were killed have left.
+/// Removes what killed tests have left behind.
 fn sweep() {
     for entry in fs::read_dir("/run/netns").into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();

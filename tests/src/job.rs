@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Plan {
     /// What all ranks do.
     pub scenario: &'static str,
-    /// The rank that does otherwise, where the scenario has one.
+    /// The rank that does something else, where the scenario has one.
     pub odd: Option<usize>,
     /// How long a rank waits for another without progress.
     pub timeout: f64,
@@ -37,7 +37,7 @@ pub struct Plan {
     pub timeline: Option<PathBuf>,
     /// A file for the profile.
     pub profile: Option<PathBuf>,
-    /// Where the odd rank gets into a memory cgroup; without, it limits its own address space.
+    /// Where the odd rank enters a memory cgroup; without one, it limits its own address space.
     pub cramped: Option<PathBuf>,
 }
 

@@ -1,7 +1,7 @@
 //! Runs of the launcher, and what they leave behind: nothing.
 //!
-//! Every run has a variable of its own in its environment, which all its processes inherit. So whatever is left of it
-//! is found, wherever it went.
+//! Every run has a variable of its own in its environment, which all its processes inherit. So anything left of it is
+//! found, wherever it went.
 
 use std::{
     fs,
@@ -105,7 +105,7 @@ impl Launch {
         Launch { child, mark: format!("TEST_RUN={value}"), out, err, readers, unread }
     }
 
-    /// Whoever could have read the standard output of [`Launch::start_unread`] is gone.
+    /// Closes the reading end of the standard output of [`Launch::start_unread`].
     pub fn close_output(&mut self) {
         self.unread = None;
     }
@@ -143,7 +143,7 @@ impl Launch {
         }
     }
 
-    /// The processes of this run, the launcher included: their numbers and their command lines.
+    /// The processes of this run, the launcher included: their ids and their command lines.
     pub fn processes(&self) -> Vec<(Pid, String)> {
         let entries = fs::read_dir("/proc").expect("/proc is there").flatten();
         let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
@@ -166,13 +166,13 @@ impl Launch {
         rank.expect("the rank is running")
     }
 
-    /// The agents' own processes, without their watchdogs and whatever connects us to them.
+    /// The agents' own processes, without their watchdogs and what connects us to them.
     pub fn agents(&self) -> Vec<Pid> {
         let all = self.processes().into_iter().filter(|(pid, line)| line.ends_with(" agent") && is_agent(*pid));
         all.map(|(pid, _)| pid).collect()
     }
 
-    /// Waits until nothing of this run is left; kills what is, and says so, if that takes too long.
+    /// Waits until nothing of this run is left; if that takes too long, kills what is and reports it.
     pub fn vanishes(&self) {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -188,12 +188,12 @@ impl Launch {
         }
     }
 
-    /// Waits for the end of the launcher, by when nothing else of the run may be left either.
+    /// Waits for the end of the launcher, by which time nothing else of the run may be left either.
     pub fn ends(self) -> Finished {
         self.finish(true)
     }
 
-    /// Waits for the end of the launcher and then for the rest, on hosts that it could not reach any more.
+    /// Waits for the end of the launcher and then for the rest, on hosts that it could no longer reach.
     pub fn ends_eventually(self) -> Finished {
         self.finish(false)
     }

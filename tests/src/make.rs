@@ -11,7 +11,7 @@ use sirtaki_comm::{
     secure::Secret,
 };
 
-/// Settings for tests: a timeout that ends a check that fails, and that no rank reaches on a busy machine.
+/// Settings for tests: a timeout that ends a failing check, and that no rank reaches on a busy machine.
 pub fn settings() -> Settings {
     let mut settings = Settings::new(Secret::random().unwrap());
     settings.timeout = Duration::from_secs(60);
@@ -59,7 +59,7 @@ pub fn tls(size: usize) -> Vec<Box<dyn Communicator>> {
     over_loopback(size, true)
 }
 
-/// Ranks that are told to be on different hosts, `on_host` of them on each, the last one with what is left.
+/// Ranks that claim to be on different hosts, `on_host` of them on each, the last one with what is left.
 fn layered(size: usize, on_host: usize) -> Vec<Box<dyn Communicator>> {
     let settings = settings();
     let host = |rank: usize| (rank / on_host).min((size / on_host).saturating_sub(1));
@@ -81,7 +81,7 @@ fn layered(size: usize, on_host: usize) -> Vec<Box<dyn Communicator>> {
     })
 }
 
-/// Two ranks on every host, as far as they go.
+/// Two ranks on every host, except perhaps the last.
 pub fn layered_evenly(size: usize) -> Vec<Box<dyn Communicator>> {
     layered(size, 2)
 }

@@ -1,4 +1,4 @@
-//! Running out of memory for real: a memory cgroup with a small limit, in which the kernel kills.
+//! Really running out of memory: a memory cgroup with a small limit, in which the kernel kills.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ pub struct Cramped {
 }
 
 impl Cramped {
-    /// A new one, where this machine allows it.
+    /// A new cgroup, where this machine allows it.
     pub fn new() -> Option<Cramped> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("sirtaki-test-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
@@ -27,7 +27,7 @@ impl Cramped {
         [first, second].into_iter().find_map(|(folder, limit)| {
             fs::create_dir(&folder).ok()?;
             let cramped = Cramped { folder };
-            // Without swap there is nowhere to go.
+            // Without swap, memory really runs out.
             let _ = fs::write(cramped.folder.join("memory.swap.max"), "0");
             fs::write(cramped.folder.join(limit), LIMIT.to_string()).ok()?;
             Some(cramped)
@@ -39,7 +39,7 @@ impl Cramped {
         self.folder.join("cgroup.procs")
     }
 
-    /// The same command with everything it starts in it, as in a scheduler's job or a container.
+    /// The same command, with everything it starts, in the cgroup, as in a scheduler's job or a container.
     pub fn with(&self, command: &Command) -> Command {
         let mut inside = Command::new("sh");
         inside.args(["-c", "echo 0 >\"$0\" && exec \"$@\""]).arg(self.door());

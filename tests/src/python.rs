@@ -1,4 +1,4 @@
-//! The Python that tests of Python programs use. What it lacks is a failure, not a reason to leave a test out.
+//! The Python that tests of Python programs use. A missing module is a failure, not a reason to skip a test.
 
 use std::process::{Command, Stdio};
 

@@ -1,4 +1,4 @@
-//! Run folders made up by code: what a training would have recorded, so that reports can be tested without one.
+//! Run folders made up by code: what a training run would have recorded, so that reports can be tested without one.
 
 use std::{
     fs,
@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 /// A run to make up.
 #[derive(Debug, Clone)]
 pub struct MadeUp {
-    /// Of the folder.
+    /// The name of the folder.
     pub name: String,
     /// How many.
     pub workers: usize,
     /// Images per step of all workers together.
     pub batch: usize,
-    /// Of random numbers.
+    /// The seed of random numbers.
     pub seed: u64,
     /// Why it failed, if it did.
     pub failed: Option<String>,
@@ -28,7 +28,7 @@ impl MadeUp {
         Self { name: format!("lenet-{workers}-{batch}-{seed}"), workers, batch, seed, failed: None }
     }
 
-    /// Images per second: not quite so many times as many for so many workers, and a little different for every seed.
+    /// Images per second: almost proportional to the number of workers, and slightly different for every seed.
     pub fn rate(&self) -> f64 {
         let workers = self.workers as f64;
         let lost = 10.0 * workers / self.batch as f64;

@@ -18,7 +18,7 @@ const WARM_UP: usize = 3;
 /// One step.
 #[derive(Debug, Clone, Copy)]
 pub struct Cost {
-    /// From its begin to its end: the middle of all steps.
+    /// From its beginning to its end: the median of all steps.
     pub wall: Duration,
     /// Processor time of all ranks together.
     pub cpu: Duration,

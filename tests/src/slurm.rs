@@ -28,7 +28,7 @@ impl Slurm {
         let folder = tempfile::tempdir().expect("a folder for settings, state and logs");
         let path = folder.path();
         configure(path, &hosts, count);
-        // A cluster of version 22 asks for cgroups even if its settings use none, unless it is told the version.
+        // Slurm 22 asks for cgroups even if its settings use none, unless it is told the version.
         fs::write(path.join("cgroup.conf"), "CgroupPlugin=cgroup/v1\n").expect("a new file");
         fs::write(path.join("munge.key"), Secret::random().expect("random bytes").to_hex()).expect("a new file");
         let here = path.display();
@@ -62,7 +62,7 @@ impl Slurm {
         command
     }
 
-    /// What such a command prints.
+    /// What a command on the front node prints.
     pub fn says(&self, program: &str, arguments: &[&str]) -> String {
         let output = self.command(program).args(arguments).output().expect("slurm-client is installed");
         String::from_utf8_lossy(&output.stdout).into_owned()

@@ -65,7 +65,7 @@ impl Sshd {
         Sshd { servers, folder, _reserved: reserved }
     }
 
-    /// What the client `ssh` has to be given to know the hosts `h0`, `h1`, ... (and their addresses, in namespaces).
+    /// The options that make the client `ssh` know the hosts `h0`, `h1`, ... (and their addresses, in namespaces).
     pub fn options(&self) -> [String; 2] {
         ["-F".into(), self.folder.path().join("config").display().to_string()]
     }
@@ -100,7 +100,7 @@ fn serve(folder: &Path, host: usize, place: &Place) -> Container {
     let file = folder.join(format!("{name}.config"));
     fs::write(&file, text).expect("a new file");
     let log = folder.join(format!("{name}.log"));
-    // sshd insists on an absolute path of its own, and on the folder where it locks itself in.
+    // sshd has to be called by an absolute path, and needs the folder into which it confines itself.
     let script = format!("mkdir /run/sshd; $(command -v sshd) -D -e -f {} 2>{}", file.display(), log.display());
     Container::start(&name, place.network.as_deref(), &script)
 }

@@ -1,5 +1,6 @@
-//! The stand-in for the CUDA driver and NCCL (see `tests/stand-in`), and what tests with it have in common. Both libraries
-//! are loaded once per process, so a test that needs other variables than the rest runs in a process of its own.
+//! The stand-in for the CUDA driver and NCCL (see `tests/stand-in`), and what tests with it have in common. Both
+//! libraries are loaded once per process, so a test that needs different variables from the rest runs in a process of
+//! its own.
 
 use std::{
     env,
@@ -19,7 +20,7 @@ use crate::{data::Data, wait};
 /// Names the test that a process was started for.
 const ALONE: &str = "STAND_IN_TEST";
 
-/// The library, which cargo puts beside the tests that depend on it.
+/// The library, which cargo puts next to the tests that depend on it.
 pub fn library() -> PathBuf {
     let program = env::current_exe().unwrap();
     let folder = program.parent().unwrap();
@@ -28,7 +29,7 @@ pub fn library() -> PathBuf {
     library.unwrap_or_else(|| panic!("libsirtaki_stand_in.so is not beside {}", program.display()))
 }
 
-/// Lets one test of a process go on at a time. As with the real driver, giving memory back waits for everything that its
+/// Lets the tests of a process run one at a time. As with the real driver, freeing memory waits for everything that its
 /// device has to do, and two tests with the same devices could wait for each other for ever.
 pub fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
@@ -45,7 +46,8 @@ pub fn nccl() -> Arc<Nccl> {
     Nccl::load(Some(&library())).unwrap()
 }
 
-/// Whether this is the process for the test of this name. If not, it is started with these variables, and has to pass.
+/// Whether this is the process for the test of this name. If not, that process is started with these variables, and has
+/// to pass.
 pub fn alone(test: &str, variables: &[(&str, &str)]) -> bool {
     if env::var(ALONE).is_ok_and(|name| name == test) {
         return true;
@@ -75,7 +77,7 @@ impl Drop for Killed {
     }
 }
 
-/// Waits until a stream has done everything.
+/// Waits until a stream has finished everything.
 pub fn finish(stream: &Stream) {
     wait::until("the stream", || stream.is_done().unwrap());
 }
@@ -92,7 +94,7 @@ pub fn upload(data: &Data, stream: &Stream) -> (DeviceMemory, View) {
     (memory, view)
 }
 
-/// What memory of a device holds once the stream has done everything.
+/// What memory of a device holds once the stream has finished everything.
 pub fn download(view: View, stream: &Stream) -> Data {
     let mut pinned = PinnedMemory::new(stream.gpu(), view.bytes()).unwrap();
     pinned.copy_from(0, view, stream).unwrap();
@@ -115,7 +117,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// Comes to the group with this identity.
+    /// Joins the group with this identity.
     pub fn connect(id: UniqueId, rank: usize, size: usize) -> Member {
         let gpu = gpu(rank as u32);
         let stream = gpu.stream(false).unwrap();
@@ -125,7 +127,7 @@ impl Member {
     }
 }
 
-/// A group of so many ranks, in order.
+/// A group of this many ranks, in order.
 pub fn connect(size: usize) -> Vec<Member> {
     let id = nccl().unique_id().unwrap();
     thread::scope(|scope| {
@@ -134,7 +136,7 @@ pub fn connect(size: usize) -> Vec<Member> {
     })
 }
 
-/// Has all ranks of a new group do something at once; what each one returned.
+/// Has all ranks of a new group do something at once; returns what each one returned.
 pub fn each<R: Send>(size: usize, work: impl Fn(&mut Member) -> R + Sync) -> Vec<R> {
     let work = &work;
     thread::scope(|scope| {
@@ -153,14 +155,14 @@ pub fn each<R: Send>(size: usize, work: impl Fn(&mut Member) -> R + Sync) -> Vec
     })
 }
 
-/// Keeps a stream from going on until it is opened: its device waits for a rank that comes only then.
+/// Holds up a stream until it is opened: its device waits for a rank that comes only then.
 pub struct Barrier {
     ranks: Vec<Member>,
     memory: Vec<(DeviceMemory, View)>,
 }
 
 impl Barrier {
-    /// Puts it into the work of a stream.
+    /// Queues it on a stream.
     pub fn new(stream: &Stream) -> Barrier {
         let mut ranks = connect(2);
         let zero = Data::zeros(DType::U8, 1);

@@ -29,7 +29,7 @@ impl Team {
 
     /// Runs `work` as every rank at once and returns what each one returned.
     ///
-    /// When one panics the others are stopped, so that a failing check ends instead of waiting for that rank.
+    /// If one panics the others are stopped, so that a failing check ends instead of waiting for that rank.
     pub fn each<R: Send>(&mut self, work: impl Fn(&mut dyn Communicator) -> R + Sync) -> Vec<R> {
         let stoppers: Vec<Stopper> = self.ranks.iter().map(|comm| comm.stopper()).collect();
         let first = Mutex::new(None);

@@ -1,4 +1,4 @@
-//! Timelines as files: read as plain JSON and checked for what every one of them promises.
+//! Timelines as files: read as plain JSON and checked for what all of them guarantee.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -7,9 +7,9 @@ use serde_json::Value;
 /// A slice of a lane, in nanoseconds.
 #[derive(Debug, Clone)]
 pub struct Slice {
-    /// Whose it is.
+    /// The rank it belongs to.
     pub rank: u64,
-    /// In which lane.
+    /// The lane it is in.
     pub thread: u64,
     /// What it is called.
     pub name: String,
@@ -17,7 +17,7 @@ pub struct Slice {
     pub begin: i64,
     /// When it ends.
     pub end: i64,
-    /// What goes along with it.
+    /// Its arguments.
     pub more: Value,
 }
 
@@ -72,12 +72,12 @@ impl Trace {
         self.slices.iter().filter(|slice| slice.more["collective"].is_u64()).collect()
     }
 
-    /// In every lane, slices are inside each other or apart; and every tensor has its phases, one after another.
+    /// In every lane, slices are nested or apart; and every tensor has its phases, one after another.
     pub fn check(&self) {
         self.check_up_to(self.slices.len());
     }
 
-    /// The same of a file whose writer was killed: the last tensor may lack phases.
+    /// The same for a file whose writer was killed: the last tensor may lack phases.
     pub fn check_cut(&self) {
         self.check_up_to(self.slices.iter().rposition(|slice| slice.more["collective"].is_u64()).unwrap_or(0));
     }

@@ -1,4 +1,4 @@
-//! Waiting for what other processes do, with an end.
+//! Waiting for what other processes do, with a time limit.
 
 use std::{
     thread,

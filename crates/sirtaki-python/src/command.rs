@@ -1,4 +1,4 @@
-//! The `sirtaki` command from the wheel: the same as the binary, started by a script of Python's.
+//! The `sirtaki` command from the wheel: the same as the binary, started by a Python script.
 //!
 //! The launcher starts itself again, as agents and as ranks of benchmarks. Here that is not the running program, which
 //! is Python, but the script, so its path is passed on as the first argument.
@@ -19,16 +19,16 @@ pub(crate) fn main(py: Python<'_>) -> PyResult<u8> {
     command(py, arguments)
 }
 
-/// Runs the command in `arguments`, a program that starts it again first, and returns its exit code.
+/// Runs the command in `arguments`, preceded by a program that starts it again, and returns its exit code.
 #[pyfunction]
 pub(crate) fn command(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<u8> {
-    // Python's own handlers only take notes that nobody would read.
+    // Python's own handlers only take notes, which nobody would read.
     let signal = py.import("signal")?;
     signal.call_method1("signal", (signal.getattr("SIGINT")?, signal.getattr("SIG_DFL")?))?;
     Ok(py.detach(|| sirtaki_cli::run(arguments, &mut Printer::terminal())))
 }
 
-/// The script that starts the command: the one that runs, or else the one beside Python.
+/// The script that starts the command: the running one, or else the one next to Python.
 fn script(py: Python<'_>, running: Option<&OsString>) -> PyResult<PathBuf> {
     let os = py.import("os")?;
     let python: PathBuf = py.import("sys")?.getattr("executable")?.extract()?;

@@ -1,7 +1,7 @@
-//! What is done, in the order in which it got done, for threads of Python that act on it.
+//! Numbers of finished tickets, in the order in which they finished, for Python threads that act on them.
 //!
-//! The engine's thread only puts a number into a queue: it must not wait for the interpreter. Whoever acts may submit
-//! something, which is announced when the number is promised.
+//! The engine's thread only puts a number into a queue: it must not wait for the interpreter. The thread that acts on
+//! it may submit something, which is announced when the number is promised.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -72,12 +72,12 @@ impl Completions {
         self.queue.put(number);
     }
 
-    /// Waits for the next number; nothing once it is closed and empty.
+    /// Waits for the next number; `None` once it is closed and empty.
     fn next(&self, py: Python<'_>) -> Option<u64> {
         py.detach(|| self.queue.next())
     }
 
-    /// What was announced for a number; entered while somebody acts on it.
+    /// What was announced for a number; entered while a thread acts on it.
     fn hand_in(&self, number: u64) -> Option<HandIn> {
         self.queue.announced.lock().unwrap_or_else(PoisonError::into_inner).remove(&number)
     }

@@ -27,7 +27,7 @@ use crate::{
     ticket::{self, Ticket, misuse},
 };
 
-/// An engine that is left alone by forked processes: they have neither its threads nor the right to speak for the rank.
+/// An engine that forked processes leave alone: they have neither its threads nor the right to speak for the rank.
 struct Own {
     engine: ManuallyDrop<sirtaki_engine::Engine>,
     process: u32,
@@ -42,7 +42,7 @@ impl Drop for Own {
     }
 }
 
-/// What codes for objects are made for.
+/// The purpose of the codes for objects.
 const OBJECTS: &str = "object";
 
 /// All ranks of a job, or some of them, from the point of view of one.
@@ -57,7 +57,7 @@ pub(crate) struct Engine {
     cross: Position,
     #[pyo3(get)]
     back_end: &'static str,
-    /// What its ranks know and nobody else; nothing for a process set, which has that of its job.
+    /// What only its ranks know; `None` for a process set, which uses that of its job.
     secret: Option<Secret>,
 }
 
@@ -101,7 +101,7 @@ impl Engine {
         self.own.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(|| error::closed(py))
     }
 
-    /// Hands in tensors that have all the same to happen to them: one alone, or a group.
+    /// Hands in tensors for the same operation: a single one, or a group.
     fn submit(
         &self,
         py: Python<'_>,
@@ -135,9 +135,9 @@ impl Engine {
 
 #[pymethods]
 impl Engine {
-    /// Joins the job that this process was started for. `defaults` are `SIRTAKI_*` variables for where the environment
-    /// has none; `round` counts how often this process has joined before. The others have `timeout` seconds to come, if
-    /// that is given, however long a launcher would wait.
+    /// Joins the job that this process was started for. `defaults` are `SIRTAKI_*` variables for those that the
+    /// environment does not set; `round` counts how often this process has joined before. If `timeout` is given, the
+    /// others have that many seconds to come, however long a launcher would wait.
     #[staticmethod]
     #[pyo3(signature = (defaults, round, timeout = None))]
     fn join_job(py: Python<'_>, defaults: Variables, round: usize, timeout: Option<f64>) -> PyResult<Engine> {
@@ -145,16 +145,16 @@ impl Engine {
         job.round = round;
         set_timeout(&mut job, timeout);
         let world = match job.place.meeting {
-            // MPI wants the thread in which the program runs.
+            // MPI has to be used from the program's own thread.
             Meeting::Mpi(_) => py.detach(|| job.join()),
             _ => ticket::interruptible(py, move || job.join())?,
         };
         Ok(Engine::of_world(world.map_err(|error| error::of_job(py, &error))?))
     }
 
-    /// Meets the ranks of a group in `store`; see [`Foreign`]. `place` is rank and size, `whole` says that they are all
-    /// there are; `defaults` and `timeout` are the same as for a job. What they prove to each other is derived from what
-    /// the ranks of `world` know.
+    /// Meets the ranks of a group in `store`; see [`Foreign`]. `place` is rank and size, `whole` says that the group
+    /// has all ranks; `defaults` and `timeout` are the same as for a job. What the ranks prove to each other is derived
+    /// from what the ranks of `world` know.
     #[staticmethod]
     #[pyo3(signature = (store, place, whole, defaults, timeout = None, world = None))]
     fn meet(
@@ -169,7 +169,7 @@ impl Engine {
         let mut job = discover(py, &defaults)?;
         set_timeout(&mut job, timeout);
         if !whole {
-            // Those of the whole job have the same names.
+            // The files of the whole job have the same names.
             (job.engine.timeline, job.engine.profile) = (None, None);
             job.engine.device.subset = true;
         }
@@ -213,7 +213,7 @@ impl Engine {
         (self.cross.rank, self.cross.size)
     }
 
-    /// How tensors of GPUs travel and why, in words; nothing before the first of them.
+    /// How tensors of GPUs travel and why, in words; `None` before the first of them.
     #[getter]
     fn device_way(&self, py: Python<'_>) -> PyResult<Option<String>> {
         Ok(self.own(py)?.engine.device_way().map(str::to_owned))
@@ -228,7 +228,7 @@ impl Engine {
         counts.next().is_none_or(|first| counts.all(|count| count == first))
     }
 
-    /// Reduces tensors where they are. `op` is a word of `OPERATIONS`; `wire` is the type to travel in.
+    /// Reduces tensors in place. `op` is a word of `OPERATIONS`; `wire` is the type in which to travel.
     #[pyo3(signature = (name, tensors, op, before = 1.0, after = 1.0, wire = None))]
     #[allow(clippy::too_many_arguments, reason = "Python names them, and the interpreter is one of them")]
     fn all_reduce(
@@ -258,8 +258,8 @@ impl Engine {
         self.submit(py, &name, tensors, request, true)
     }
 
-    /// Gathers the rows of all ranks; `room` says for how many of each, by tensor, if that is not any number. With `of_all` a rank that
-    /// has joined makes it fail, otherwise it brings none.
+    /// Gathers the rows of all ranks; `room` says how many from each rank there is room for, by tensor, if that is
+    /// limited. With `of_all` a rank that has joined makes it fail; otherwise that rank brings none.
     #[pyo3(signature = (name, tensors, of_all = true, room = Vec::new()))]
     fn all_gather(
         &self,
@@ -284,7 +284,7 @@ impl Engine {
         self.submit(py, &name, tensors, request, true)
     }
 
-    /// Sends rows to other ranks; `room` is for how many of each, if that is not any number.
+    /// Sends rows to other ranks; `room` says how many from each there is room for, if that is limited.
     #[pyo3(signature = (name, tensor, splits, room = Vec::new()))]
     fn all_to_all(
         &self,
@@ -302,7 +302,7 @@ impl Engine {
         self.submit(py, &name, vec![tensor], request, false)
     }
 
-    /// Reduces tensors and gives every rank its share of the rows. What is handed in is overwritten.
+    /// Reduces tensors and gives every rank its share of the rows. The input is overwritten.
     #[pyo3(signature = (name, tensors, op, before = 1.0, after = 1.0))]
     fn reduce_scatter(
         &self,
@@ -323,12 +323,12 @@ impl Engine {
         self.without_data(py, name.text(), Operation::Barrier, true)
     }
 
-    /// Something will be submitted later for a thread, by whichever one enters the result.
+    /// Something will be submitted later for a thread, by whichever thread enters the result.
     fn hand_in(&self, py: Python<'_>, thread: &Thread) -> PyResult<HandIn> {
         Ok(HandIn::new(self.own(py)?.engine.hand_in_for(thread.0)))
     }
 
-    /// Says that this rank has no more data.
+    /// Announces that this rank has no more data.
     fn join(&self, py: Python<'_>) -> PyResult<Ticket> {
         self.without_data(py, "join", Operation::Join, false)
     }
@@ -338,20 +338,20 @@ impl Engine {
         self.without_data(py, name, Operation::ProcessSet { members }, false)
     }
 
-    /// Has rank 0 keep a timeline of all ranks in a new file.
+    /// Has rank 0 write a timeline of all ranks to a new file.
     fn start_timeline(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         let own = self.own(py)?;
         py.detach(|| own.engine.start_timeline(&path)).map_err(|error| error::of_engine(py, &error))
     }
 
-    /// Ends the timeline; nothing happens if there is none.
+    /// Ends the timeline; does nothing if there is none.
     fn stop_timeline(&self, py: Python<'_>) -> PyResult<()> {
         let own = self.own(py)?;
         py.detach(|| own.engine.stop_timeline());
         Ok(())
     }
 
-    /// Says how far this process is. Whatever is not known is `None`.
+    /// Reports how far this process has come. Whatever is not known is `None`.
     #[pyo3(signature = (step, steps, epoch, epochs, samples, learned))]
     #[allow(clippy::too_many_arguments, reason = "Python names them, and the interpreter is one of them")]
     fn progress(
@@ -376,15 +376,15 @@ impl Engine {
         Ok(())
     }
 
-    /// This process is in a part of a training step, of `input`, `forward`, `backward` and `optimizer`, until the result
-    /// ends.
+    /// This process is in a part of a training step, one of `input`, `forward`, `backward` and `optimizer`, until the
+    /// result ends.
     fn phase(&self, py: Python<'_>, name: &str) -> PyResult<Phase> {
         let phase = sirtaki_engine::Phase::ALL.into_iter().find(|phase| phase.name() == name);
         let phase = phase.ok_or_else(|| misuse(format!("{name} is not a phase of a training step")))?;
         Ok(Phase::new(self.own(py)?.engine.phase(phase)))
     }
 
-    /// Leaves the job in good order. What was not done fails.
+    /// Leaves the job in good order. Requests that are not done fail.
     fn close(&self, py: Python<'_>) {
         if self.process != std::process::id() {
             return;

@@ -55,7 +55,7 @@ pub(crate) fn forked(py: Python<'_>) -> PyErr {
     raised(py, text.into(), None)
 }
 
-/// `shutdown` came before.
+/// `shutdown` was called before.
 pub(crate) fn closed(py: Python<'_>) -> PyErr {
     raised(py, "this engine was shut down\nhint: call `init` again, on all ranks".into(), None)
 }

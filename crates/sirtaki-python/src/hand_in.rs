@@ -1,4 +1,4 @@
-//! Submissions that are still to come: a rank that has some is not taken for one from which nothing will come.
+//! Submissions still to come: a rank that has some is not taken for one that will submit nothing more.
 
 use std::{
     mem::ManuallyDrop,
@@ -15,22 +15,22 @@ pub(crate) struct Thread(pub(crate) ThreadId);
 
 #[pymethods]
 impl Thread {
-    /// The one that runs this.
+    /// The thread that runs this.
     #[new]
     fn new() -> Self {
         Self(thread::current().id())
     }
 }
 
-/// Something that is announced, and the thread that does it.
+/// A hand-in, and the thread that carries it out.
 type Announced = (sirtaki_engine::HandIn, Option<Doing>);
 
-/// Something that may be submitted later, by whichever thread enters this. It is over when that thread leaves, or when
-/// nobody has it any more.
+/// Something that may be submitted later, by whichever thread enters this. It ends when that thread leaves, or when
+/// nothing refers to it any more.
 #[pyclass(module = "sirtaki._native", frozen)]
 pub(crate) struct HandIn {
     announced: Mutex<Option<ManuallyDrop<Announced>>>,
-    /// The process whose it is: a forked one does not speak for the rank.
+    /// The process it belongs to: a forked one does not speak for the rank.
     process: u32,
 }
 

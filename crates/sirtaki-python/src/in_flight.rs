@@ -1,7 +1,8 @@
-//! Requests that are not done, by name: a name in use is used again only when what has it is done.
+//! Requests that are not done, by name: a name in use is used again only when the request that has it is done.
 //!
-//! Ranks give names by order where programs give none, and there is no limit to how many such requests a program may have
-//! in flight. Later ones wait here and not in the caller, who may have to do something for the earlier ones to get done.
+//! Ranks name requests by order where programs give no names, and there is no limit to how many such requests a program
+//! may have in flight. Later ones wait here and not in the caller, which may have to act for the earlier ones to
+//! finish.
 
 use std::{
     collections::HashMap,
@@ -21,7 +22,7 @@ impl InFlight {
         last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands in requests under a name, after those that have it: one alone, or a group.
+    /// Hands in requests under a name, after those that have it: a single one, or a group.
     pub(crate) fn submit(&self, engine: &Engine, name: &str, mut requests: Vec<(Request, Tensor)>) -> Arc<Ticket> {
         let mut last = Self::lock(&self.last);
         let alone = if requests.len() == 1 { requests.pop() } else { None };

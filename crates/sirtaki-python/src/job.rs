@@ -7,7 +7,7 @@ use sirtaki_engine::job::Job;
 
 use crate::error;
 
-/// Variables for where the environment has none.
+/// Variables for those that the environment does not set.
 pub(crate) type Variables = HashMap<String, String>;
 
 /// The job that this process was started for.
@@ -20,7 +20,7 @@ pub(crate) fn discover(py: Python<'_>, defaults: &Variables) -> PyResult<Job> {
     Ok(job)
 }
 
-/// Where the program is, in words, unless the interpreter is at its end.
+/// Where the program is, in words, unless the interpreter is shutting down.
 fn current_work() -> Option<String> {
     let describe = |py: Python<'_>| {
         let describe = py.import("sirtaki._stack")?.getattr("describe")?;
@@ -36,7 +36,7 @@ pub(crate) fn set_timeout(job: &mut Job, seconds: Option<f64>) {
     }
 }
 
-/// Far beyond any job, and still a time that can be added to the present.
+/// Far longer than any job, but still a duration that can be added to the present.
 const LONGEST_WAIT: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 #[allow(clippy::print_stderr, reason = "warnings are for the people who started the program")]

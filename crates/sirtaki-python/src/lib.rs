@@ -1,17 +1,17 @@
 //! The native part of the Python package `sirtaki`: conversions, and nothing else.
 //!
-//! What Python hands in becomes requests of the engine, and what comes of them becomes Python objects. Everything that
-//! can be said in Python is said there (`python/sirtaki`), so one compiled file serves all frameworks and all versions
-//! of Python: it uses the stable interface alone, and knows no framework.
+//! What Python hands in becomes requests of the engine, and their results become Python objects. Everything that can be
+//! done in Python is done there (`python/sirtaki`), so one compiled file serves all frameworks and all versions of
+//! Python: it uses only the stable interface, and knows no framework.
 //!
 //! # Layout
 //!
 //! - `engine`: joining a job and handing in tensors.
-//! - `job`: what variables say of it.
+//! - `job`: what variables say about the job.
 //! - `meeting`: ranks that meet in a framework's store.
 //! - `name`: names of requests, and the calls that they are made for.
 //! - `in_flight`: names that are in use; `hand_in`: what is still to come.
-//! - `ticket`: waiting, with the interpreter free and signals heard.
+//! - `ticket`: waiting, with the interpreter free and signals noticed.
 //! - `completions`: what is done, for threads that act on it.
 //! - `memory`: memory of a framework's tensors, for the engine.
 //! - `output`: memory of the engine's, for a framework.

@@ -1,4 +1,4 @@
-//! Ranks that meet in a store that a framework serves, such as PyTorch's.
+//! Ranks that meet in a store served by a framework, such as PyTorch's.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -23,7 +23,7 @@ impl Foreign {
         Self { store, raised: Mutex::new(None) }
     }
 
-    /// What a call has raised: an interrupt by Ctrl-C, say, which must not become another error.
+    /// What a call has raised: for example an interrupt by Ctrl-C, which must not become another error.
     pub(crate) fn raised(&self) -> Option<PyErr> {
         self.raised.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

@@ -1,5 +1,5 @@
-//! A framework's memory for the engine: used where it lies, and kept alive until the engine has done with it. The only
-//! file that trusts addresses.
+//! A framework's memory for the engine: used where it is, and kept alive until the engine has finished with it. The
+//! only file that trusts addresses.
 
 use std::{
     collections::HashMap,
@@ -19,11 +19,11 @@ use sirtaki_comm::{
 };
 use sirtaki_engine::{Tensor, job::variables};
 
-/// A tensor as Python describes it: address, code of the element type, shape, what keeps the memory alive, and for memory
-/// of a GPU the stream after whose present work the elements are there.
+/// A tensor as Python describes it: address, code of the element type, shape, what keeps the memory alive and, for
+/// memory of a GPU, the stream after whose present work the elements are there.
 pub(crate) type Described = (usize, u8, Vec<usize>, Py<PyAny>, Option<RawStream>);
 
-/// A stream of a framework's: the number of its GPU, and what the driver calls it.
+/// A framework's stream: the number of its GPU, and the driver's handle.
 pub(crate) type RawStream = (u32, usize);
 
 /// A framework's stream.
@@ -46,9 +46,9 @@ fn gpu(number: u32) -> Result<Arc<Gpu>, CommError> {
 
 /// The tensor, its type and its shape.
 ///
-/// Whoever describes a tensor promises that the address is that of so many contiguous elements in this process's memory or that of the GPU,
-/// valid while the owner lives, and that the program leaves them alone until it has waited for the ticket. A program
-/// that does not keep to the latter computes nonsense, as it would with every library of this kind.
+/// The caller promises that the address is that of this many contiguous elements in this process's memory or that of
+/// the GPU, valid while the owner lives, and that the program leaves them alone until it has waited for the ticket. A
+/// program that breaks the latter promise computes nonsense, as it would with every library of this kind.
 pub(crate) fn tensor((address, code, shape, owner, queue): Described) -> PyResult<(Tensor, DType, Vec<usize>)> {
     let wrong = |problem: String| PyValueError::new_err(problem);
     let dtype = DType::from_code(code).ok_or_else(|| wrong(format!("there is no element type {code}")))?;
@@ -73,7 +73,7 @@ pub(crate) fn tensor((address, code, shape, owner, queue): Described) -> PyResul
         return Ok((tensor, dtype, shape));
     }
     // SAFETY: the caller's promise above. The owner may be dropped on any thread: without the interpreter's lock, pyo3
-    // keeps the reference until somebody has it.
+    // keeps the reference until a thread holds the lock.
     let tensor = unsafe { Tensor::foreign(address as *mut u8, dtype, elements, Box::new(owner)) };
     Ok((tensor, dtype, shape))
 }
@@ -88,7 +88,7 @@ pub(crate) fn dtypes(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     Ok(all)
 }
 
-/// The version of NCCL as one number, such as 22809; 0 where there is none that can be used.
+/// The version of NCCL as one number, such as 22809; 0 if no usable one is found.
 #[pyfunction]
 pub(crate) fn nccl_version() -> i32 {
     let path = std::env::var_os(variables::NCCL).filter(|path| !path.is_empty()).map(PathBuf::from);

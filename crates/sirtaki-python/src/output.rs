@@ -1,7 +1,7 @@
-//! The engine's memory for a framework, where sizes were not known before: handed over by DLPack, without a copy.
+//! The engine's memory for a framework, where sizes were not known in advance: handed over by DLPack, without a copy.
 //!
-//! Always as bytes in one dimension, which every version of every framework understands; Python gives them type and
-//! shape again. Rejected: the buffer protocol, which the stable interface has only from CPython 3.11 on.
+//! Always as bytes in one dimension, which every version of every framework understands; Python restores type and
+//! shape. Rejected: the buffer protocol, which the stable interface has only since CPython 3.11.
 
 use std::{
     ffi::{CStr, c_void},
@@ -23,7 +23,7 @@ const CPU: i32 = 1;
 /// Unsigned integers, in DLPack's numbering.
 const UNSIGNED: u8 = 1;
 
-/// A new tensor that came of a request.
+/// A new tensor that resulted from a request.
 #[pyclass(module = "sirtaki._native", frozen)]
 pub(crate) struct Output {
     tensor: Mutex<Option<Tensor>>,
@@ -50,7 +50,7 @@ impl Output {
 
 #[pymethods]
 impl Output {
-    /// Copies elements of a GPU to an address in its memory, in the order of a stream. Can be done once.
+    /// Copies elements of a GPU to an address in its memory, in the order of a stream. Can be called once.
     fn copy_to(&self, py: Python<'_>, address: usize, stream: RawStream) -> PyResult<()> {
         let mut tensor = self.tensor()?;
         let mut copy = || {
@@ -64,11 +64,11 @@ impl Output {
         copy().map_err(|reason: CommError| error::of_engine(py, &reason.into()))
     }
 
-    /// The elements as bytes, in a DLPack capsule. Can be taken once.
+    /// The elements as bytes, in a DLPack capsule. Can be called once.
     fn take<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let managed = Managed::new(self.tensor()?);
-        // SAFETY: the name lives for ever, the pointer is ours until somebody takes it out of the capsule, and `abandon`
-        // is a destructor of capsules.
+        // SAFETY: the name lives for ever, the pointer is ours until it is taken out of the capsule, and `abandon` is a
+        // destructor of capsules.
         let capsule = unsafe { ffi::PyCapsule_New(managed.cast(), NAME.as_ptr(), Some(abandon)) };
         if capsule.is_null() {
             // SAFETY: nobody else has seen it.
@@ -100,8 +100,8 @@ struct Managed {
 }
 
 impl Managed {
-    /// For [`delete`] to end. The pointers are taken when everything has its place: moving a box or a tensor would make
-    /// those to its inside invalid.
+    /// To be freed by [`delete`]. The pointers are taken once everything is in place: moving a box or a tensor would
+    /// invalidate those to its inside.
     fn new(tensor: Tensor) -> *mut Self {
         let managed = Box::into_raw(Box::new(Self {
             data: std::ptr::null_mut(),
@@ -132,14 +132,14 @@ impl Managed {
     }
 }
 
-/// Whoever took the tensor has done with it.
+/// The consumer of the tensor has finished with it.
 unsafe extern "C" fn delete(managed: *mut Managed) {
     // SAFETY: made by `Box::into_raw`, and DLPack calls this once.
     let managed = unsafe { Box::from_raw(managed) };
     drop(managed.tensor);
 }
 
-/// The capsule goes; unless somebody has taken the tensor, which changes the name, that goes, too.
+/// The capsule is freed, and the tensor too unless it was taken, which changes the capsule's name.
 unsafe extern "C" fn abandon(capsule: *mut ffi::PyObject) {
     // SAFETY: Python calls this with a capsule of ours; both functions accept every capsule.
     unsafe {

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use pyo3::{pyclass, pymethods};
 use sirtaki_engine::InPhase;
 
-/// Lasts until `end` is called or nobody has it any more.
+/// Lasts until `end` is called or nothing refers to it any more.
 #[pyclass(module = "sirtaki._native", frozen)]
 pub(crate) struct Phase {
     inside: Mutex<Option<InPhase>>,
@@ -21,13 +21,13 @@ impl Phase {
 
 #[pymethods]
 impl Phase {
-    /// Ends it; nothing happens if it has ended.
+    /// Ends it; does nothing if it has ended.
     fn end(&self) {
         let inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner).take();
         if self.process == std::process::id() {
             drop(inside);
         } else {
-            // What a forked process does is not the rank's.
+            // What a forked process does is not done by the rank.
             std::mem::forget(inside);
         }
     }

@@ -1,4 +1,4 @@
-//! Waiting from Python: the interpreter is free meanwhile, and Ctrl-C is heard.
+//! Waiting from Python: the interpreter is free meanwhile, and Ctrl-C is noticed.
 
 use std::{
     mem::ManuallyDrop,
@@ -35,7 +35,7 @@ pub(crate) struct Ticket {
     ticket: ManuallyDrop<Arc<sirtaki_engine::Ticket>>,
     /// The process that may wait.
     process: u32,
-    /// Whether results are where inputs were, so that there is nothing to return.
+    /// Whether results replace the inputs, so that there is nothing to return.
     in_place: bool,
 }
 
@@ -61,14 +61,14 @@ impl Ticket {
 
 #[pymethods]
 impl Ticket {
-    /// Whether it is done, well or badly.
+    /// Whether it is done, successfully or not.
     fn poll(&self, py: Python<'_>) -> PyResult<bool> {
         self.check_process(py)?;
         Ok(self.ticket.poll())
     }
 
-    /// Waits and returns what came of it: nothing where results are in place, else a list of outputs, the last rank to
-    /// join, or the engine of a process set. Of results on a GPU, the work of `streams` that comes next waits, not the
+    /// Waits and returns the result: nothing where results are in place, otherwise a list of outputs, the last rank to
+    /// join, or the engine of a process set. For results on a GPU, later work on `streams` waits for them, not the
     /// caller.
     #[pyo3(signature = (streams = Vec::new()))]
     fn wait(&self, py: Python<'_>, streams: Vec<RawStream>) -> PyResult<Option<Py<PyAny>>> {
@@ -91,7 +91,7 @@ impl Ticket {
         Ok(Some(list.into_any().unbind()))
     }
 
-    /// Puts `number` into `completions` once it is done. Whoever takes it out may submit something.
+    /// Puts `number` into `completions` once it is done. The thread that takes it out may submit something.
     fn notify(&self, py: Python<'_>, completions: &Completions, number: u64) -> PyResult<()> {
         self.check_process(py)?;
         let hand_in = self.ticket.hand_in().map(HandIn::new);
@@ -100,7 +100,7 @@ impl Ticket {
     }
 }
 
-/// Has streams wait for what their GPUs have made.
+/// Has streams wait for what their GPUs produce.
 fn await_on(outputs: &mut [Done], streams: &[RawStream]) -> Result<(), CommError> {
     for output in outputs {
         let (Done::Tensor(tensor, _) | Done::Received { tensor, .. }) = output else { continue };
@@ -114,14 +114,14 @@ fn await_on(outputs: &mut [Done], streams: &[RawStream]) -> Result<(), CommError
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        // The locks inside may be held for ever by threads that a forked process does not have.
+        // Threads that a forked process does not have may hold the locks inside for ever.
         if self.process == std::process::id() {
             // SAFETY: dropped once, here.
             unsafe { ManuallyDrop::drop(&mut self.ticket) }
         }
     }
 }
-/// Does something that may take long in a thread of its own, so that an interrupt need not wait for it.
+/// Runs something that may take long in a thread of its own, so that an interrupt need not wait for it.
 pub(crate) fn interruptible<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce() -> T + Send + 'static,
@@ -133,7 +133,7 @@ pub(crate) fn interruptible<T: Send + 'static>(
     worker.join().map_err(|_| PyRuntimeError::new_err("a thread of Sirtaki's has panicked"))
 }
 
-/// Whether a thread is through, asked for the time in which a signal may go unnoticed.
+/// Whether a thread has finished; waits for as long as a signal may go unnoticed.
 fn finished<T>(worker: &thread::JoinHandle<T>) -> bool {
     let begin = Instant::now();
     while !worker.is_finished() && begin.elapsed() < SLICE {
@@ -142,7 +142,7 @@ fn finished<T>(worker: &thread::JoinHandle<T>) -> bool {
     worker.is_finished()
 }
 
-/// An error that cannot happen unless somebody calls `_native` by hand.
+/// An error that cannot happen unless `_native` is called by hand.
 pub(crate) fn misuse(text: impl Into<String>) -> PyErr {
     pyo3::exceptions::PyValueError::new_err(text.into())
 }

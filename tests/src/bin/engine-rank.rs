@@ -47,7 +47,7 @@ fn step(engine: &Engine) -> Result<(), EngineError> {
     tickets.into_iter().try_for_each(|ticket| ticket.wait().map(drop))
 }
 
-/// Uses more and more memory until the kernel has none for this process any more.
+/// Uses more and more memory until the kernel has no more for this process.
 fn exhaust_memory() -> ! {
     let cgroup = std::env::var("TEST_CRAMPED").map(|door| std::fs::write(door, "0"));
     if !matches!(cgroup, Ok(Ok(()))) {
@@ -76,7 +76,7 @@ fn work_in_a_set(engine: &Engine) -> Result<(), EngineError> {
     })
 }
 
-/// Says how far it is; the odd rank takes longer.
+/// Reports its progress; the odd rank takes longer.
 fn report_progress(engine: &Engine, different: bool) -> Result<(), EngineError> {
     for number in 1_u64..=200 {
         std::thread::sleep(Duration::from_millis(if different { 20 } else { 1 }));
@@ -94,7 +94,7 @@ fn report_progress(engine: &Engine, different: bool) -> Result<(), EngineError> 
             say("half");
         }
     }
-    // Until somebody has seen enough.
+    // Until the test has seen enough.
     while std::env::var_os("TEST_ENDLESS").is_some() {
         step(engine)?;
     }
@@ -113,7 +113,7 @@ fn act(engine: &Engine, scenario: &str, odd: usize) -> Result<String, EngineErro
         "loop" => loop {
             step(engine)?;
         },
-        // An order that is adopted and left, again and again.
+        // An order that is adopted and abandoned, again and again.
         "leave" => {
             for number in 0_u64.. {
                 (0..number % 4).try_for_each(|_| step(engine))?;
@@ -127,7 +127,7 @@ fn act(engine: &Engine, scenario: &str, odd: usize) -> Result<String, EngineErro
                 submit(engine, &format!("tensor {number}")).wait()?;
             }
         }
-        // The others wait for a tensor the odd rank never brings.
+        // The others wait for a tensor that the odd rank never submits.
         "silence" if different => std::thread::sleep(Duration::from_secs(3600)),
         "busy" if different => loop {
             std::hint::spin_loop();
@@ -152,7 +152,7 @@ fn act(engine: &Engine, scenario: &str, odd: usize) -> Result<String, EngineErro
     Ok("through".into())
 }
 
-/// Warnings are said at once, and soon.
+/// Warnings come after a second and are printed at once.
 fn settings(base: Settings) -> Settings {
     Settings {
         warn: Arc::new(|text| say(&format!("warning {text}"))),
@@ -161,7 +161,7 @@ fn settings(base: Settings) -> Settings {
     }
 }
 
-/// In a job of the launcher's, the place comes from its variables, as in any program.
+/// In a job of the launcher, the place comes from its variables, as in any program.
 fn from_the_launcher() -> Result<Engine, Box<dyn Error>> {
     let mut job = Job::discover(&|name| std::env::var(name).ok())?;
     job.engine = settings(job.engine);

@@ -1,4 +1,4 @@
-//! One rank of a job that joins with whatever its starter has set, adds numbers up with the others and says what it
+//! One rank of a job that joins with whatever its starter has set, adds up numbers with the others and prints what it
 //! found: `rank R of N, local R of N, host R of N, SUM over BACK END`. With the argument `stay` it then waits to be
 //! killed.
 
@@ -28,7 +28,7 @@ fn run() -> Result<(), JobError> {
     if std::env::args().nth(1).as_deref() == Some("stay") {
         std::thread::sleep(Duration::from_secs(3600));
     }
-    // An MPI launcher may end everybody as soon as one has left.
+    // An MPI launcher may end all ranks as soon as one has left.
     Ok(world.engine().barrier("end")?)
 }
 

@@ -1,4 +1,4 @@
-//! An agent that does what an agent does until ranks are to start, and then speaks of a rank that does not exist, in the
+//! An agent that behaves like an agent until ranks are to start, and then mentions a rank that does not exist, in the
 //! way that TEST_EVENT names.
 
 use std::{

@@ -44,7 +44,7 @@ pub fn invalid_calls_do_no_harm(comm: &mut dyn Communicator) {
     assert_eq!(data, [size as i64; 5], "the communicator still works");
 }
 
-/// Nobody leaves a barrier before the last one has come.
+/// No rank leaves a barrier before the last one has come.
 pub fn barrier_waits_for_all(make: Make<'_>, sizes: &[usize]) {
     for &size in sizes {
         let arrived = AtomicUsize::new(0);
@@ -61,7 +61,7 @@ pub fn barrier_waits_for_all(make: Make<'_>, sizes: &[usize]) {
     }
 }
 
-/// Lets one rank make another call than all others. Everybody must learn of it, and who it was.
+/// Has one rank make a different call from all others. All ranks must learn of it, and which rank it was.
 fn mismatch(
     make: Make<'_>,
     sizes: &[usize],
@@ -131,7 +131,7 @@ pub fn mismatch_of_factors(make: Make<'_>, sizes: &[usize]) {
     mismatch(make, sizes, usual, |comm| reduce_five(comm, Reduction::SUM.scaled(2.0, 1.0)));
 }
 
-/// One rank takes itself, or its neighbour, for the root.
+/// One rank uses itself, or its neighbour, as the root.
 pub fn mismatch_of_root(make: Make<'_>, sizes: &[usize]) {
     fn broadcast(comm: &mut dyn Communicator, root: usize) -> Result<(), CommError> {
         comm.broadcast((&mut vec![1f32; 300]).into(), root)
@@ -140,7 +140,7 @@ pub fn mismatch_of_root(make: Make<'_>, sizes: &[usize]) {
     mismatch(make, sizes, |comm| broadcast(comm, 1), |comm| broadcast(comm, 0));
 }
 
-/// One rank cuts the same buffer elsewhere.
+/// One rank cuts the same buffer at other places.
 pub fn mismatch_of_counts(make: Make<'_>, sizes: &[usize]) {
     fn gather(comm: &mut dyn Communicator, first: usize) -> Result<(), CommError> {
         let mut counts = vec![4; comm.group().size()];
@@ -151,7 +151,7 @@ pub fn mismatch_of_counts(make: Make<'_>, sizes: &[usize]) {
     mismatch(make, sizes, |comm| gather(comm, 4), |comm| gather(comm, 3));
 }
 
-/// Waits until all others are freed; should that not happen, joins them, so that the check fails instead of hanging.
+/// Waits until all others are freed; if that does not happen, joins them, so that the check fails instead of hanging.
 fn stay_away(comm: &mut dyn Communicator, freed: &AtomicUsize) {
     let others = comm.group().size() - 1;
     let patience = Instant::now() + Duration::from_secs(60);

@@ -12,7 +12,7 @@ fn total(comm: &mut dyn Communicator, value: i64) -> i64 {
     data[0]
 }
 
-/// Ranks of one colour make a group in their order; those without take no part; groups can be split again.
+/// Ranks of one colour make a group in their order; those without a colour take no part; groups can be split again.
 pub fn split_into_colours(comm: &mut dyn Communicator) {
     let (rank, size) = (comm.group().rank(), comm.group().size());
     let world: Vec<usize> = (0..size).map(|rank| comm.group().world_rank(rank)).collect();

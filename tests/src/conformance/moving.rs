@@ -25,7 +25,7 @@ fn only_mine(dtype: DType, counts: &[usize], rank: usize) -> Data {
     Data::new(dtype, &counts.iter().enumerate().flat_map(|(r, &n)| part(r, n)).collect::<Vec<_>>())
 }
 
-/// Everybody gets what the root has.
+/// All ranks get what the root has.
 pub fn broadcast_from_every_root(comm: &mut dyn Communicator) {
     let (rank, size) = (comm.group().rank(), comm.group().size());
     for root in 0..size {
@@ -60,7 +60,7 @@ pub fn all_gather_uneven(comm: &mut dyn Communicator) {
     assert_eq!(all.digest(), joined(DType::F32, &counts).digest());
 }
 
-/// Every pair of ranks has its own count, some are zero.
+/// Every pair of ranks has its own count, and some are zero.
 pub fn all_to_all_uneven(comm: &mut dyn Communicator) {
     let (rank, size) = (comm.group().rank(), comm.group().size());
     let parcel = |dtype: DType, from: usize, to: usize, count: usize| numbers(dtype, from * 31 + to, count, to);

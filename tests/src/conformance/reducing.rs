@@ -51,7 +51,7 @@ pub fn all_reduce_large(comm: &mut dyn Communicator) {
     check(comm, DType::I32, Reduction::AVERAGE, 33_333);
 }
 
-/// Factors before and after, of which integers keep the whole part.
+/// Factors before and after; integers keep the whole part of the products.
 pub fn factors(comm: &mut dyn Communicator) {
     for dtype in DType::ALL {
         for op in ReduceOp::ALL {
@@ -64,7 +64,7 @@ pub fn factors(comm: &mut dyn Communicator) {
     }
 }
 
-/// The mean of large numbers is that number, although their sum is none.
+/// The mean of equal large numbers is that number, although their sum cannot be represented.
 pub fn averages_do_not_overflow(comm: &mut dyn Communicator) {
     let large = [
         (DType::F16, 40_000.0),
@@ -86,7 +86,7 @@ pub fn averages_do_not_overflow(comm: &mut dyn Communicator) {
     }
 }
 
-/// A NaN on one rank reaches everybody; integers wrap around; any byte is a true boolean.
+/// A NaN on one rank reaches all; integers wrap around; any nonzero byte is a true boolean.
 pub fn nan_and_wrap_around(comm: &mut dyn Communicator) {
     let (rank, size) = (comm.group().rank(), comm.group().size());
     for op in ReduceOp::ALL {
@@ -107,7 +107,7 @@ pub fn nan_and_wrap_around(comm: &mut dyn Communicator) {
     assert_eq!(flags.bytes(), [1, 0]);
 }
 
-/// Sums that depend on their order come out alike on every rank and every time.
+/// Sums that depend on their order come out the same on every rank and every time.
 pub fn same_bits_everywhere_and_always(comm: &mut dyn Communicator) {
     let rank = comm.group().rank() as f64;
     for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {

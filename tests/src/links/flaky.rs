@@ -1,4 +1,4 @@
-//! A link made worse on purpose: short pushes and pulls, pauses, and a cut after so many bytes.
+//! A link made worse on purpose: short pushes and pulls, pauses, and a cut after a number of bytes.
 //!
 //! The same seed gives the same troubles, so a failing test can be repeated.
 
@@ -17,13 +17,13 @@ use sirtaki_comm::link::{Bell, Link, LinkError};
 /// What to do to a link.
 #[derive(Debug, Clone, Default)]
 pub struct Troubles {
-    /// Start of the random numbers.
+    /// Seed of the random numbers.
     pub seed: u64,
-    /// Moves at most so many bytes at a time, a random number of them; 0 for no limit.
+    /// Moves at most this many bytes at a time, a random number of them; 0 for no limit.
     pub short: usize,
     /// Pauses up to this long before one call in eight.
     pub pause: Duration,
-    /// Bytes that may still be pushed; then the link breaks for good. Shared between the links of one rank it is as if
+    /// Bytes that may still be pushed; then the link breaks for good. If the links of one rank share it, it is as if
     /// that rank died.
     pub life: Option<Arc<AtomicU64>>,
 }

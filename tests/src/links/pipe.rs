@@ -17,9 +17,9 @@ use sirtaki_comm::{
 #[derive(Debug, Default)]
 struct Stream {
     bytes: VecDeque<u8>,
-    /// Nothing more comes.
+    /// Nothing more will come.
     closed: bool,
-    /// Nobody reads any more.
+    /// Nobody reads it any more.
     abandoned: bool,
 }
 
@@ -114,7 +114,7 @@ impl Hub {
         Self { capacity, waiting: Arc::default(), groups: Arc::default() }
     }
 
-    /// My pipes to all members of `group`, which calls this together.
+    /// My pipes to all members of `group`, which call this together.
     pub fn connect(&self, group: &Group, exchange: &mut dyn Exchange) -> Result<Vec<Option<Pipe>>, CommError> {
         let mut id = 0;
         if group.rank() == 0 {

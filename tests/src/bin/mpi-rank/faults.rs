@@ -1,4 +1,4 @@
-//! Ranks that differ, stay away or stop: every rank must say so, and name the right one.
+//! Ranks that differ, stay away or stop: every rank must report it, and name the right one.
 
 use std::{
     thread::{sleep, spawn},
@@ -51,7 +51,7 @@ fn other_operation(comm: &mut dyn Communicator, _: &mut dyn Communicator) {
     expect_mismatch(result, last, &["broadcast of 5 f64 with root 0", "barrier"]);
 }
 
-/// Rank 0 sends the last rank one element more than that expects; nobody else could know.
+/// Rank 0 sends the last rank one element more than it expects; no other rank could know.
 fn other_exchange(comm: &mut dyn Communicator, _: &mut dyn Communicator) {
     let (rank, size) = (comm.group().rank(), comm.group().size());
     let mut sent = vec![2; size];
@@ -64,7 +64,7 @@ fn other_exchange(comm: &mut dyn Communicator, _: &mut dyn Communicator) {
     expect_mismatch(result, 0, &["sends 3 elements to rank", "expects 2"]);
 }
 
-/// A long message that is received too short; the others, who wait for both, hear of it.
+/// A long message that is received too short; the others, which wait for both, hear of it.
 fn other_message(comm: &mut dyn Communicator, _: &mut dyn Communicator) {
     let result = match comm.group().rank() {
         0 => comm.send((&vec![1f32; 5000]).into(), 1),

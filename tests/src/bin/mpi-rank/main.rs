@@ -1,9 +1,9 @@
 //! One rank of an MPI job, started by an MPI launcher for the tests in `tests/mpi.rs`.
 //!
 //! `mpi-rank operations` and `mpi-rank conformance` run what must work and leave in good order; `mpi-rank arena` and
-//! `mpi-rank layered` do so with shared memory inside hosts, and look at the name of what comes out. `mpi-rank faults`
-//! runs what must fail in the right way, after which MPI cannot be left in good order. A rank that is content says
-//! `rank R: fine`.
+//! `mpi-rank layered` do so with shared memory within hosts, and check the name of the communicator they get. `mpi-rank
+//! faults` runs what must fail in the right way, after which MPI cannot be left in good order. A rank that succeeds
+//! prints `rank R: fine`.
 
 mod faults;
 mod operations;
@@ -18,7 +18,7 @@ use sirtaki_comm::{
 };
 use sirtaki_tests::conformance::check_all_as_rank;
 
-/// How long ranks that are in order may wait for each other on a busy machine.
+/// How long healthy ranks may wait for each other on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Settings with this progress timeout, and the library that fits the launcher.
@@ -48,7 +48,7 @@ fn conformance() -> Result<Box<dyn Communicator>, CommError> {
     Ok(comm)
 }
 
-/// What [`connect_over_mpi`] makes of ranks on these hosts has to be called `name`.
+/// The communicator that [`connect_over_mpi`] makes for ranks on these hosts must be called `name`.
 fn settled(name: &str, hosts: &[&[usize]]) -> Result<Box<dyn Communicator>, CommError> {
     let (settings, choice) = prepare(PATIENCE)?;
     let mut comm = connect_over_mpi(&settings, &choice)?;
@@ -70,7 +70,7 @@ fn main() -> ExitCode {
     match result {
         Ok(mut comm) => {
             println!("rank {}: fine", comm.group().rank());
-            // The launcher may end everybody as soon as one leaves without MPI's farewell, so all speak first.
+            // The launcher may end all ranks as soon as one leaves without finalizing MPI, so all print first.
             let _ = comm.barrier();
             ExitCode::SUCCESS
         }

@@ -1,5 +1,5 @@
-//! What matters for MPI in particular: buffers cut into pieces, results that come out elsewhere than they are wanted,
-//! NaN, messages short and long, groups used at the same time. The values are small whole numbers, so all sums are
+//! What matters for MPI in particular: buffers cut into pieces, results that appear in a place other than the wanted
+//! one, NaN, short and long messages, groups used at the same time. The values are small whole numbers, so all sums are
 //! exact.
 
 use std::thread;
@@ -133,7 +133,7 @@ fn messages(comm: &mut dyn Communicator) -> Result<(), CommError> {
     Ok(())
 }
 
-/// Even and odd ranks, at the same time as the whole; the last rank takes no part in either half.
+/// Even and odd ranks, at the same time as the whole; the last rank takes part in neither half.
 fn groups(comm: &mut dyn Communicator) -> Result<(), CommError> {
     let (rank, size) = (comm.group().rank(), comm.group().size());
     let takes_part = |rank: usize| size == 1 || rank != size - 1;
