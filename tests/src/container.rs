@@ -1,5 +1,4 @@
-//! An isolated environment for real daemons: own processes, own host name, a fresh `/run` and, if wanted, a network
-//! namespace.
+//! An isolated environment for real daemons: own processes, host name, `/run` and, if wanted, network namespace.
 //!
 //! A PID namespace, because nothing escapes from it: daemons fork, double-fork and start sessions, and still the kernel
 //! kills them all when the first process ends. That one ends when its standard input does: on drop, when a test panics,

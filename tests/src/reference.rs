@@ -39,8 +39,7 @@ pub fn expected(dtype: DType, reduction: Reduction, size: usize, count: usize, s
     Data::new(dtype, &(0..count).map(element).collect::<Vec<_>>())
 }
 
-/// Panics unless the two hold the same numbers: exactly, or within a unit or two in the last place where a division had
-/// to round.
+/// Panics unless the two hold the same numbers: exactly, or to the last place or two where a division had to round.
 pub fn assert_close(what: &str, dtype: DType, got: &Data, expected: &Data) {
     let tolerance = match dtype {
         DType::F16 => 2e-3,

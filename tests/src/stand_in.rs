@@ -46,8 +46,7 @@ pub fn nccl() -> Arc<Nccl> {
     Nccl::load(Some(&library())).unwrap()
 }
 
-/// Whether this is the process for the test of this name. If not, that process is started with these variables, and has
-/// to pass.
+/// Whether this is the process for the test of this name. If not, one is started with these variables, and must pass.
 pub fn alone(test: &str, variables: &[(&str, &str)]) -> bool {
     if env::var(ALONE).is_ok_and(|name| name == test) {
         return true;

@@ -203,8 +203,7 @@ pub(crate) struct Draft {
     place: PathBuf,
     /// Its temporary name, in the same folder.
     hidden: PathBuf,
-    /// Whether it has that name. Where the file system allows, it has none at all, so that a kill leaves nothing
-    /// behind.
+    /// Whether it has that name. Where the file system allows, it has none, so that a kill leaves nothing behind.
     is_named: bool,
 }
 

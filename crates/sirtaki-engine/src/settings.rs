@@ -1,5 +1,4 @@
-//! What a job can configure about its engine. Plain values; the program that starts the engine reads flags and
-//! environment.
+//! What a job can configure about its engine. Plain values; the starting program reads flags and environment.
 
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
@@ -60,7 +59,7 @@ pub struct Settings {
     pub timeline_limit: u64,
     /// Whether there is a profile at the end. All ranks need the same value.
     pub profile: Option<Profiling>,
-    /// The folder in which rank 0 records the run, or next to which if it already holds one. All ranks need the same
+    /// The folder in which rank 0 records the run, or next to it if it holds one already. All ranks need the same
     /// value.
     pub run_folder: Option<PathBuf>,
     /// Where rank 0's warnings and the profile go; nowhere unless set.

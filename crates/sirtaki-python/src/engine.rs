@@ -376,8 +376,8 @@ impl Engine {
         Ok(())
     }
 
-    /// This process is in a part of a training step, one of `input`, `forward`, `backward` and `optimizer`, until the
-    /// result ends.
+    /// This process is in a part of a training step (`input`, `forward`, `backward` or `optimizer`) until the result
+    /// ends.
     fn phase(&self, py: Python<'_>, name: &str) -> PyResult<Phase> {
         let phase = sirtaki_engine::Phase::ALL.into_iter().find(|phase| phase.name() == name);
         let phase = phase.ok_or_else(|| misuse(format!("{name} is not a phase of a training step")))?;

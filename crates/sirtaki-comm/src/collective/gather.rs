@@ -7,8 +7,7 @@ use crate::{
 
 use super::{parts::part, tree::Tree};
 
-/// Collects all ranks' parts on `root`, in `counts` elements of `element` bytes. Elsewhere `data` is the rank's own
-/// part.
+/// Collects all ranks' parts on `root`, in `counts` elements of `element` bytes. Elsewhere `data` is my part alone.
 ///
 /// Cost: `n − 1` messages at the root, `S` bytes in all, then ⌈log₂ n⌉ empty steps down.
 pub fn gather(
@@ -29,7 +28,7 @@ pub fn gather(
     Tree::new(mesh, root).spread(mesh, call, &mut [])
 }
 
-/// Hands out the parts of `root`, in `counts` elements of `element` bytes. Elsewhere `data` is the rank's own part.
+/// Hands out the parts of `root`, in `counts` elements of `element` bytes. Elsewhere `data` is my part alone.
 ///
 /// Cost: ⌈log₂ n⌉ empty steps up, then `n − 1` messages at the root, `S` bytes in all.
 pub fn scatter(

@@ -20,8 +20,7 @@ use crate::{
 
 use super::{Blame, WaitObserver, call, check};
 
-/// Limits of the pieces of a ring, in whole cache lines: smaller ones are not worth a message, larger ones hardly
-/// pieces.
+/// Limits of a ring's pieces, in whole cache lines: smaller is not worth a message, larger hardly a piece.
 const SMALLEST_PIECE: usize = 4 << 10;
 const LARGEST_PIECE: usize = 64 << 20;
 const LINE: usize = 64;

@@ -9,7 +9,7 @@ use std::{
 use super::driver::{Driver, Handle, IpcHandle, IpcHandleByValue};
 use crate::CommError;
 
-/// Work of such a stream does not wait for that of the default stream.
+/// Makes a stream whose work does not wait for that of the default stream.
 const NON_BLOCKING: u32 = 1;
 /// Events without a timestamp are cheaper.
 const WITHOUT_TIME: u32 = 2;

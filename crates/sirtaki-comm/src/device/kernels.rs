@@ -146,8 +146,7 @@ impl Kernels {
         Ok(())
     }
 
-    /// Queues copies of elements, to the first view of each pair from the second, which must have as many bytes and not
-    /// overlap it.
+    /// Queues copies to the first view of each pair from the second, of as many bytes, which must not overlap it.
     pub fn copy(&self, pairs: &[(View, View)], stream: &Stream) -> Result<(), CommError> {
         if let Some((to, from)) = pairs.iter().find(|(to, from)| to.bytes() != from.bytes()) {
             let problem = format!("{} bytes cannot be copied to {}", from.bytes(), to.bytes());

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{CommError, DType};
 
-/// Access for other GPUs to another process's memory when it is opened.
+/// Gives other GPUs access to another process's memory when it is opened.
 const WITH_PEERS: u32 = 1;
 /// Pinned memory that all contexts know.
 const PORTABLE: u32 = 1;

@@ -58,8 +58,7 @@ impl Float for f32 {
 }
 
 impl Scale for f32 {
-    /// As if multiplied in `f64`. A product of two `f32` is exact there, so a factor that fits an `f32` needs no
-    /// conversion.
+    /// As if multiplied in `f64`. A product of two `f32` is exact there, so a factor that is one needs no conversion.
     fn scale(data: &mut [f32], factor: f64) {
         match f32::exactly(factor) {
             Some(1.0) => {}

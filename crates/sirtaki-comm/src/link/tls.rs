@@ -150,8 +150,7 @@ impl Link for TlsLink {
         tcp::check(&self.socket)
     }
 
-    /// The peer notices by the end of the TCP stream. An attacker who could forge that could just as well cut the
-    /// network.
+    /// The peer notices by the end of the TCP stream. An attacker who can forge that can also cut the network.
     fn close(&mut self) {
         let _ = self.socket.shutdown(Shutdown::Write);
     }

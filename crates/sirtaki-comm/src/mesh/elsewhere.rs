@@ -24,8 +24,7 @@ pub(super) struct Told {
 }
 
 impl Mesh {
-    /// Tells all others, now and then, that this rank has been waiting for these ranks since that time, in another
-    /// communicator.
+    /// Tells all others, now and then, that this rank has waited for these ranks since then, in another communicator.
     pub fn tell_wait(&mut self, awaited: &[Rank], since: Instant) {
         let now = Instant::now();
         let mut wait = self.elsewhere.take().filter(|wait| wait.since == since);

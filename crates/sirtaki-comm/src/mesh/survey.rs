@@ -122,8 +122,7 @@ impl Mesh {
             }
             Err(Trouble::Link(error)) => {
                 let since = *peer.hung.get_or_insert(now);
-                // With a payload still unread it may have done its part and left; a rank that needs more of it will
-                // find out.
+                // With a payload still unread it may have done its part and left; ranks that need more will find out.
                 let over = peer.inbox.pending.is_none() && now - since >= GRACE;
                 if over || awaited.includes(rank) { Err(error.into()) } else { Ok(()) }
             }

@@ -64,7 +64,7 @@ pub enum Act {
     Wait,
     /// Tell rank 0.
     Tell(Alarm),
-    /// It is over for this reason. Rank 0 tells everybody.
+    /// Everything ends for this reason. Rank 0 tells all ranks.
     Over(Alarm),
 }
 
@@ -95,7 +95,7 @@ impl Blame {
         self.complaints.push((now, alarm));
     }
 
-    /// Rank 0 says why it is over.
+    /// Rank 0 says why everything ends.
     pub fn hear(&mut self, reason: Alarm) {
         self.word.get_or_insert(reason);
     }
@@ -147,8 +147,7 @@ impl Blame {
         if let Some(reason) = gone.or(fact.cloned()) {
             return Some(reason);
         }
-        // A rank that complains that nothing happens has waited for the whole limit, and the silent rank was silent
-        // then.
+        // A rank that complains of inactivity has waited for the whole limit, and the silent rank was silent then.
         let (limit, matters) = match self.complaints.is_empty() {
             true => (self.limit, view.waiting),
             false => (self.limit / 2, true),

@@ -1,5 +1,5 @@
-//! Whether ranks mean the same by a name. The text of a refusal is made once, at the table, so all ranks get the same
-//! one.
+//! Whether ranks mean the same by a name. Refusals are put into words once, at the table, so all ranks get the same
+//! text.
 
 use std::{borrow::Borrow, collections::BTreeMap};
 

@@ -67,14 +67,14 @@ pub struct Refusal {
     pub not_asked: Vec<Rank>,
 }
 
-/// What the table says to everybody.
+/// What the table says to all ranks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Verdict {
     /// Run these, in this order.
     Run(Vec<Batch>),
     /// These cannot be done, and this is why.
     Refuse(Vec<Refusal>, String),
-    /// Everybody has joined; this rank was the last.
+    /// All ranks have joined; this rank was the last.
     Joined(Rank),
     /// From now on these batches are repeated, in this epoch, without further words.
     Adopt(u64, Vec<Batch>),
@@ -84,7 +84,7 @@ pub enum Verdict {
     Restart(u64),
     /// This rank has left in good order.
     Left(Rank),
-    /// It is over, and this is why.
+    /// Everything ends, and this is why.
     Fail(Alarm),
 }
 

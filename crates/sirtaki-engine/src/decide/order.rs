@@ -46,7 +46,7 @@ pub enum Step {
     Joined(Rank),
     /// This rank left in good order.
     Left(Rank),
-    /// It is over.
+    /// Everything ends.
     Fail(Alarm),
 }
 

@@ -16,7 +16,7 @@ pub enum Operation {
     AllReduce(Reduction),
     /// Replaced by the adaptive sum over all ranks.
     Adasum,
-    /// Everybody gets everybody's rows; the number of rows may differ from rank to rank.
+    /// Every rank gets all ranks' rows; the number of rows may differ from rank to rank.
     AllGather,
     /// Replaced by the tensor of `root`.
     Broadcast {

@@ -1,5 +1,5 @@
-//! Why a process has no place in a job, or cannot take it. Every text names the variable or the folder, and its
-//! contents.
+//! Why a process has no place in a job, or cannot take it. Every text names the variable or folder, and what it
+//! contains.
 
 use std::path::PathBuf;
 

@@ -6,8 +6,7 @@
 //! rank leaves a random number in the folder that the note names and goes in when rank 0, which must be alive for that,
 //! repeats it. Until then it keeps looking for another note. Clocks of different hosts are never compared.
 //!
-//! The folder belongs to the user alone, and nobody else can put another one in its place: those above it are checked
-//! too.
+//! The folder belongs to the user alone, and nobody else can replace it: the folders above it are checked too.
 //!
 //! Rank 0 removes note and folder when all ranks are connected, and also if that fails. What it cannot remove because
 //! it was killed is removed by the next job with the same key, and by any job a day later.

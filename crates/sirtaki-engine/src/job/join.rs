@@ -24,8 +24,7 @@ use crate::{Engine, Settings, telemetry::recorder::Recorder};
 /// The key under which the ranks of a group find its name. It is not secret: anybody can read a framework's store.
 const GROUP: &str = "group";
 
-/// Everything that variables say about a job, before it is joined. A program that also reads flags applies them to
-/// this.
+/// Everything that variables say about a job, before it is joined. Programs apply their flags to this.
 #[derive(Debug, Clone)]
 pub struct Job {
     /// This process's place in it.
@@ -118,8 +117,7 @@ impl Job {
         self.start(met)
     }
 
-    /// Meets ranks other than those of the place, in an unused store that the caller provides, and starts an engine for
-    /// them.
+    /// Meets ranks other than those of the place, in an unused store of the caller's, and starts an engine for them.
     ///
     /// The store may be one that anybody can read and write, so no secret is left there. The group's secret is derived
     /// from that of `world`, the job its ranks are in, or from that of the place. Where there is neither, as in

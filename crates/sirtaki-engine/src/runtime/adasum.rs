@@ -1,7 +1,6 @@
 //! The adaptive sum of Maleki et al., "Scaling Distributed Training with Adaptive Summation" (2020).
 //!
-//! Two gradients that point the same way are averaged, orthogonal ones are added, and anything in between is in
-//! between:
+//! Two gradients that point the same way are averaged, orthogonal ones are added, with a smooth transition between:
 //!
 //! `adasum(a, b) = (1 − a·b / 2‖a‖²) a + (1 − a·b / 2‖b‖²) b`
 //!

@@ -1,8 +1,8 @@
 //! Long waits, explained on rank 0: which rank has not come, and what it is doing instead.
 //!
 //! A late rank is asked. Its watcher answers with what the kernel shows of the process and with what the front end
-//! knows of the program, such as the line of Python it is in. There may be no answer, so rank 0 does not wait long for
-//! one.
+//! knows of the program, such as the line of Python it is in. An answer may never come, so rank 0 does not wait for
+//! long.
 
 use std::{
     sync::{Arc, PoisonError, atomic::Ordering},

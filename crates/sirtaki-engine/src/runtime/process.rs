@@ -2,8 +2,7 @@
 
 use std::{fs, thread, time::Duration};
 
-/// How often to look at a process before it counts as computing: a thread that wakes up for a moment does not make it
-/// busy.
+/// Looks at a process before it counts as computing: a thread that wakes up for a moment does not make it busy.
 const LOOKS: usize = 5;
 const PAUSE: Duration = Duration::from_millis(2);
 

@@ -34,7 +34,7 @@ pub(crate) enum FrameKind {
     Words = 1,
     /// A sign of life without content.
     Alive = 2,
-    /// Why it is over.
+    /// Why everything ends.
     Fail = 3,
     /// The sender leaves in good order.
     Goodbye = 4,
@@ -100,7 +100,7 @@ pub(crate) fn frame(kind: FrameKind, content: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The frame that says why it is over.
+/// The frame that says why everything ends.
 pub(crate) fn fail_frame(alarm: &Alarm) -> Vec<u8> {
     frame(FrameKind::Fail, &encode(alarm))
 }

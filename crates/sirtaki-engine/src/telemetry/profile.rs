@@ -59,8 +59,7 @@ pub struct Line {
     pub time: Compared,
     /// Seconds of copies around them.
     pub copying: f64,
-    /// Bytes per second that every rank's connection carried, counted as by nccl-tests; includes waiting for late
-    /// ranks.
+    /// Bytes per second that every rank's connection carried, as counted by nccl-tests; includes waits for late ranks.
     pub bus: Option<f64>,
 }
 

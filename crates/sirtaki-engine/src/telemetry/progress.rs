@@ -1,5 +1,4 @@
-//! How far a program has come, by its own report. The last report is kept in the flight record, where the launcher
-//! reads it.
+//! How far a program has come, by its own report. The last one is kept in the flight record, which the launcher reads.
 
 use std::sync::atomic::Ordering;
 

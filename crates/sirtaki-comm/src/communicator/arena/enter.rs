@@ -24,7 +24,7 @@ pub(super) struct Visit<'a> {
 }
 
 impl<'a> Visit<'a> {
-    /// Announces the call with up to [`INLINE`] bytes and waits until everybody has announced the same.
+    /// Announces the call with up to [`INLINE`] bytes and waits until all ranks have announced the same.
     #[inline]
     pub(super) fn enter(room: &'a Room, call: Signature, count: Count, inline: &[u8]) -> Result<Self, CommError> {
         let visit = Visit { room, call, number: count.operations, base: count.steps, steps: 0 };
@@ -76,8 +76,8 @@ impl<'a> Visit<'a> {
     /// The first `length` bytes of the note `rank` left before it entered.
     pub(super) fn read_note(&self, rank: Rank, length: usize) -> Reading<'_> {
         debug_assert!(length <= NOTE);
-        // SAFETY: its owner wrote the note before entering and writes this parity again only after everybody has entered
-        // the next operation, that is, after this visit.
+        // SAFETY: its owner wrote the note before entering and writes this parity again only after all ranks have
+        // entered the next operation, that is, after this visit.
         unsafe { self.room.memory.read(Self::note(self.room, rank, self.number), length) }
     }
 
@@ -96,7 +96,7 @@ impl<'a> Visit<'a> {
         self.room.wait(&self.wait(), rank, progress, self.base.wrapping_add(steps))
     }
 
-    /// Waits until everybody has done `steps` steps of this operation.
+    /// Waits until all ranks have done `steps` steps of this operation.
     pub(super) fn wait_for_all(&self, steps: u32) -> Result<(), CommError> {
         self.others().try_for_each(|rank| self.wait_for(rank, steps))
     }

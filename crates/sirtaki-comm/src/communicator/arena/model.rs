@@ -106,7 +106,7 @@ fn notes_of_one_parity_are_written_when_everybody_has_read_them() {
     });
 }
 
-/// Half a region has a line for everybody.
+/// Half a region has a line for every rank.
 const HALVES: usize = 2 * 2 * LINE;
 
 #[test]

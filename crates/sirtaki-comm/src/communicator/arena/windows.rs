@@ -60,7 +60,7 @@ fn rounds(ranges: &[Range<usize>], step: usize) -> usize {
     ranges.iter().map(|range| range.len().div_ceil(step)).max().unwrap_or(0)
 }
 
-/// Copies `data` of `root` to everybody.
+/// Copies `data` of `root` to all ranks.
 pub(super) fn broadcast(visit: &mut Visit<'_>, data: &mut [u8], root: Rank) -> Result<(), CommError> {
     let (whole, step) = (0..data.len(), visit.half());
     for round in 0..data.len().div_ceil(step) {

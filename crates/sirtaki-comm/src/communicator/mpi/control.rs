@@ -36,7 +36,7 @@ impl Control {
         Self { heard: vec![0; size], announced: 0, outbox: Vec::new() }
     }
 
-    /// Tells everybody, once per call, that `rank` waits in call `sequence`.
+    /// Tells all ranks, once per call, that `rank` waits in call `sequence`.
     pub(super) fn announce(&mut self, session: &Session, comm: Comm, rank: Rank, sequence: u64) {
         if self.announced < sequence {
             self.announced = sequence;
@@ -44,7 +44,7 @@ impl Control {
         }
     }
 
-    /// Tells everybody why this rank gives up.
+    /// Tells all ranks why this rank gives up.
     pub(super) fn alarm(&mut self, session: &Session, comm: Comm, rank: Rank, error: &CommError) {
         self.tell_all(session, comm, rank, &Notice::Alarm { alarm: error.to_alarm().encode() });
     }
