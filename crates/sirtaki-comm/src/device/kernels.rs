@@ -166,7 +166,7 @@ impl Kernels {
         Ok(())
     }
 
-    /// Queues filling a view with one element, given as as many bytes as its type has.
+    /// Queues filling a view with copies of `element`, which has as many bytes as the type.
     pub fn fill(&self, view: View, element: &[u8], stream: &Stream) -> Result<(), CommError> {
         let size = view.dtype().size();
         if element.len() != size {

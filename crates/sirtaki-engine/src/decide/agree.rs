@@ -326,7 +326,7 @@ impl Table {
     }
 
     fn forget_names(&mut self) {
-        // Wanted names are announced again, so counting them would restart again and again.
+        // Wanted names are announced again, so counting them would cause endless restarts.
         if self.slots.len() - self.wanted.len() <= self.names_limit || self.following {
             return;
         }

@@ -1,5 +1,4 @@
-//! Whether ranks mean the same by a name. Refusals are put into words once, at the table, so all ranks get the same
-//! text.
+//! Whether ranks mean the same by a name. Refusals are worded once, at the table, so all ranks get the same text.
 
 use std::{borrow::Borrow, collections::BTreeMap};
 

@@ -26,7 +26,7 @@ pub const ALIGN: usize = 64;
 pub struct Limits {
     /// Most bytes of a fused batch.
     pub fused: usize,
-    /// Tensors of this many bytes are not fused; where nothing is reduced in the buffer, the limit is 64 KiB.
+    /// Tensors of this many bytes are not fused; where nothing is reduced in the buffer, the limit is at most 64 KiB.
     pub large: usize,
 }
 

@@ -128,7 +128,7 @@ impl Member {
         self.words.push(Spoken { epoch: self.epoch, word });
     }
 
-    /// What has to be said to the table since the last call.
+    /// The words for the table that have come up since the last call.
     pub fn words(&mut self) -> Vec<Spoken> {
         std::mem::take(&mut self.words)
     }

@@ -72,7 +72,7 @@ impl Star {
         self.each(|_, wire| wire.put(&bytes, now()));
     }
 
-    /// Tells why everything ends: to rank 0, or from it to all ranks.
+    /// Reports why everything ends: to rank 0, or from it to all ranks.
     pub(crate) fn fail(&mut self, alarm: &Alarm) {
         let bytes = fail_frame(alarm);
         self.each(|_, wire| wire.put(&bytes, now()));
@@ -102,7 +102,7 @@ impl Star {
     /// The telemetry that other ranks sent.
     pub(crate) fn take_seen(&mut self) -> Vec<(Rank, Said)> {
         let mut all = Vec::new();
-        // What a rank said before it went counts.
+        // What a rank said before it left counts.
         for (rank, wire) in self.wires.iter_mut().enumerate().filter_map(|(rank, wire)| Some((rank, wire.as_mut()?))) {
             for bytes in wire.take_seen() {
                 match decode(&bytes) {
@@ -127,7 +127,7 @@ impl Star {
         });
     }
 
-    /// Whether rank 0 has asked what this rank is doing since the last call.
+    /// Whether rank 0 has asked, since the last call, what this rank is doing.
     pub(crate) fn take_asked(&mut self) -> bool {
         self.wires.iter_mut().flatten().any(|wire| std::mem::take(&mut wire.asked))
     }
@@ -138,7 +138,7 @@ impl Star {
         self.each(|_, wire| wire.put(&bytes, now()));
     }
 
-    /// What ranks are doing that have answered since the last call.
+    /// The answers since the last call: what these ranks are doing.
     pub(crate) fn take_answers(&mut self) -> Vec<(Rank, Answer)> {
         let answer = |(rank, wire): (Rank, &mut Option<Wire>)| Some((rank, wire.as_mut()?.answer.take()?));
         self.wires.iter_mut().enumerate().filter_map(answer).collect()

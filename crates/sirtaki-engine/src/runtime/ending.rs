@@ -1,8 +1,8 @@
 //! How a process of this host ended, from what the kernel tells processes other than its parent.
 //!
-//! Until its parent has collected it, a dead process shows its exit code in `/proc`; afterwards a descriptor does that
-//! was opened while the process lived (Linux 6.15 and later). On older kernels, and for other users' processes, it
-//! stays unknown.
+//! Until its parent has collected it, a dead process shows its exit code in `/proc`; afterwards a descriptor opened
+//! while the process lived does (Linux 6.15 and later). On older kernels, and for other users' processes, it stays
+//! unknown.
 
 use std::{fs, os::fd::OwnedFd};
 

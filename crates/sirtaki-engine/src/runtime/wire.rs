@@ -152,7 +152,7 @@ impl Wire {
                 Ok(0) => return false,
                 Ok(count) => drop(self.outgoing.drain(..count)),
                 Err(error) => {
-                    // What the other side said before it went counts.
+                    // What the other side said before it left counts.
                     self.fill(now);
                     self.ended = Some(error.into());
                 }

@@ -7,8 +7,8 @@
 //! regions          per rank: the windows that large messages travel through
 //! rings            per ordered pair of ranks: a byte stream
 //! ```
-//! The size depends only on the number of ranks, never on the messages, and stays below 64 MiB: 1.3 MiB for 2 ranks, 53
-//! MiB for 256.
+//! The size depends only on the number of ranks, never on the messages, and stays below 64 MiB: it is 1.3 MiB for 2
+//! ranks and 53 MiB for 256.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 

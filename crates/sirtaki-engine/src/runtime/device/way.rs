@@ -41,8 +41,8 @@ pub struct DeviceSettings {
     pub nccl: Option<PathBuf>,
     /// Where the CUDA driver is; `None` takes the system's.
     pub driver: Option<PathBuf>,
-    /// Whether everything between hosts has to be encrypted, which NCCL cannot do. [`crate::Engine::start`] takes it from
-    /// the settings of communication.
+    /// Whether everything between hosts has to be encrypted, which NCCL cannot do. [`crate::Engine::start`] takes it
+    /// from the communication settings.
     pub encrypted: bool,
     /// Whether the engine has only some of the job's ranks, so that others use the same devices.
     pub subset: bool,
