@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Some records of a rank.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Chunk {
-    /// The offset of its clock from rank 0's.
+    /// Converts its clock to rank 0's.
     pub(crate) offset: Offset,
     pub(crate) records: Vec<Record>,
     /// Events that were dropped before them.
