@@ -40,6 +40,6 @@ pub use dtype::{DType, Element};
 pub use error::{Alarm, CommError};
 pub use group::{Group, Member, Rank};
 pub use reduction::{Plan, ReduceOp, Reduction};
-pub use settings::Settings;
+pub use settings::{STANDSTILL, Settings};
 pub use slice::{Slice, SliceMut};
 pub use stop::Stopper;

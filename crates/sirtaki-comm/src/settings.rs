@@ -5,6 +5,10 @@ use std::time::Duration;
 
 use crate::{collective::Algorithm, secure::Secret};
 
+/// Waiting ranks look around many times a second. One that has not looked for this long stood still itself (Ctrl-Z, a
+/// debugger), and does not count that time as others' silence.
+pub const STANDSTILL: Duration = Duration::from_secs(1);
+
 /// The choices, with defaults that suit most jobs.
 #[derive(Debug, Clone)]
 pub struct Settings {

@@ -7,7 +7,7 @@ use std::{
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::{Rank, link::Bell};
+use crate::{Rank, STANDSTILL, link::Bell};
 
 use super::{Call, Mesh, peer::Peer, survey::Failure};
 
@@ -131,6 +131,9 @@ impl Mesh {
     fn look_round(&mut self, wait: &mut Wait, woken: Woken, awaited: Awaited, call: &Call) -> Result<(), Failure> {
         let now = Instant::now();
         let since = wait.surveyed.map_or(SLICE, |then| now - then);
+        if let Some(started) = wait.started.as_mut().filter(|_| since > STANDSTILL) {
+            *started += since;
+        }
         match woken {
             _ if since >= self.slice() => self.survey(wait, awaited, call, now, None),
             Woken::Links(ranks) => self.survey(wait, awaited, call, now, Some(&ranks)),

@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use sirtaki_comm::{Alarm, Group, Rank};
+use sirtaki_comm::{Alarm, Group, Rank, STANDSTILL};
 
 /// How long to wait for somebody to find out how a lost rank ended.
 const ENDING_PATIENCE: Duration = Duration::from_millis(300);
@@ -82,12 +82,26 @@ pub struct Blame {
     /// The reason, and when it was found; how the rank ended may still be missing.
     found: Option<(Duration, Alarm)>,
     over: bool,
+    /// When this rank looked last, and when it went on after it had stood still.
+    looked: Option<Duration>,
+    resumed: Option<Duration>,
 }
 
 impl Blame {
     /// Nothing is wrong yet. A rank of `group` may be silent for `limit`.
     pub fn new(group: Group, limit: Duration) -> Self {
-        Self { group, limit, complaints: Vec::new(), told: false, word: None, found: None, over: false }
+        let (looked, resumed) = (None, None);
+        Self {
+            group,
+            limit,
+            complaints: Vec::new(),
+            told: false,
+            word: None,
+            found: None,
+            over: false,
+            looked,
+            resumed,
+        }
     }
 
     /// Something went wrong here or, on rank 0, elsewhere.
@@ -115,6 +129,10 @@ impl Blame {
         if self.over {
             return Act::Wait;
         }
+        let before = self.looked.replace(view.now);
+        if before.is_some_and(|before| view.now.saturating_sub(before) > STANDSTILL) {
+            self.resumed = Some(view.now);
+        }
         if let Some(reason) = self.word.take() {
             self.over = true;
             return Act::Over(reason);
@@ -135,6 +153,11 @@ impl Blame {
         }
     }
 
+    /// How long a rank has been quiet while this one listened: when it stood still, it heard nobody.
+    fn heard(&self, view: &View<'_>, quiet: Duration) -> Duration {
+        self.resumed.map_or(quiet, |resumed| quiet.min(view.now.saturating_sub(resumed)))
+    }
+
     /// What rank 0 takes to be the reason.
     fn judge(&self, view: &View<'_>) -> Option<Alarm> {
         let signs: Vec<(Rank, Sign)> = (1..self.group.size()).map(|rank| (rank, (view.sign)(rank))).collect();
@@ -152,7 +175,8 @@ impl Blame {
             true => (self.limit, view.waiting),
             false => (self.limit / 2, true),
         };
-        let silent = signs.iter().find(|(_, sign)| matches!(sign, Sign::Quiet(quiet) if *quiet > limit));
+        let is_silent = |sign: &Sign| matches!(sign, Sign::Quiet(quiet) if self.heard(view, *quiet) > limit);
+        let silent = signs.iter().find(|(_, sign)| is_silent(sign));
         if let Some((rank, _)) = silent.filter(|_| matters) {
             return Some(silence(&self.group, *rank, self.limit));
         }
@@ -168,7 +192,7 @@ impl Blame {
         match (view.sign)(0) {
             Sign::Left if self.complaints.is_empty() => None,
             Sign::Closed(_) | Sign::Left => Some(lost(&self.group, 0, "it ended or left the engine")),
-            Sign::Quiet(quiet) | Sign::Unreachable(_, quiet) if quiet > self.limit && needed => {
+            Sign::Quiet(quiet) | Sign::Unreachable(_, quiet) if self.heard(view, quiet) > self.limit && needed => {
                 Some(silence(&self.group, 0, self.limit))
             }
             _ => None,

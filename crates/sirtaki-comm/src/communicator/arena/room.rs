@@ -17,7 +17,7 @@ use super::{
     memory::Memory,
 };
 use crate::{
-    Alarm, CommError, Group, Rank, Stopper,
+    Alarm, CommError, Group, Rank, STANDSTILL, Stopper,
     communicator::{Blame, WaitObserver},
     shm::Signal,
     signature::Signature,
@@ -173,7 +173,13 @@ impl Room {
         start: Instant,
         sleep: &dyn Fn() -> bool,
     ) -> Result<(), CommError> {
+        let (mut start, mut looked) = (start, Instant::now());
         while !sleep() {
+            let now = Instant::now();
+            if now - looked > STANDSTILL {
+                start += now - looked;
+            }
+            looked = now;
             self.look_round(wait, who)?;
             if start.elapsed() > HEARING.min(self.timeout / 2) {
                 self.compare(wait.number)?;

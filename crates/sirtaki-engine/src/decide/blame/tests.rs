@@ -48,6 +48,24 @@ fn rank_0_believes_its_eyes_more_than_complaints() {
 }
 
 #[test]
+fn the_time_in_which_this_rank_stood_still_is_not_the_silence_of_others() {
+    for (rank, silent) in [(0, 1), (1, 0)] {
+        let mut judge = blame(rank);
+        assert_eq!(look(&mut judge, 0.0, quiet([0.1; 4])), Act::Wait);
+        assert_eq!(look(&mut judge, 0.1, quiet([0.2; 4])), Act::Wait);
+        let mut signs = [0.1; 4];
+        signs[silent] = 60.2;
+        assert_eq!(look(&mut judge, 60.1, quiet(signs)), Act::Wait, "everybody was stopped");
+        for tenth in 1..=80 {
+            signs[silent] = 60.2 + f64::from(tenth) / 10.0;
+            assert_eq!(look(&mut judge, 60.1 + f64::from(tenth) / 10.0, quiet(signs)), Act::Wait);
+        }
+        signs[silent] = 68.4;
+        assert_eq!(blamed(&look(&mut judge, 68.3, quiet(signs))), Some(silent), "it did not go on");
+    }
+}
+
+#[test]
 fn rank_0_does_not_blame_itself_at_once() {
     let mut judge = blame(0);
     judge.complain(timeout(0), seconds(1.0));
@@ -92,7 +110,7 @@ fn those_cut_off_from_rank_0_say_the_same() {
     assert!(matches!(look(&mut two, 1.0, quiet([4.0; 4])), Act::Tell(_)));
     let first = look(&mut one, 6.0, unreachable());
     assert_eq!(blamed(&first), Some(0));
-    assert_eq!(first, look(&mut two, 5.0, quiet([8.01; 4])));
+    assert_eq!(first, look(&mut two, 2.0, quiet([8.01; 4])));
 }
 
 #[test]
