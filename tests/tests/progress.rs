@@ -72,7 +72,7 @@ fn progress_can_be_switched_off() {
 #[test]
 fn a_log_has_a_line_now_and_then_without_control_characters() {
     let mut command = Command::new(SIRTAKI);
-    command.env("TEST_ENDLESS", "1").args(["run", "-n", "2", "--", RANK]);
+    command.env("TEST_ENDLESS", "150").args(["run", "-n", "2", "--", RANK]);
     let job = course(command);
     let line = job.says("steps/s");
     assert!(line.starts_with("step ") && line.contains("/200  "), "{line}");
@@ -113,7 +113,7 @@ fn await_step(address: &str, token: &str, step: u64) -> Value {
 #[test]
 fn a_browser_shows_the_job_while_it_runs() {
     let mut command = Command::new(SIRTAKI);
-    command.env("TEST_ENDLESS", "1").args(["run", "-n", "2", "--dashboard", "--", RANK]);
+    command.env("TEST_ENDLESS", "200").args(["run", "-n", "2", "--dashboard", "--", RANK]);
     let job = course(command);
     let line = job.says("dashboard: http://127.0.0.1:");
     let url = line.strip_prefix("dashboard: ").unwrap().to_owned();
