@@ -32,12 +32,12 @@ pub(crate) struct Call {
     /// Elements of one part.
     pub(crate) count: usize,
     pub(crate) dtype: Type,
-    /// Whether it is to fail when it is done.
+    /// Whether the call is to fail at its end.
     pub(crate) fails: bool,
 }
 
 impl Call {
-    /// It as something between two ranks, if it is.
+    /// The call as a transfer between two ranks, if it is one.
     pub(crate) fn transfer(&self) -> Option<Transfer> {
         let bytes = self.count * self.dtype.size();
         match self.kind {
@@ -66,7 +66,7 @@ impl Call {
     }
 }
 
-/// Does it, on the thread of a stream.
+/// Executes the call, on the thread of a stream.
 pub(crate) fn run(comm: &Comm, call: &Call) -> Result<(), Interruption> {
     if call.count == 0 {
         return Ok(());
@@ -90,7 +90,7 @@ pub(crate) fn run(comm: &Comm, call: &Call) -> Result<(), Interruption> {
     Ok(())
 }
 
-/// Takes what this rank needs of what all show.
+/// Reads what this rank needs from the data that all ranks show.
 fn read(comm: &Comm, call: &Call, part: usize, start: usize, length: usize) {
     // SAFETY: all ranks have filled their areas and leave them alone until the next barrier.
     let shown = |rank: usize| unsafe { std::slice::from_raw_parts(comm.segment.data(rank), length) };

@@ -47,7 +47,7 @@ pub(crate) struct Comm {
     turn: Condvar,
 }
 
-/// Calls are done in the order in which they were made, on whatever stream.
+/// Calls are executed in the order in which they were made, whatever their streams.
 #[derive(Default)]
 struct Turns {
     issued: u64,
@@ -65,7 +65,7 @@ pub(crate) fn identity() -> Result<[u8; 128], Failure> {
 }
 
 impl Comm {
-    /// Comes to the place that the identity names, and waits for all others there.
+    /// Opens the memory that the identity names, and waits for all other ranks there.
     pub(crate) fn join(id: &[u8; 128], rank: c_int, size: c_int) -> Result<Arc<Self>, Failure> {
         let invalid = |problem: String| Failure(INVALID_ARGUMENT, problem);
         let (Ok(rank), Ok(size)) = (usize::try_from(rank), usize::try_from(size)) else {
@@ -107,7 +107,7 @@ impl Comm {
         Ok(comm)
     }
 
-    /// Whether all ranks have come; then nobody has to open the file any more.
+    /// Whether all ranks have joined; then no rank needs to open the file any more.
     fn is_complete(&self) -> bool {
         let complete = self.segment.joined().load(Ordering::SeqCst) as usize == self.size;
         if complete {
@@ -120,7 +120,7 @@ impl Comm {
         lock(&FILES).remove(&self.address);
     }
 
-    /// What NCCL says of it.
+    /// The state as NCCL reports it.
     pub(crate) fn state(&self) -> c_int {
         self.error.load(Ordering::SeqCst)
     }
@@ -133,7 +133,7 @@ impl Comm {
         }
     }
 
-    /// Counts a call; an error if it is to fail, and whether it is to fail when it is done.
+    /// Counts a call. Returns an error if the call is to fail at once, otherwise whether it is to fail at its end.
     pub(crate) fn count(&self) -> Result<bool, Failure> {
         let number = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
         if setting("STAND_IN_NCCL_FAIL") == Some(number) {
@@ -149,7 +149,7 @@ impl Comm {
         (Operation::KNOWN.len() + operations.len() - 1) as c_int
     }
 
-    /// Forgets it; whether there was one.
+    /// Removes an operation; returns whether there was one.
     pub(crate) fn remove_operation(&self, code: c_int) -> bool {
         let index = usize::try_from(code).ok().and_then(|code| code.checked_sub(Operation::KNOWN.len()));
         let mut operations = lock(&self.operations);
@@ -168,7 +168,7 @@ impl Comm {
         }
     }
 
-    /// Has a stream do these calls as one.
+    /// Has a stream execute these calls as one.
     pub(crate) fn launch(self: &Arc<Self>, stream: &Stream, calls: Vec<Call>) -> Result<(), Failure> {
         let mine = {
             let mut turns = lock(&self.turns);
@@ -190,7 +190,7 @@ impl Comm {
         Ok(())
     }
 
-    /// Waits until all ranks have come here, as NCCL does that connects them when it first needs to.
+    /// Waits until all ranks have come here, as does an NCCL that connects ranks only when it first needs to.
     fn meet(&self) -> Result<(), Failure> {
         let connected = self.segment.connected();
         connected.fetch_add(1, Ordering::SeqCst);
@@ -234,7 +234,7 @@ impl Comm {
     }
 }
 
-/// Why a call was not done.
+/// Why a call was not completed.
 pub(crate) enum Interruption {
     Aborted,
     Failed(String),

@@ -86,7 +86,7 @@ unsafe extern "C" fn device_name(to: *mut c_char, length: c_int, device: c_int) 
     if to.is_null() || usize::try_from(length).is_ok_and(|length| length < name.len()) {
         return INVALID_VALUE;
     }
-    // SAFETY: there are so many bytes there, of which fewer are written.
+    // SAFETY: the caller promises the buffer's length, and no more than that is written.
     unsafe { to.cast::<u8>().copy_from(name.as_ptr(), name.len()) };
     check(device)
 }

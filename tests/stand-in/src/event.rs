@@ -1,6 +1,6 @@
-//! Events. Recording one captures a *point* in the work of a stream; whoever waits for the event or asks for it means the
-//! point that was captured last before that call. Points of events that processes share are numbers in memory that they
-//! share, too: how often the event was recorded, and up to which of those times it has happened.
+//! Events. Recording one captures a *point* in the work of a stream; waiting for the event or querying it refers to the
+//! point captured last before that call. The points of events that processes share are numbers in shared memory: how
+//! often the event was recorded, and how many of these recordings have happened.
 
 use std::{
     ffi::{c_int, c_uint},
@@ -65,7 +65,7 @@ impl Point {
         Point::Local(Mutex::default(), Condvar::new())
     }
 
-    /// The stream is there.
+    /// Notes that the stream has reached the point.
     fn reach(&self) {
         match self {
             Point::Local(time, changed) => {
@@ -86,7 +86,7 @@ impl Point {
         }
     }
 
-    /// Waits until the stream is there.
+    /// Waits until the stream has reached the point.
     fn wait(&self) {
         match self {
             Point::Local(time, changed) => {
@@ -211,7 +211,7 @@ unsafe extern "C" fn share(to: *mut [u8; 64], handle: usize) -> c_int {
     let Ok(address) = shared::address(file) else { return INVALID_VALUE };
     let mut bytes = [0; 64];
     address.write(&mut bytes);
-    // SAFETY: the caller wants so many bytes there.
+    // SAFETY: the caller wants a handle there.
     unsafe { give(to, bytes) }
 }
 

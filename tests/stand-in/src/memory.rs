@@ -1,5 +1,6 @@
-//! Memory of the devices and pinned memory: ordinary memory. It begins with a pattern that is no sensible number, and it
-//! gets another one before it goes, so that a test notices who reads too early or too late.
+//! Memory of the devices and pinned memory: ordinary memory. New memory is filled with a pattern that is not a
+//! plausible number, and with another one before it is freed, so that tests notice reads that come too early or too
+//! late.
 
 use std::{
     alloc::{Layout, alloc, dealloc},
@@ -18,7 +19,7 @@ use crate::{
 
 /// What new memory holds.
 const NEW: u8 = 0xa5;
-/// What memory holds that was freed.
+/// What freed memory holds.
 const FREED: u8 = 0xdd;
 /// As strict as the driver.
 const ALIGNMENT: usize = 512;
@@ -32,9 +33,9 @@ static BLOCKS: Mutex<BTreeMap<u64, Block>> = Mutex::new(BTreeMap::new());
 pub(crate) struct IpcHandle(pub(crate) [u8; 64]);
 
 enum Block {
-    /// In a file, so that other processes can be given it.
+    /// In a file, so that it can be passed to other processes.
     Shareable(Map, File),
-    /// In the order of a stream.
+    /// Allocated in the order of a stream.
     Ordered(Heap),
     /// Of the host.
     Pinned(Heap),
@@ -91,7 +92,7 @@ impl Drop for Heap {
     }
 }
 
-/// Whether so many bytes there are memory that was handed out; nothing if nobody knows the address.
+/// Whether this range lies in memory that was handed out; `None` for an unknown address.
 pub(crate) fn fits(address: u64, bytes: usize) -> Option<bool> {
     let blocks = lock(&BLOCKS);
     let (start, block) = blocks.range(..=address).next_back()?;
@@ -110,7 +111,7 @@ fn keep(block: Option<Block>) -> Result<u64, c_int> {
     Ok(address)
 }
 
-/// Takes a block back that begins there and is of the right kind.
+/// Takes back the block that begins there, if it is of the right kind.
 fn take(address: u64, kind: impl FnOnce(&Block) -> bool) -> Option<Block> {
     let mut blocks = lock(&BLOCKS);
     blocks.get(&address).is_some_and(kind).then(|| blocks.remove(&address)).flatten()
@@ -209,13 +210,13 @@ unsafe extern "C" fn share(to: *mut IpcHandle, address: u64) -> c_int {
     let Ok(address) = shared::address(file) else { return INVALID_VALUE };
     let mut handle = IpcHandle([0; 64]);
     address.write(&mut handle.0);
-    // SAFETY: the caller wants so many bytes there.
+    // SAFETY: the caller wants a handle there.
     unsafe { give(to, handle) }
 }
 
 #[unsafe(export_name = "cuIpcOpenMemHandle_v2")]
 unsafe extern "C" fn open(to: *mut u64, handle: IpcHandle, _flags: c_uint) -> c_int {
-    // As with the driver, which has the memory in this process already.
+    // As with the driver, because this process already has the memory.
     if Address::read(&handle.0).is_some_and(|address| address.is_own()) {
         return INVALID_CONTEXT;
     }

@@ -18,10 +18,11 @@ pub(crate) const INTERNAL_ERROR: c_int = 3;
 pub(crate) const INVALID_ARGUMENT: c_int = 4;
 pub(crate) const INVALID_USAGE: c_int = 5;
 
-/// The text of the last error. Texts are never freed, because callers may still read one while there is a new one.
+/// The text of the last error. Texts are never freed, because a caller may still be reading one when the next one is
+/// stored.
 static LAST_ERROR: AtomicPtr<c_char> = AtomicPtr::new(null_mut());
 
-/// Why a call failed: NCCL's number, and more in words.
+/// Why a call failed: NCCL's code, and an explanation in words.
 pub(crate) struct Failure(pub(crate) c_int, pub(crate) String);
 
 impl Failure {
@@ -50,7 +51,7 @@ struct Config {
 /// Writes a result to where the caller wants it.
 ///
 /// # Safety
-/// It must be null or a place for such a value.
+/// `to` must be null or point to memory for a value of this type.
 unsafe fn give<T>(to: *mut T, value: T) -> c_int {
     if to.is_null() {
         return Failure(INVALID_ARGUMENT, "a null pointer".into()).report();

@@ -38,7 +38,7 @@ impl Type {
     }
 }
 
-/// How elements become one.
+/// How elements are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation {
     Sum,
@@ -51,11 +51,11 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
-    /// The operations that NCCL has without being told, in its order.
+    /// NCCL's built-in operations, in its order.
     pub(crate) const KNOWN: [Operation; 5] =
         [Operation::Sum, Operation::Product, Operation::Max, Operation::Min, Operation::Average];
 
-    /// Tells it from all others.
+    /// Distinguishes it from all other operations.
     pub(crate) fn identity(self) -> [u8; 9] {
         let mut identity = [0; 9];
         match self {

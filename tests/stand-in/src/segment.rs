@@ -1,7 +1,8 @@
 //! Memory in which the ranks of one communicator meet, and how they wait for each other there.
 //!
-//! It begins with counts that all ranks share. Then every rank has an area: how many rounds it has come to, what it does in
-//! this one, and a piece of its data. Then there is a box for every pair of ranks, for what one sends to the other.
+//! It begins with counts that all ranks share. Then every rank has an area: how many rounds it has reached, what it
+//! does in this one, and a piece of its data. Then there is a mailbox for every pair of ranks, for what one sends to
+//! the other.
 
 use std::{
     fs::File,
@@ -16,14 +17,14 @@ use crate::shared::Map;
 
 /// Bytes that a rank shows at once, or sends at once.
 pub(crate) const PIECE: usize = 128 * 1024;
-/// Bytes before the data of an area or a box.
+/// Bytes before the data of an area or a mailbox.
 const HEAD: usize = 256;
 /// Bytes that say what a rank does in a round.
 pub(crate) const SIGNATURE: usize = 64;
-/// How long to sleep before looking whether one has been told to give up, should the message be lost.
+/// How long to sleep before checking whether to give up, in case a wake-up is lost.
 const NAP: Duration = Duration::from_millis(100);
 
-/// Whoever waited has to give up.
+/// The wait was aborted.
 pub(crate) struct Aborted;
 
 /// The memory, as one rank sees it.
@@ -45,7 +46,7 @@ pub(crate) struct Mailbox<'a> {
 }
 
 impl Segment {
-    /// The memory in a file, which is made long enough for so many ranks.
+    /// The memory in a file, which is made long enough for `size` ranks.
     pub(crate) fn new(file: &File, size: usize) -> io::Result<Self> {
         let bytes = HEAD + (size + size * size) * (HEAD + PIECE);
         if file.metadata()?.len() < bytes as u64 {
@@ -79,12 +80,12 @@ impl Segment {
         self.word(0)
     }
 
-    /// How many ranks there are to be, by those who have come; zero before the first.
+    /// How many ranks there are to be, according to those that have joined; zero before the first.
     pub(crate) fn agreed_size(&self) -> &AtomicU32 {
         self.word(4)
     }
 
-    /// How many ranks have come.
+    /// How many ranks have joined.
     pub(crate) fn joined(&self) -> &AtomicU32 {
         self.word(8)
     }
@@ -94,7 +95,7 @@ impl Segment {
         self.word(12)
     }
 
-    /// Whether a rank has come.
+    /// Whether a rank has joined.
     pub(crate) fn present(&self, rank: usize) -> &AtomicU32 {
         self.word(Self::area(rank) + 8)
     }
@@ -127,7 +128,7 @@ impl Segment {
         wake(self.pulse());
     }
 
-    /// Waits until a condition holds that somebody tells about, or until `stop`.
+    /// Waits until a condition holds, or until `stop`. Changes of the condition are announced by [`Segment::tell`].
     pub(crate) fn wait(&self, stop: &AtomicBool, mut condition: impl FnMut() -> bool) -> Result<(), Aborted> {
         loop {
             let seen = self.pulse().load(Ordering::SeqCst);
@@ -142,14 +143,14 @@ impl Segment {
     }
 }
 
-/// Sleeps while the word is as it was seen, at most so long.
+/// Sleeps while the word still has the value `seen`, for at most `limit`.
 pub(crate) fn sleep(word: &AtomicU32, seen: u32, limit: Duration) {
     let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
     // Whatever the outcome, the caller looks again.
     let _ = futex::wait(word, futex::Flags::empty(), seen, Some(&limit));
 }
 
-/// Wakes everybody who sleeps on it, in all processes.
+/// Wakes all threads that sleep on the word, in all processes.
 pub(crate) fn wake(word: &AtomicU32) {
     let _ = futex::wake(word, futex::Flags::empty(), i32::MAX as u32);
 }

@@ -1,5 +1,5 @@
-//! Memory that processes of one host share. It has no name: others open it through `/proc`, by the process that made it and
-//! the descriptor there, and it is gone with the last process that has it.
+//! Memory that processes of one host share. It has no name: others open it through `/proc`, by the process that made it
+//! and its descriptor in that process, and it is freed when the last process that has it open exits.
 
 use std::{
     fs::{File, OpenOptions},
@@ -21,7 +21,7 @@ const MAGIC: [u8; 8] = *b"stand-in";
 pub(crate) struct Address {
     pid: u32,
     descriptor: i32,
-    /// Tells it from files that have the same descriptor later.
+    /// Distinguishes it from files that get the same descriptor later.
     inode: u64,
     bytes: u64,
 }
@@ -70,26 +70,26 @@ pub(crate) fn create(bytes: usize) -> io::Result<File> {
     Ok(file)
 }
 
-/// Where others find it while this process has it open.
+/// Where other processes find the file while this process has it open.
 pub(crate) fn address(file: &File) -> io::Result<Address> {
     let about = file.metadata()?;
     let (pid, descriptor) = (std::process::id(), file.as_raw_fd());
     Ok(Address { pid, descriptor, inode: about.ino(), bytes: about.len() })
 }
 
-/// A file in memory as this process sees it, until the value goes.
+/// A file in memory, mapped into this process until the value is dropped.
 pub(crate) struct Map {
     start: *mut u8,
     bytes: usize,
 }
 
-// SAFETY: it is plain memory; whoever uses it orders its uses.
+// SAFETY: it is plain memory; its users order their accesses.
 unsafe impl Send for Map {}
 // SAFETY: as above.
 unsafe impl Sync for Map {}
 
 impl Map {
-    /// The first so many bytes of a file, which must have them.
+    /// Maps the first `bytes` bytes of a file, which must have at least that many.
     pub(crate) fn new(file: &File, bytes: usize) -> io::Result<Self> {
         // SAFETY: the system chooses a place that nobody uses.
         let start =

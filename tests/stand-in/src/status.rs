@@ -1,4 +1,4 @@
-//! The numbers by which the driver says how a call went.
+//! The codes with which the driver reports the outcome of a call.
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -15,7 +15,7 @@ pub(crate) const NOT_SUPPORTED: c_int = 801;
 /// Writes a result to where the caller wants it.
 ///
 /// # Safety
-/// It must be null or a place for such a value.
+/// `to` must be null or point to memory for a value of this type.
 pub(crate) unsafe fn give<T>(to: *mut T, value: T) -> c_int {
     if to.is_null() {
         return INVALID_VALUE;

@@ -18,12 +18,12 @@ pub(crate) type Task = Box<dyn FnOnce() + Send>;
 
 /// The streams that callers have made.
 static STREAMS: Table<Arc<Stream>> = Table::new(0x1_0000);
-/// The one of each context that is always there.
+/// The default stream of each context.
 static DEFAULT: Mutex<BTreeMap<usize, Arc<Stream>>> = Mutex::new(BTreeMap::new());
-/// Those that callers have given up, and which may have something to do all the same.
+/// Streams that callers have destroyed, but which may still have work to do.
 static CLOSED: Mutex<Vec<Weak<Stream>>> = Mutex::new(Vec::new());
 
-/// Tasks that are done one after another.
+/// Tasks that are executed one after another.
 pub(crate) struct Stream {
     context: usize,
     queue: Mutex<Queue>,
@@ -33,7 +33,7 @@ pub(crate) struct Stream {
 #[derive(Default)]
 struct Queue {
     tasks: VecDeque<Task>,
-    /// A task is being done.
+    /// A task is being executed.
     busy: bool,
     /// No more will come.
     closed: bool,
@@ -64,7 +64,7 @@ impl Stream {
         task
     }
 
-    /// Has it done after everything that is queued already.
+    /// Queues a task after everything that is queued already.
     pub(crate) fn push(&self, task: impl FnOnce() + Send + 'static) {
         lock(&self.queue).tasks.push_back(Box::new(task));
         self.changed.notify_all();
@@ -95,7 +95,7 @@ impl Queue {
     }
 }
 
-/// The stream with this handle; zero is the one that is always there.
+/// The stream with this handle; zero is the default stream.
 pub(crate) fn find(handle: usize) -> Option<Arc<Stream>> {
     if handle == 0 {
         if device::check_context() != SUCCESS {

@@ -17,7 +17,7 @@ pub(crate) struct Transfer {
     pub(crate) bytes: usize,
 }
 
-/// Does all of them, on the thread of a stream.
+/// Executes all of them, on the thread of a stream.
 pub(crate) fn run(comm: &Comm, transfers: &[Transfer]) -> Result<(), Interruption> {
     let mut left: Vec<(Transfer, usize)> = transfers.iter().map(|transfer| (*transfer, 0)).collect();
     left.retain(|(transfer, _)| transfer.bytes > 0);
@@ -39,7 +39,7 @@ pub(crate) fn run(comm: &Comm, transfers: &[Transfer]) -> Result<(), Interruptio
     Ok(())
 }
 
-/// Moves one piece of every transfer that can; whether there was one.
+/// Moves one piece of every transfer that can proceed; returns whether any could.
 fn advance(comm: &Comm, left: &mut [(Transfer, usize)]) -> Result<bool, String> {
     let mut moved = false;
     let mut begun: Vec<(bool, usize)> = Vec::new();
@@ -56,7 +56,7 @@ fn advance(comm: &Comm, left: &mut [(Transfer, usize)]) -> Result<bool, String> 
     Ok(moved)
 }
 
-/// Moves a piece if the box is empty, or full for who receives; how many bytes.
+/// Moves a piece if the mailbox is empty (for the sender) or full (for the receiver); returns how many bytes.
 fn step(comm: &Comm, transfer: &Transfer, done: usize) -> Result<usize, String> {
     let (from, to) = if transfer.sends { (comm.rank, transfer.peer) } else { (transfer.peer, comm.rank) };
     let mailbox = comm.segment.mailbox(from, to);
@@ -64,7 +64,7 @@ fn step(comm: &Comm, transfer: &Transfer, done: usize) -> Result<usize, String> 
     let length = PIECE.min(transfer.bytes - done);
     let own = (transfer.address + done as u64) as *mut u8;
     if transfer.sends && !full {
-        // SAFETY: an empty box belongs to who sends; the caller keeps the memory until the stream is past this.
+        // SAFETY: an empty mailbox belongs to the sender; the caller keeps the memory until the stream is past this.
         unsafe { mailbox.data.copy_from(own, length) };
         mailbox.total.store(transfer.bytes as u64, Ordering::SeqCst);
         mailbox.sent.fetch_add(1, Ordering::SeqCst);
@@ -75,7 +75,7 @@ fn step(comm: &Comm, transfer: &Transfer, done: usize) -> Result<usize, String> 
         if total != transfer.bytes as u64 {
             return Err(format!("rank {to} receives {} bytes from rank {from}, which sends {total}", transfer.bytes));
         }
-        // SAFETY: a full box belongs to who receives; the caller keeps the memory until the stream is past this.
+        // SAFETY: a full mailbox belongs to the receiver; the caller keeps the memory until the stream is past this.
         unsafe { mailbox.data.copy_to(own, length) };
         mailbox.received.fetch_add(1, Ordering::SeqCst);
         return Ok(length);
