@@ -7,7 +7,7 @@ that want one line, and ``run`` calls a function on several ranks, from a notebo
 >>> sirtaki.run(math.sqrt, (16,), ranks=2)
 [4.0, 4.0]
 
-Everything is imported when it is first used: the ``sirtaki`` command starts with this file, too.
+Everything is imported when it is first used, because the ``sirtaki`` command loads this file, too.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The script that a rank runs: calls the function it was handed and hands back what came of it.
+"""The script that a rank runs: calls the function it was given and passes back the outcome.
 
 Usage: ``_call.py PROCESS FILE`` with the caller's process id and the number of its open file with
 the call.
 
 It is started by its path and not with ``-m``, which would put the current folder before the
-standard library: a file ``random.py`` in it must not matter here when it did not matter to the
+standard library: a file ``random.py`` there must not matter here if it did not matter to the
 caller. Until the caller's ``sys.path`` is in place, nothing but the standard library is imported.
 """
 
@@ -25,7 +25,7 @@ def main(process: str, file: str) -> int:
         reply = perform(lambda: pickle.load(call))
     where = frame["replies"][int(os.environ["SIRTAKI_RANK"])]
     with open(f"/proc/{process}/fd/{where}", "wb") as file_of_rank:
-        # Whoever reads it notices a missing end, so it needs no other mark of being complete.
+        # The reader notices a missing end, so no other mark of completeness is needed.
         pickle.dump(reply, file_of_rank)
     return 0 if "result" in reply else 1
 
@@ -44,7 +44,7 @@ def failure(error: BaseException) -> dict[str, Any]:
     """An exception for the caller; its time tells which rank failed first."""
     moment = time.monotonic()
     summary = traceback.format_exception_only(type(error), error)[-1].strip()
-    # The first frame is ours.
+    # The first frame is this script's.
     inside = error.__traceback__.tb_next if error.__traceback__ else None
     text = "".join(traceback.format_exception(type(error), error, inside))
     try:
@@ -56,7 +56,7 @@ def failure(error: BaseException) -> dict[str, Any]:
 
 
 def pickled(value: Any) -> bytes:
-    """By value where cloudpickle is there, as the caller did it with the function."""
+    """By value if cloudpickle is installed, as the caller did with the function."""
     try:
         import cloudpickle
     except ImportError:

@@ -25,10 +25,10 @@ OPERATIONS = {
     Max: "max",
     Product: "product",
 }
-"""The words of the engine for the reductions."""
+"""The engine's names for the reductions."""
 
 NAMES = 4096
-"""Names for tensors that have none; with more in flight, later ones wait for earlier ones."""
+"""How many names unnamed tensors share; with more in flight, later ones wait for earlier ones."""
 
 NOT_INITIALIZED = "Sirtaki has not been initialized; use init()."
 
@@ -45,7 +45,7 @@ class InFlight:
         return ticket is not None and not ticket.poll()
 
     def add(self, name: Any, ticket: Any) -> None:
-        """Puts a name to use."""
+        """Marks a name as in use."""
         self._tickets[name] = ticket
         if len(self._tickets) > self._limit:
             # From time to time, so that programs may use as many names as they like.
@@ -74,7 +74,7 @@ class _World:
         self.sets: dict = {}
         self.next_set = 1
         self.leaving: list = []
-        """What is called before the engine ends."""
+        """Functions that are called before the engine ends."""
         self.phase: Phase | None = None
         self.sees_steps = False
 
@@ -107,8 +107,8 @@ def engine() -> Engine:
 def start(defaults: dict[str, str] | None = None, timeout: float | None = None) -> bool:
     """Joins the job; says whether that was new.
 
-    ``defaults`` are variables for where the environment has none; usually what Horovod's say. The
-    other ranks have ``timeout`` seconds to come, or as long as the launcher says.
+    ``defaults`` are variables for those that the environment lacks; usually those translated from
+    Horovod's. The other ranks have ``timeout`` seconds to join, or as long as the launcher says.
     """
     if world.forked:
         engine()
@@ -125,7 +125,7 @@ def start(defaults: dict[str, str] | None = None, timeout: float | None = None) 
 
 
 def shutdown() -> None:
-    """Leaves the job, on all ranks. What was not done fails; ``init`` may be called again.
+    """Leaves the job, on all ranks. Unfinished requests fail; ``init`` may be called again.
 
     >>> import sirtaki.torch as hvd
     >>> hvd.init()
@@ -149,14 +149,14 @@ def shutdown() -> None:
 
 
 def enter_phase(name: str) -> None:
-    """This process begins a part of a training step, and ends the one it was in."""
+    """Notes that this process begins a part of a training step, which ends the previous one."""
     leave_phase()
     if world.engine is not None and is_initialized():
         world.phase = world.engine.phase(name)
 
 
 def leave_phase() -> None:
-    """This process is in none of the parts of a training step that are told apart."""
+    """Notes that this process is in none of the marked parts of a training step."""
     left, world.phase = world.phase, None
     if left is not None:
         left.end()
@@ -233,11 +233,11 @@ def is_homogeneous() -> bool:
 
 
 def name_for(kind: str, name: str | None, process_set: int | None, waits: bool = False) -> str:
-    """The name by which ranks know that they mean the same tensor.
+    """The name by which ranks recognise the same tensor.
 
     Where the caller gives none, it is a number that wraps around, so that there are not too many
-    names. A caller who waits at once has only one tensor in flight, which needs no number; then
-    the same order comes again and again, and the engine learns it.
+    names. A caller that waits at once has only one tensor in flight, which needs no number; then
+    the same order repeats, and the engine learns it.
     """
     if name is not None:
         full = f"{kind}.{name}"
@@ -253,7 +253,7 @@ def name_for(kind: str, name: str | None, process_set: int | None, waits: bool =
 
 
 def operation(op: int | None, average: bool | None) -> int:
-    """The reduction, from the argument of today and the one of old."""
+    """The reduction, from the current argument and the deprecated one."""
     if op is not None:
         if average is not None:
             raise ValueError("op replaces average; please give only one of them")

@@ -1,6 +1,6 @@
 """Training that goes on after a failure: state that is saved, restored and made equal.
 
-A failed collective brings all ranks back to what they committed last; then they leave the job,
+After a failed collective, all ranks go back to what they committed last; then they leave the job,
 join it again and go on. The ranks of a job stay the same from its start to its end: hosts that
 come and go are refused with a hint.
 """
@@ -15,7 +15,7 @@ from typing import Any, Callable
 from sirtaki._errors import Error
 
 PATIENCE = 3
-"""How many failures without a commit between them are too many."""
+"""This many failures without a commit between them are too many."""
 
 FIXED = (
     "the ranks of this job cannot change while it runs\n"
@@ -35,7 +35,7 @@ class HostsUpdatedInterrupt(RuntimeError):  # noqa: N818
 
 
 class State:
-    """What training is made of. Subclasses say how to save, restore and synchronize it."""
+    """The state of a training. Subclasses say how to save, restore and synchronize it."""
 
     _commits = 0
 
@@ -59,7 +59,7 @@ class State:
         raise Error(FIXED)
 
     def commit(self) -> None:
-        """Saves everything in memory: what a failure later brings back."""
+        """Saves everything in memory; it is restored after a failure."""
         self.save()
         self._commits += 1
         self.check_host_updates()
@@ -80,7 +80,7 @@ class State:
         raise NotImplementedError
 
     def reset(self) -> None:
-        """What else has to happen when ranks have joined again; nothing by itself."""
+        """What else has to happen when ranks have joined again; does nothing by default."""
 
 
 class ObjectState(State):
@@ -124,7 +124,7 @@ class ObjectState(State):
 
 
 def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[..., Any]:
-    """A function of state and more, which is called again after a failure.
+    """A function of a state and further arguments, which is called again after a failure.
 
     >>> state, tries = ObjectState(lambda obj, **_: obj, lambda: 0, batch=0), []
     >>> def train(state):

@@ -6,18 +6,18 @@ from __future__ import annotations
 class Error(RuntimeError):
     """A collective failed: ranks disagree, a rank is gone, or the job was left.
 
-    ``rank`` is the one to blame, where there is one.
+    ``rank`` is the rank that caused it, if there is one.
     """
 
     __module__ = "sirtaki"
 
     rank: int | None = None
     refused = False
-    """Whether ranks disagreed about something; everything else goes on."""
+    """Whether ranks disagreed about a request; all other requests go on."""
 
 
 class LaunchError(RuntimeError):
-    """The job could not be started, or somebody else ended it."""
+    """The job could not be started, or it was ended from outside."""
 
     __module__ = "sirtaki"
 
@@ -25,10 +25,10 @@ class LaunchError(RuntimeError):
 class RankError(RuntimeError):
     """A rank failed, and it was the first one to do so.
 
-    ``rank`` is its number and ``reason`` says what happened in one line. Where the function
-    raised, the exception is the ``__cause__`` (if it can be pickled) and ``traceback`` is the text
-    of the traceback on the rank; otherwise that is empty. ``report`` is what the launcher had to
-    say: the last lines of the rank and what the others were doing.
+    ``rank`` is its number and ``reason`` says what happened in one line. If the function raised an
+    exception, that is the ``__cause__`` (if it can be pickled) and ``traceback`` is the text of
+    the traceback on the rank; otherwise ``traceback`` is empty. ``report`` is the launcher's
+    report: the last lines of the rank and what the others were doing.
     """
 
     __module__ = "sirtaki"

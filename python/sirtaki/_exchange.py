@@ -1,8 +1,8 @@
-"""How a call reaches the ranks, and their replies the caller.
+"""How a call reaches the ranks, and how their replies reach the caller.
 
-They travel in files without a name: ranks open them through the caller's descriptors in ``/proc``,
-which the kernel allows to the same user only. So nothing can be left behind in a temporary folder,
-also when the caller is killed.
+Both are passed in files without a name: ranks open them through the caller's descriptors in
+``/proc``, which the kernel allows only to the same user. So nothing can be left behind in a
+temporary folder, even if the caller is killed.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _read(reply: Any) -> dict | None:
 
 
 def pickle_call(call: tuple) -> bytes:
-    """By value where cloudpickle is there, else by names that ranks must be able to import."""
+    """By value if cloudpickle is installed, else by names that ranks must be able to import."""
     try:
         import cloudpickle
     except ImportError:
@@ -95,7 +95,7 @@ def _pickle_by_name(call: tuple) -> bytes:
 
 
 class _ByName(pickle.Pickler):
-    """Refuses what only the caller can find: ranks have another main module."""
+    """Refuses what only the caller can find: ranks have a different main module."""
 
     def reducer_override(self, value: Any) -> Any:
         named = isinstance(value, (type, types.FunctionType))

@@ -21,7 +21,7 @@ SAME = {
     "ssh_port": "--ssh-port",
     "ssh_identity_file": "--ssh-identity",
 }
-"""Options of ours that mean the same."""
+"""Options of ``sirtaki run`` that mean the same."""
 
 VARIABLES = {
     "timeline_filename": "HOROVOD_TIMELINE",
@@ -29,10 +29,10 @@ VARIABLES = {
     "stall_check_shutdown_time_seconds": "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS",
     "gloo_timeout_seconds": "HOROVOD_GLOO_TIMEOUT_SECONDS",
 }
-"""Options that ranks find in their environment."""
+"""Options that are passed to ranks in their environment."""
 
 ELASTIC = ("min-np", "max-np", "slots-per-host", "elastic-timeout", "reset-limit")
-"""Options for a number of ranks that changes."""
+"""Options for a changing number of ranks."""
 
 WITHOUT_EFFECT = (
     ("cycle-time-ms", float),
@@ -70,7 +70,7 @@ WITHOUT_EFFECT = (
     ("mpi", None),
     ("jsrun", None),
 )
-"""Options about how Horovod works inside, with the type of their value."""
+"""Options about Horovod's internals, with the type of their value."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -156,7 +156,7 @@ def translated(options: argparse.Namespace) -> list[str]:
 
 
 def _refuse(options: argparse.Namespace) -> None:
-    """Ends the program where an option asks for something that there is not."""
+    """Ends the program if an option asks for something that does not exist here."""
     given = vars(options)
     names = (*ELASTIC, "blacklist-cooldown-range", "host-discovery-script")
     elastic = [f"--{name}" for name in names if given[name.replace("-", "_")]]
@@ -175,7 +175,7 @@ def _refuse(options: argparse.Namespace) -> None:
 
 
 def _warn(options: argparse.Namespace) -> None:
-    """Names options that change nothing."""
+    """Warns about options that have no effect."""
     given = vars(options)
     names = [name for name, _ in WITHOUT_EFFECT if given[name.replace("-", "_")]]
     if names:

@@ -1,9 +1,9 @@
 """The ``sirtaki run`` that does the work: found, started, listened to, and ended with the caller.
 
-It gets a session of its own, so that a Ctrl-C in the terminal reaches the caller alone, who passes
-it on; otherwise it would arrive once or twice, depending on how the caller was started. What the
-job writes is written by the thread that called, to ``sys.stdout`` and ``sys.stderr``: only so does
-it appear in a notebook's cell.
+It gets its own session, so that a Ctrl-C in the terminal reaches only the caller, which passes it
+on; otherwise it would arrive once or twice, depending on how the caller was started. What the job
+writes is written by the calling thread, to ``sys.stdout`` and ``sys.stderr``: only then does it
+appear in a notebook's cell.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Launcher:
         return self._process.wait()
 
     def end(self, number: signal.Signals) -> None:
-        """Has the launcher end the job and waits for it; whoever cannot wait interrupts that."""
+        """Has the launcher end the job and waits for it; an interrupt meanwhile kills it."""
         try:
             self._process.send_signal(number)
             self.wait(None)
@@ -103,7 +103,8 @@ class Launcher:
         self._heard.put((name, None))
 
     def _wrote(self, name: str, line: str) -> None:
-        # Lines of ranks have a tag, so this one is the launcher's, and the last thing it says.
+        # Lines of ranks have a tag, so this one is the launcher's, and the last one that it
+        # writes.
         if name == "stderr" and (self.report or line.startswith("error: ")):
             self.report += line
         elif self._show:

@@ -28,7 +28,7 @@ _Described: TypeAlias = tuple[int, int, Sequence[int], Any, _Stream | None]
 stream that computes the elements."""
 
 _Name: TypeAlias = str | tuple[str, str]
-"""A name, or one made from a call and its size, with that call."""
+"""A name, or a name made from a call and its size together with that call."""
 
 def main() -> int: ...
 def command(arguments: Sequence[str]) -> int: ...

@@ -1,9 +1,9 @@
-"""Objects on their way between ranks.
+"""Objects that are sent between ranks.
 
-Unpickling runs whatever code the bytes ask for, and bytes between hosts may pass somebody who can
-change them. So an object travels with a code that only the ranks of the job can compute, over its
-bytes, its name, who sent it and how often that name came before; what does not fit is not
-unpickled.
+Unpickling runs whatever code the bytes ask for, and bytes between hosts may be changed on the way.
+So an object is sent with an authentication code that only the ranks of the job can compute, over
+its bytes, its name, its sender and how often that name was used before; bytes whose code does not
+match are not unpickled.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sirtaki._errors import Error
 from sirtaki._native import Engine
 
 CODE = 32
-"""Bytes of a code."""
+"""Length of a code in bytes."""
 
 
 class Parcel:
@@ -42,12 +42,12 @@ class Parcel:
 
 
 def seal(engine: Engine, content: bytes, about: list[bytes]) -> bytearray:
-    """Bytes with a code that says that a rank of this job sent them, and what they are."""
+    """Bytes with a code that proves that a rank of this job sent them, and what they are."""
     return bytearray(content + engine.seal([content, *about]))
 
 
 def unseal(engine: Engine, sealed: bytes, about: list[bytes], what: str) -> bytes:
-    """The bytes without their code, if that fits."""
+    """The bytes without their code, if the code matches."""
     content, code = sealed[:-CODE], sealed[-CODE:]
     if not engine.is_sealed([content, *about], code):
         raise Error(

@@ -1,4 +1,4 @@
-"""Some ranks of a job, which run collectives of their own beside those of the others."""
+"""Subsets of a job's ranks, which run their own collectives alongside those of the others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sirtaki._native import Engine
 
 
 class ProcessSet:
-    """Ranks that do collectives together. Hand it to ``add_process_set`` or to ``init``.
+    """Ranks that run collectives together. Pass it to ``add_process_set`` or to ``init``.
 
     >>> import sirtaki.torch as hvd
     >>> hvd.init()
@@ -46,11 +46,11 @@ class ProcessSet:
         return self._engine
 
     def size(self) -> int | None:
-        """How many ranks it has; ``None`` before it was added."""
+        """How many ranks it has; ``None`` until it is added."""
         return None if self.process_set_id is None else len(self.ranks)
 
     def rank(self) -> int | None:
-        """Which rank of the set this process is; ``None`` before it was added."""
+        """Which rank of the set this process is; ``None`` until it is added."""
         return None if self.process_set_id is None else self.engine().rank
 
     def included(self) -> bool:
@@ -58,7 +58,7 @@ class ProcessSet:
         return _common.rank() in self.ranks
 
     def root(self, root_rank: int) -> int:
-        """Which rank of the set a rank of the job is."""
+        """The rank in the set of a rank of the job."""
         if root_rank not in self.ranks:
             raise Error(f"root_rank {root_rank} is not in the process set of ranks {self.ranks}")
         return self.ranks.index(root_rank)
@@ -134,7 +134,7 @@ def remove_process_set(process_set: ProcessSet) -> bool:
     number = process_set.process_set_id
     if not number:
         return False
-    # Nobody leaves while others are still at work in it.
+    # No rank leaves while others are still using the set.
     _common.engine().barrier(f"remove_process_set.{number}").wait()
     del _common.world.sets[number]
     process_set._invalidate()
@@ -144,7 +144,8 @@ def remove_process_set(process_set: ProcessSet) -> bool:
 def init(comm: Any = None, process_sets: Any = None) -> None:
     """Joins the job that this process was started for, with all other ranks.
 
-    Started by nobody, the process is a job of one. ``process_sets`` are added at once.
+    If no launcher started the process, it is a job of one rank. ``process_sets`` are added at
+    once.
 
     >>> import sirtaki.torch as hvd
     >>> hvd.init()

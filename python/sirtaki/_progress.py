@@ -1,4 +1,4 @@
-"""How far a program is, for the launcher's live view, its dashboard and the folder of the run."""
+"""A program's progress, for the launcher's live view, its dashboard and the folder of the run."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from sirtaki import _common
 
 PAUSE = 0.1
-"""Seconds between two counts of steps that are passed on."""
+"""Seconds between two reports of the number of steps."""
 
 
 class _Said:
-    """What was said by this process, by the program itself and by counting."""
+    """What this process has reported, by the program itself and by counting."""
 
     def __init__(self) -> None:
         self.begin()
@@ -39,16 +39,17 @@ def progress(
     test_loss: float | None = None,
     test_accuracy: float | None = None,
 ) -> None:
-    """Says how far this process is; whatever is not known is left out.
+    """Reports how far this process has come; leave out what is not known.
 
-    ``step`` of ``steps`` are done, and ``epoch`` of ``epochs``, which may have a fraction;
-    ``samples`` were seen by all ranks together; shares are numbers from 0 to 1. It costs about a
-    microsecond. A number that lies on a GPU has to be waited for, so do not say ``loss.item()``
+    ``step`` of ``steps`` are done, and ``epoch`` of ``epochs``, which may be fractional;
+    ``samples`` were seen by all ranks together; shares are numbers from 0 to 1. A call takes about
+    a microsecond. Reading a number from a GPU means waiting for it, so do not pass ``loss.item()``
     in every step there.
 
-    Every rank may call it. The lowest one that does speaks for the job: on a terminal, on the page
-    of ``sirtaki run --dashboard``, and, if it is rank 0, in the folder of ``--record``. Whoever
-    never calls it has its steps counted by ``DistributedOptimizer`` and ``data_parallel``.
+    Every rank may call it. The reports of the lowest rank that does so stand for the job: on a
+    terminal, on the page of ``sirtaki run --dashboard``, and, if it is rank 0, in the folder of
+    ``--record``. If a program never calls it, ``DistributedOptimizer`` and ``data_parallel`` count
+    its steps.
 
     >>> import sirtaki, sirtaki.torch as hvd
     >>> hvd.init()
@@ -75,14 +76,14 @@ def describe(**settings: Any) -> None:
 
 
 def count(step: int) -> None:
-    """Passes on so many steps, now and then, unless the program speaks for itself."""
+    """Reports the number of steps from time to time, unless the program makes its own reports."""
     if _said.by_program:
         return
-    # Of several optimizers the one with most steps counts.
+    # Of several optimizers, the one with the most steps counts.
     _said.counted = max(_said.counted, step)
     now = time.monotonic()
     if _said.when is None:
-        # A program that speaks for itself may do so after its first step.
+        # A program that makes its own reports may make the first one after its first step.
         _said.when = now
     elif now - _said.when >= PAUSE and _common.is_initialized():
         _said.when = now
@@ -90,7 +91,7 @@ def count(step: int) -> None:
 
 
 def close() -> None:
-    """The process leaves its job: the last steps are passed on, and the next job begins anew."""
+    """Called on leaving the job: reports the last steps and starts afresh for the next job."""
     if not _said.by_program and _said.counted > _said.last:
         _pass_on()
     _said.begin()

@@ -1,4 +1,4 @@
-"""``sirtaki.run``: a function on several ranks of this machine, and what came of it."""
+"""``sirtaki.run``: calls a function on several ranks of this machine and returns the results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run(
 ) -> list[Any]:
     """Calls ``function(*args, **kwargs)`` on every rank of a job on this machine.
 
-    Returns the results by rank. Ranks are processes of their own under ``sirtaki run``, which sets
+    Returns the results by rank. Ranks are separate processes under ``sirtaki run``, which sets
     ``RANK``, ``WORLD_SIZE``, ``MASTER_ADDR`` and the like:
 
     >>> import os, sirtaki
@@ -63,10 +63,10 @@ def run(
     sirtaki.RankError: rank 0 raised ValueError: invalid literal for int() with base 10: 'seven'
     ...
 
-    A job that is not done after ``timeout`` seconds is ended, with a ``TimeoutError``; so it is by
-    Ctrl-C, by the interrupt button of a notebook, and by the end of the calling process, however
-    it ends. ``LaunchError`` says why a job could not start. The ``sirtaki`` command is looked for
-    at ``SIRTAKI_COMMAND``, beside the Python that runs, and in ``PATH``.
+    A job that is not done after ``timeout`` seconds is ended, with a ``TimeoutError``. Ctrl-C, the
+    interrupt button of a notebook and the end of the calling process, however it ends, end the job
+    as well. ``LaunchError`` says why a job could not start. The ``sirtaki`` command is looked for
+    at ``SIRTAKI_COMMAND``, beside the running Python, and in ``PATH``.
     """
     _check(function, ranks, timeout, output)
     extra = dict(env or {})
@@ -91,7 +91,7 @@ def _check(function: Any, ranks: Any, timeout: Any, output: Any) -> None:
 
 
 def _environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """The caller's, without the defaults for ``sirtaki run`` that are meant for other jobs."""
+    """The caller's environment, without the defaults for ``sirtaki run`` meant for other jobs."""
     own = {
         name: value for name, value in os.environ.items() if not name.startswith("SIRTAKI_RUN_")
     }
@@ -127,7 +127,7 @@ def _results(replies: list[dict | None], code: int, report: str) -> list[Any]:
 
 
 def _first_failure(rank: int, how: str, replies: list[dict | None], report: str) -> RankError:
-    """The launcher knows who ended first. Where that rank raised, another may have before."""
+    """The launcher knows which rank ended first; if it raised, another may have raised earlier."""
     raised = {number: reply for number, reply in enumerate(replies) if reply and "error" in reply}
     if rank not in raised:
         _, _, rest = report.partition("\n")
@@ -143,12 +143,12 @@ def _exception(packed: bytes | None) -> BaseException | None:
     try:
         return pickle.loads(packed) if packed else None
     except Exception:
-        # Its text has come in any case.
+        # Its text has arrived in any case.
         return None
 
 
 def _ending(code: int) -> str:
-    """How a job ended about which there is no report."""
+    """How a job without a report ended."""
     if code < 0:
         return f"ended because its launcher was killed by {signal.Signals(-code).name}"
     if code - 128 in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGTERM):

@@ -8,7 +8,7 @@ import threading
 from types import FrameType
 
 _FRAMES = 4
-"""How many calls are said, the innermost first."""
+"""How many calls are shown, the innermost first."""
 
 
 def describe() -> str | None:

@@ -1,7 +1,7 @@
 """Makes ``"sirtaki"`` known to ``torch.distributed``.
 
-PyTorch calls ``register`` when it is imported, from version 2.5 on, and ``sirtaki.torch`` does it
-for the others. So it must cost nothing: everything else is imported when the first group is made.
+From version 2.5 on, PyTorch calls ``register`` when it is imported; ``sirtaki.torch`` does it for
+older versions. So it must cost nothing: everything else is imported when the first group is made.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import Any
 
 
 def register() -> None:
-    """Makes the back end known, where this PyTorch has any."""
+    """Makes the back end known, if this PyTorch supports back ends."""
     import torch.distributed as dist
 
     if not dist.is_available() or hasattr(dist.Backend, "SIRTAKI"):
         return
-    # The engine keeps a record of its own, and groups that are written in Python have no place for
+    # The engine keeps its own record, and groups that are written in Python have no place for
     # PyTorch's.
     recording = getattr(dist.distributed_c10d, "_FR_SELF_RECORDING_BACKENDS", None)
     if isinstance(recording, set):

@@ -1,4 +1,4 @@
-"""Horovod's environment variables: those with a meaning here, and a word about the others."""
+"""Horovod's environment variables: those with a meaning here, and a warning about the others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SAME = {
     "HOROVOD_GLOO_IFACE": "SIRTAKI_INTERFACE",
     "HOROVOD_GLOO_TIMEOUT_SECONDS": "SIRTAKI_START_TIMEOUT",
 }
-"""Variables that mean the same as one of ours."""
+"""Variables that mean the same as one of Sirtaki's."""
 
 UNDERSTOOD = {
     *SAME,
@@ -29,11 +29,11 @@ UNDERSTOOD = {
     "HOROVOD_TIMELINE",
     "HOROVOD_TIMELINE_MARK_CYCLES",
 }
-"""Also those that a launcher sets, and one that is always on here."""
+"""Includes those that a launcher sets, and one that is always on here."""
 
 
 def translated(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Our variables for what Horovod's say.
+    """Sirtaki's variables, translated from Horovod's.
 
     >>> translated({"HOROVOD_FUSION_THRESHOLD": "1048576", "HOROVOD_STALL_CHECK_DISABLE": "1"})
     {'SIRTAKI_FUSION': '1048576', 'SIRTAKI_WARN_AFTER': 'off'}
@@ -45,7 +45,7 @@ def translated(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def warn_about_others(environment: Mapping[str, str] = os.environ) -> None:
-    """One warning that names the variables of Horovod's that have no effect."""
+    """Warns once, naming those of Horovod's variables that have no effect."""
     others = sorted(
         name for name in environment if name.startswith("HOROVOD_") and name not in UNDERSTOOD
     )

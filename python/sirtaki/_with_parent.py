@@ -3,10 +3,10 @@
 Usage: ``_with_parent.py PARENT PROGRAM [ARGUMENT]...`` with the process id of the parent and the
 path of the program.
 
-The launcher looks after its ranks, but nobody would look after the launcher if a notebook's kernel
-was killed. The kernel of the system does, when it is told so between fork and exec. ``preexec_fn``
-could tell it, but runs Python in a process that was forked off other threads and may wait forever
-for their locks; a script of its own has no such problem.
+The launcher ends its ranks, but nothing would end the launcher if a notebook's kernel was killed.
+The operating system's kernel does if it is asked to between fork and exec. ``preexec_fn`` could
+ask it, but runs Python in a process that was forked while other threads were running, and may wait
+forever for their locks; a separate script does not have this problem.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def main(parent: int, command: list[str]) -> None:
     ctypes.CDLL(None).prctl(SET_PARENT_DEATH_SIGNAL, int(signal.SIGTERM))
     if os.getppid() != parent:
         sys.exit("the process that wanted this job is gone")
-    # Python ignores these two, and a program inherits that.
+    # Python ignores these two signals, and a program inherits that.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     os.execv(command[0], command)

@@ -10,15 +10,16 @@
 
 # Layout
 
-- ``asynchronous``, ``synchronous``, ``sparse``: collectives; the second have gradients.
-- ``compression``: tensors that travel as a smaller type.
+- ``asynchronous``, ``synchronous``, ``sparse``: collectives; those in ``synchronous`` have
+  gradients.
+- ``compression``: tensors that are sent as a smaller type.
 - ``optimizer``, ``adasum``, ``data_parallel``: training; ``apex``: the same for apex's scripts.
 - ``functions``, ``sync_batch_norm``: models, optimizers and objects; statistics of batches.
 - ``elastic``: training that goes on after a failure.
-- ``mpi_ops``, ``mpi_lib_v2``: modules of Horovod's that scripts import.
+- ``mpi_ops``, ``mpi_lib_v2``: modules of Horovod that scripts import.
 - ``capabilities``: questions that scripts ask about their communication library.
 - ``distributed``: a back end of ``torch.distributed``.
-- ``_submit``, ``_memory``, ``_handle``: tensors to the engine and back.
+- ``_submit``, ``_memory``, ``_handle``: passing tensors to the engine and back.
 - ``_hooks``: gradients as they are computed.
 """
 

@@ -1,4 +1,4 @@
-"""What a program gets for a tensor that it has handed in.
+"""What a program gets in return for a tensor that it has submitted.
 
 Any number of threads may wait for a handle at the same time: one of them finishes the work, such
 as copying a result back, and all of them get the result.
@@ -18,20 +18,20 @@ Streams = Sequence[tuple[int, int]]
 
 
 class Ticket(Protocol):
-    """The engine's ticket, or one that there will be."""
+    """The engine's ticket, or one that will exist later."""
 
     def poll(self) -> bool:
-        """Whether it is done, well or badly."""
+        """Whether it is done, successfully or not."""
 
     def wait(self, streams: Streams = ()) -> Any:
-        """Waits for the result; on a GPU, the work of these streams that comes next does."""
+        """Waits for the result; on a GPU, makes later work of these streams wait for it."""
 
     def notify(self, completions: _native.Completions, number: int) -> None:
         """Puts a number into a queue when it is done."""
 
 
 class Handle:
-    """What was handed in and is not waited for yet."""
+    """Something that was submitted and has not been waited for yet."""
 
     def __init__(
         self, ticket: Ticket, finish: Callable[[Any], Any], streams: Callable[[], Streams] = tuple
@@ -40,16 +40,16 @@ class Handle:
 
     @property
     def ticket(self) -> Ticket | None:
-        """What the engine gave for it; nothing once it is waited for."""
+        """The engine's ticket for it; ``None`` once it has been waited for."""
         return None if self._pending is None else self._pending.ticket
 
     def poll(self) -> bool:
-        """Whether it is done, well or badly."""
+        """Whether it is done, successfully or not."""
         pending = self._pending
         return pending is None or pending.ticket.poll()
 
     def wait(self) -> Any:
-        """The result; ``None`` for whoever comes after somebody has got it."""
+        """The result; ``None`` if it was already fetched."""
         pending = self._pending
         if pending is None:
             return None
@@ -69,7 +69,7 @@ class Handle:
             pending.ticket.notify(completions, number)
 
     def map(self, change: Callable[[Any], Any]) -> Handle:
-        """The same handle, with a result that is made from the one it would have."""
+        """The same handle, with a result that is computed from the one it would have."""
         if self._pending is not None:
             finish = self._pending.finish
             self._pending.finish = lambda outcome: change(finish(outcome))
@@ -77,7 +77,7 @@ class Handle:
 
 
 class _Pending:
-    """The part of a handle that waiting threads hold on to until all of them have the result."""
+    """The part of a handle that waiting threads keep alive until all of them have the result."""
 
     def __init__(
         self, ticket: Ticket, finish: Callable[[Any], Any], streams: Callable[[], Streams]
@@ -102,19 +102,19 @@ class _Pending:
 
 
 class Deferred:
-    """A ticket that there will be once something has happened."""
+    """Stands for a ticket that will exist once something has happened."""
 
     def __init__(self, future: Future) -> None:
         self._future = future
 
     def poll(self) -> bool:
-        """Whether it is done, well or badly."""
+        """Whether it is done, successfully or not."""
         return self._future.done() and (
             self._future.exception() is not None or self._future.result().poll()
         )
 
     def wait(self, streams: Streams = ()) -> Any:
-        """Waits for the result; on a GPU, the work of these streams that comes next does."""
+        """Waits for the result; on a GPU, makes later work of these streams wait for it."""
         return self._future.result().wait(streams)
 
     def notify(self, completions: _native.Completions, number: int) -> None:

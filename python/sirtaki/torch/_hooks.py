@@ -9,7 +9,7 @@ from torch.optim import optimizer as _optimizer
 
 
 def when_accumulated(parameter: torch.Tensor, hook: Callable[[torch.Tensor], None]) -> Any:
-    """Calls ``hook(parameter)`` each time backward has added to its gradient.
+    """Calls ``hook(parameter)`` each time a backward pass has added to its gradient.
 
     Keep what is returned; ``remove()`` on it ends the calls.
     """
@@ -28,7 +28,7 @@ def around_steps(before: Callable[[], None], after: Callable[[], None]) -> None:
 
 
 class _Kept:
-    """A node lives only as long as somebody holds it, and its hooks with it."""
+    """Keeps a node alive, and with it the node's hooks."""
 
     def __init__(self, node: Any, registered: Any) -> None:
         self._node, self._registered = node, registered

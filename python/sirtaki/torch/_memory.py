@@ -1,12 +1,12 @@
-"""PyTorch's tensors for the engine and back.
+"""Passes PyTorch's tensors to the engine and back.
 
-Memory is used where it lies, a GPU's as well as the host's. For a tensor of a GPU nobody waits: it
-is handed in with the stream that computes it, and whoever waits for the result has its own stream
-wait.
+Memory is used where it is, on a GPU as on the host. For a tensor on a GPU the host does not wait:
+it is submitted with the stream that computes it, and waiting for the result makes the current
+stream wait.
 
 The engine keeps a tensor's memory alive, but it cannot keep a program from changing its size:
-``resize_`` of a tensor in flight frees memory that the engine works in. Whoever waits for such a
-tensor gets an error instead of a result.
+``resize_`` of a tensor in flight frees memory that the engine is using. Waiting for such a tensor
+raises an error instead of returning a result.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ _DTYPES = {
 _BYTES = _CODES["u8"]
 
 Start = Callable[[list], Any]
-"""Hands described tensors to the engine and returns its ticket."""
+"""Passes described tensors to the engine and returns its ticket."""
 
 
 def reducible(dtype: torch.dtype) -> bool:
-    """Whether the engine can compute with such elements."""
+    """Whether the engine can compute with elements of this type."""
     return dtype in _DTYPES
 
 
 def check(tensor: torch.Tensor, moves: bool) -> None:
-    """Says what is wrong with a tensor, before anybody else is asked."""
+    """Raises an error for an unsuitable tensor, before other ranks are involved."""
     if not isinstance(tensor, torch.Tensor):
         raise ValueError(f"a tensor is needed, not {type(tensor).__name__}")
     if tensor.layout != torch.strided:
@@ -61,7 +61,7 @@ def check(tensor: torch.Tensor, moves: bool) -> None:
 
 
 def hand_in(start: Start, tensors: Sequence[torch.Tensor]) -> Handle:
-    """Hands in tensors that will be changed where they are, and returns them as a list."""
+    """Submits tensors that will be changed in place; the result is a list of them."""
     tensors = [tensor.detach() for tensor in tensors]
     ticket, used = _submit(start, tensors)
     addresses, streams = [copy.data_ptr() for copy in used], _streams(used)
@@ -80,7 +80,7 @@ def hand_in(start: Start, tensors: Sequence[torch.Tensor]) -> Handle:
 def hand_in_for_new(
     start: Start, tensors: Sequence[torch.Tensor], build: Callable[[list], Any]
 ) -> Handle:
-    """Hands in tensors of which new ones will come: ``build`` gets these and the rows of each."""
+    """Submits tensors from which new ones result: ``build`` gets these and the rows of each."""
     tensors = [tensor.detach() for tensor in tensors]
     kinds = [(tensor.dtype, tensor.device) for tensor in tensors]
     ticket, used = _submit(start, tensors)
@@ -99,7 +99,7 @@ def hand_in_for_new(
 
 
 def _require_unmoved(used: list[torch.Tensor], addresses: list[int]) -> None:
-    """Fails where memory that the engine worked in was freed meanwhile."""
+    """Fails if memory that the engine used was freed meanwhile."""
     for tensor, address in zip(used, addresses):
         if tensor.numel() and _address(tensor) != address:
             raise Error(
@@ -118,13 +118,13 @@ def _address(tensor: torch.Tensor) -> int:
 
 
 def _submit(start: Start, tensors: list[torch.Tensor]) -> tuple[Ticket, list[torch.Tensor]]:
-    """Hands in tensors; also gives those that the engine works on, in the same order."""
+    """Submits tensors; also returns those that the engine works on, in the same order."""
     used = [tensor.contiguous() for tensor in tensors]
     return start([_describe(tensor) for tensor in used]), used
 
 
 def _describe(tensor: torch.Tensor) -> tuple:
-    """A contiguous tensor; elements that the engine does not know travel as bytes."""
+    """A contiguous tensor; elements of types that the engine does not know are passed as bytes."""
     stream = _stream(tensor.device.index) if tensor.is_cuda else None
     code = _DTYPES.get(tensor.dtype)
     if code is None:
@@ -134,18 +134,18 @@ def _describe(tensor: torch.Tensor) -> tuple:
 
 def _stream(device: int) -> tuple[int, int]:
     """The current stream of a GPU, as the engine wants it."""
-    # An object for the stream would cost more than everything else.
+    # Creating an object for the stream would cost more than everything else here.
     return device, torch._C._cuda_getCurrentRawStream(device)
 
 
 def _streams(tensors: Sequence[torch.Tensor]) -> list[tuple[int, int]]:
-    """The current streams of all GPUs that have some of these tensors."""
+    """The current streams of all GPUs that hold any of these tensors."""
     devices = {tensor.device.index for tensor in tensors if tensor.is_cuda}
     return [_stream(device) for device in sorted(devices)]
 
 
 def _remember_streams(tensors: Sequence[torch.Tensor], before: list[tuple[int, int]]) -> None:
-    """Has PyTorch keep memory until the present streams are done, unless they are the same."""
+    """Has PyTorch keep memory until the current streams are done, unless these are ``before``."""
     if _streams(tensors) == before:
         return
     for tensor in tensors:

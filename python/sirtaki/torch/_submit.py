@@ -1,6 +1,6 @@
-"""Handing tensors to the engine: what all forms of the collectives have in common.
+"""Submitting tensors to the engine: what all forms of the collectives have in common.
 
-Mistakes that one rank can see are raised here, before anybody else is asked.
+Mistakes that one rank can detect by itself are raised here, before other ranks are involved.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _SINGLE = (torch.float16, torch.bfloat16, torch.float32)
 
 
 def single(handle: Handle) -> Handle:
-    """The handle of a single tensor gives that and not a list."""
+    """The handle of a single tensor, whose result is that tensor and not a list."""
     return handle.map(lambda results: results[0])
 
 
 def _registered(handle: Handle, name: str | None, full: str, process_set: ProcessSet) -> Handle:
-    """Remembers a name that a user gave, which is in use until the tensor is done."""
+    """Remembers a name given by a user, which is in use until the tensor is done."""
     if name is not None:
         _common.world.in_flight.add((full, process_set.process_set_id), handle.ticket)
     return handle
 
 
 def check_adasum(process_set: ProcessSet) -> None:
-    """Fails where Adasum cannot be had."""
+    """Fails if Adasum is not possible."""
     if process_set is not global_process_set:
         raise NotImplementedError("Adasum needs all ranks; process sets are not supported")
     size = _common.size()
@@ -55,7 +55,7 @@ def reduce_in_place(
     waits: bool = False,
     returns: Tensors | None = None,
 ) -> Handle:
-    """All-reduces tensors where they are; ``returns`` are the objects to return for them."""
+    """All-reduces tensors in place; ``returns`` are the objects to return for them."""
     for tensor in tensors:
         _memory.check(tensor, moves=False)
     if op == Adasum:
@@ -73,7 +73,7 @@ _WIRE = {"f16": torch.float16, "bf16": torch.bfloat16}
 
 
 def _hand_in_as(wire: str | None, op: int, start: _memory.Start, tensors: Tensors) -> Handle:
-    """Hands in tensors; those of a GPU are made smaller there, where the engine cannot."""
+    """Submits tensors; those on a GPU are made smaller there, because the engine cannot do it."""
     if wire is None or op == Adasum or not any(tensor.is_cuda for tensor in tensors):
         return _memory.hand_in(start, tensors)
     small = [
@@ -106,7 +106,7 @@ def _start_reduction(
 
 
 def copied(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor of the same numbers, in order, for a result that replaces them."""
+    """A contiguous tensor with the same numbers, for a result that replaces them."""
     if tensor.layout != torch.strided:
         return tensor
     return tensor.detach().clone(memory_format=torch.contiguous_format)
@@ -121,11 +121,11 @@ def gather(
 ) -> Handle:
     """Gathers the rows of all ranks, of several tensors together.
 
-    With ``of_all`` it fails once a rank has joined; otherwise that rank brings no rows.
+    With ``of_all`` it fails once a rank has joined; otherwise that rank contributes no rows.
     """
     for tensor in tensors:
         _memory.check(tensor, moves=True)
-    # A number is a row of one.
+    # A scalar counts as one row.
     rows = [tensor.reshape(1) if tensor.dim() == 0 else tensor for tensor in tensors]
     full = name_for("allgather", name, process_set.process_set_id, waits)
     start = partial(_start_gather, process_set.engine(), full, of_all)
@@ -140,7 +140,7 @@ def _start_gather(engine: Any, name: str, of_all: bool, described: list) -> Any:
 def spread(
     tensor: torch.Tensor, root_rank: int, name: str | None, process_set: ProcessSet, waits: bool
 ) -> Handle:
-    """Replaces a tensor by that of ``root_rank``, where it is."""
+    """Replaces a tensor by that of ``root_rank``, in place."""
     _memory.check(tensor, moves=True)
     engine, root = process_set.engine(), process_set.root(root_rank)
     full = name_for("broadcast", name, process_set.process_set_id, waits)
@@ -156,12 +156,12 @@ def _start_broadcast(engine: Any, name: str, root: int, described: list) -> Any:
 def exchange(
     tensor: torch.Tensor, splits: Any, name: str | None, process_set: ProcessSet, waits: bool
 ) -> Handle:
-    """Sends rows to other ranks; the result is what came, and how many rows from each."""
+    """Sends rows to other ranks; the result is the rows received, and how many from each rank."""
     _memory.check(tensor, moves=True)
     engine = process_set.engine()
     rows = _splits(tensor, splits, engine.size)
     if tensor.dim() and sum(rows) < tensor.shape[0]:
-        # Rows that go to nobody stay here.
+        # Rows that go to no rank stay here.
         tensor = tensor[: sum(rows)]
     full = name_for("alltoall", name, process_set.process_set_id, waits)
     start = partial(_start_exchange, engine, full, rows)

@@ -40,7 +40,7 @@ class _AdasumOptimizer(Mixin):
             self._start_reduction(parameter)
 
     def _start_reduction(self, parameter: torch.Tensor) -> None:
-        """Steps with this parameter alone and hands in by how much it changed."""
+        """Makes a step with this parameter alone and submits the change."""
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
         start = parameter.detach().clone()
@@ -101,7 +101,7 @@ class _AdasumOptimizer(Mixin):
         self._waiting = dict.fromkeys(self._waiting, passes)
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        """As the optimizer's own; changes that are being reduced are forgotten."""
+        """As the optimizer's own; changes that are being reduced are discarded."""
         in_flight, self._in_flight = self._in_flight, {}
         for wait in in_flight.values():
             with suppress(Error):

@@ -1,8 +1,8 @@
 """``DistributedDataParallel`` with the arguments of ``apex.parallel``, for scripts written for it.
 
-It is ``data_parallel`` with apex's settings. Gradients are collected until there are
-``message_size`` numbers of them and then handed in, each under its own name: ranks need not agree
-on what lies in a bucket, the engine fuses whatever travels at the same time.
+It is ``data_parallel`` with apex's settings. Gradients are collected until they have
+``message_size`` elements together and then submitted, each under its own name: ranks need not
+agree on the contents of a bucket, because the engine fuses whatever is sent at the same time.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ class DistributedDataParallel(DataParallel):
 
     All ranks get the model of the first one. When ``backward()`` returns, gradients are reduced:
 
-    - ``message_size``: they travel as soon as there are so many numbers of them;
-    - ``allreduce_trigger_params``: they travel whenever one of these parameters has got its own;
-    - ``delay_allreduce``: they travel together at the end of backward;
-    - ``allreduce_always_fp32``: as single precision, whatever type they have;
-    - ``gradient_average``: they are averaged, otherwise summed up;
-    - ``gradient_predivide_factor``: divided by it before they are added up. An average is
+    - ``message_size``: they are sent as soon as they have this many elements together;
+    - ``allreduce_trigger_params``: they are sent whenever the gradient of one of these parameters
+      is ready;
+    - ``delay_allreduce``: they are sent together at the end of the backward pass;
+    - ``allreduce_always_fp32``: they are sent in single precision, whatever their type;
+    - ``gradient_average``: they are averaged, otherwise added up;
+    - ``gradient_predivide_factor``: they are divided by it before they are added up. An average is
       multiplied by it afterwards, a sum is not;
-    - ``retain_allreduce_buffers``: ``allreduce_buffers`` has them in flat tensors, too.
+    - ``retain_allreduce_buffers``: ``allreduce_buffers`` holds them in flat tensors, too.
 
     ``num_allreduce_streams`` and ``prof`` have no effect.
 
@@ -81,13 +82,13 @@ class DistributedDataParallel(DataParallel):
         self._collected: list[torch.Tensor] = []
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the model makes of it."""
+        """The model's output."""
         self._collected.clear()
         return super().forward(*args, **kwargs)
 
     @property
     def allreduce_buffers(self) -> list[torch.Tensor]:
-        """All reduced gradients, a flat tensor for each type, where they are to be retained."""
+        """All reduced gradients, as a flat tensor for each type, if they are to be retained."""
         gradients = [p.grad for _, p in self._named if p.grad is not None]
         return _flat(gradients) if self._retains else []
 
@@ -114,7 +115,7 @@ class DistributedDataParallel(DataParallel):
 
     def _start_reduction(self, parameter: torch.Tensor, gradient: torch.Tensor) -> None:
         if gradient.is_sparse and self._op == Sum:
-            # Its parts are gathered, which has no factors.
+            # Its parts are gathered, and a gather has no factors.
             gradient = gradient * self._scale[0]
         super()._start_reduction(parameter, gradient)
 
@@ -124,7 +125,7 @@ class DistributedDataParallel(DataParallel):
 
 
 class _Single(Compressor):
-    """Lets gradients travel in single precision."""
+    """Has gradients sent in single precision."""
 
     @staticmethod
     def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
@@ -136,7 +137,7 @@ class _Single(Compressor):
 
 
 def _check(message_size: int, shared: Any, communicators: Any, predivide: float) -> None:
-    """Refuses what apex refuses, and what there cannot be here."""
+    """Refuses what apex refuses, and what is not possible here."""
     if shared is not None:
         raise ValueError(
             "shared_param is no longer an argument\n"

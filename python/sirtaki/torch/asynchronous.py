@@ -23,7 +23,7 @@ from sirtaki.torch._submit import (
 
 
 def synchronize(handle: Any) -> Any:
-    """Waits for a handle and returns its result; ``None`` if somebody has got it before.
+    """Waits for a handle and returns its result; ``None`` if it was already fetched.
 
     >>> import torch, sirtaki.torch as hvd
     >>> hvd.init()
@@ -76,9 +76,9 @@ def allreduce_async_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> Handle:
-    """Reduces a tensor over all ranks where it is.
+    """Reduces a tensor over all ranks in place.
 
-    Do not read, change or resize it before ``synchronize``: other threads work in its memory.
+    Do not read, change or resize it before ``synchronize``: other threads use its memory.
 
     >>> import torch, sirtaki.torch as hvd
     >>> hvd.init()
@@ -121,7 +121,7 @@ def grouped_allreduce_async_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> Handle:
-    """Reduces tensors together where they are.
+    """Reduces tensors together in place.
 
     >>> import torch, sirtaki.torch as hvd
     >>> hvd.init()
@@ -184,7 +184,7 @@ def broadcast_async_(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Handle:
-    """Replaces a tensor by that of ``root_rank``, where it is.
+    """Replaces a tensor by that of ``root_rank``, in place.
 
     >>> import torch, sirtaki.torch as hvd
     >>> hvd.init()
@@ -201,7 +201,8 @@ def alltoall_async(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Handle:
-    """Sends ``splits[i]`` rows to rank ``i``; the result is what came and how many from each.
+    """Sends ``splits[i]`` rows to rank ``i``; the result is what was received and how many from
+    each.
 
     >>> import torch, sirtaki.torch as hvd
     >>> hvd.init()

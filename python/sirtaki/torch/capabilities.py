@@ -1,7 +1,7 @@
 """Questions that scripts ask about their communication library, with true answers.
 
-Shared memory and TCP are always there, which is what scripts mean by Gloo; MPI is found at run
-time, and so is NCCL, for tensors of GPUs; oneCCL and the like are not used.
+Shared memory and TCP are always available, which is what scripts mean by Gloo; MPI is found at run
+time, and so is NCCL, for tensors on GPUs; oneCCL and the like are not used.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from sirtaki import _common, _native
 
 
 def mpi_built() -> bool:
-    """Whether ranks can talk over MPI: always, where it is installed.
+    """Whether ranks can communicate over MPI: always, if it is installed.
 
     >>> import sirtaki.torch as hvd
     >>> hvd.init()
@@ -32,14 +32,14 @@ def mpi_enabled() -> bool:
 
 
 def mpi_threads_supported() -> bool:
-    """Whether other libraries may use MPI beside this one."""
+    """Whether other libraries may use MPI alongside this one."""
     if not mpi_enabled():
         raise ValueError("MPI is not used; start the job with mpirun, or with srun --mpi")
     return False
 
 
 def gloo_built() -> bool:
-    """Whether ranks can talk without MPI: always.
+    """Whether ranks can communicate without MPI: always.
 
     >>> import sirtaki.torch as hvd
     >>> hvd.init()
@@ -55,7 +55,7 @@ def gloo_enabled() -> bool:
 
 
 def nccl_built() -> int:
-    """The version of NCCL as one number, such as 22809; 0 where there is none that can be used.
+    """The version of NCCL as one number, such as 22809; 0 if there is none that can be used.
 
     >>> import sirtaki.torch as hvd
     >>> hvd.init()
@@ -76,7 +76,7 @@ def ccl_built() -> bool:
 
 
 def cuda_built() -> bool:
-    """Whether tensors of CUDA devices can be handed in: where PyTorch can use such devices."""
+    """Whether tensors on CUDA devices can be used: if PyTorch can use these devices."""
     import torch
 
     return torch.version.cuda is not None
@@ -110,4 +110,4 @@ def stop_timeline() -> None:
 
 
 def check_extension(ext_name: str, ext_env_var: str, pkg_path: str, *args: str) -> None:
-    """Does nothing: Horovod looks for what was compiled for PyTorch, here nothing has to be."""
+    """Does nothing: Horovod looks for its part compiled for PyTorch; here there is none."""

@@ -1,4 +1,4 @@
-"""Tensors that travel as a smaller type.
+"""Tensors that are sent as a smaller type.
 
 The engine converts single precision by itself, in the same pass that copies it for fusion. All
 other types, and the compressors of users, convert before and after.
@@ -12,10 +12,10 @@ import torch
 
 
 class Compressor:
-    """How a tensor becomes a smaller one and comes back. Users may bring their own."""
+    """How a tensor is converted to a smaller one and back. Users may supply their own."""
 
     wire: str | None = None
-    """The type in which the engine lets single precision travel by itself."""
+    """The type to which the engine itself converts single precision for sending."""
 
     @staticmethod
     def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
@@ -43,7 +43,7 @@ class NoneCompressor(Compressor):
 
 
 class _HalfCompressor(Compressor):
-    """Numbers with fractions in a type of half the size."""
+    """Floating-point numbers in a type of half the size."""
 
     dtype: torch.dtype
 
@@ -60,7 +60,7 @@ class _HalfCompressor(Compressor):
 
 
 class FP16Compressor(_HalfCompressor):
-    """Half precision for all numbers with fractions.
+    """Half precision for all floating-point numbers.
 
     >>> small, before = FP16Compressor.compress(torch.ones(2))
     >>> small.dtype, FP16Compressor.decompress(small, before).dtype
@@ -72,14 +72,14 @@ class FP16Compressor(_HalfCompressor):
 
 
 class BF16Compressor(_HalfCompressor):
-    """The upper half of single precision: as large numbers, fewer digits."""
+    """The upper half of single precision: the same range, fewer digits."""
 
     wire = "bf16"
     dtype = torch.bfloat16
 
 
 class Compression:
-    """The compressors there are."""
+    """The available compressors."""
 
     none = NoneCompressor
     fp16 = FP16Compressor

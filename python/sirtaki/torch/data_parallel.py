@@ -1,13 +1,13 @@
 """``data_parallel``: a model that trains on all ranks, in one line.
 
-Gradients are handed in as backward produces them and averaged; when ``backward()`` returns they
-are those of the whole batch, so optimizer, clipping and scaling of the loss need no change. One
-small tensor that travels with them says which parameters a rank used: one that some ranks did not
-use counts as zero there, one that nobody used keeps its gradient as it was.
+Gradients are submitted as the backward pass produces them, and averaged; when ``backward()``
+returns, they are those of the whole batch, so optimizer, clipping and loss scaling need no change.
+A small tensor sent with them says which parameters a rank used: the gradient of a parameter that
+some ranks did not use counts as zero there, and one that no rank used keeps its gradient.
 
 The parts of a step are marked for timelines and profiles: forward is the call of the model,
-backward lasts from the first gradient to the last, the optimizer is seen by PyTorch's hooks, and
-what is between its step and the next forward counts as input.
+backward lasts from the first gradient to the last, the optimizer's step is observed through
+PyTorch's hooks, and the time between that step and the next forward pass counts as input.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class DataParallel(torch.nn.Module):
         self._names = {parameter: f"gradient.{name}" for name, parameter in self._named}
         self._in_flight: dict[torch.Tensor, Any] = {}
         self._local: set[torch.Tensor] = set()
-        """Parameters with gradients that the other ranks do not know of."""
+        """Parameters with gradients that other ranks do not know about."""
         self._reduces, self._called_back, self._steps = True, False, 0
         self._op, self._scale = op, scale
         root, state = process_set.ranks[0], module.state_dict(keep_vars=True)
@@ -67,9 +67,9 @@ class DataParallel(torch.nn.Module):
             self._hooks = [when_accumulated(self._named[0][1], self._count)]
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the model makes of it; while training, with the buffers of the first rank."""
+        """The model's output; in training, with the buffers of the first rank."""
         if self._called_back:
-            # The last backward failed half-way.
+            # The last backward pass failed half-way.
             self._called_back = False
             self._in_flight.clear()
         if not self.training:
@@ -115,10 +115,10 @@ class DataParallel(torch.nn.Module):
 
     @contextmanager
     def join(self) -> Iterator[None]:
-        """For ranks with different numbers of batches: who is through helps the others.
+        """For ranks with different numbers of batches: a rank that has finished helps the others.
 
-        A rank without a batch counts as one with gradients of zero. Buffers stay those of each
-        rank: the first one may be through.
+        A rank without a batch counts as one with gradients of zero. Each rank keeps its own
+        buffers, because the first one may have finished.
         """
         before, self.broadcast_buffers = self.broadcast_buffers, False
         try:
@@ -157,7 +157,7 @@ class DataParallel(torch.nn.Module):
         self._is_ready(parameter)
 
     def _is_ready(self, parameter: torch.Tensor) -> None:
-        """A gradient is complete; whatever is not handed in here is at the end of backward."""
+        """A gradient is complete; what is not submitted here is after the backward pass."""
         self._start_reduction(parameter, parameter.grad)
 
     def _start_reduction(self, parameter: torch.Tensor, gradient: torch.Tensor) -> None:
@@ -181,7 +181,7 @@ class DataParallel(torch.nn.Module):
         self._in_flight[parameter] = wait
 
     def _finish(self) -> None:
-        """Backward is through: hands in what is missing, and waits."""
+        """Called at the end of the backward pass: submits what is missing, and waits."""
         self._called_back = False
         unused = []
         for _, parameter in self._named:
@@ -208,7 +208,7 @@ class DataParallel(torch.nn.Module):
         self._count()
 
     def _count(self, _: torch.Tensor | None = None) -> None:
-        """A backward pass that all ranks know of is a step."""
+        """Counts a backward pass in which all ranks take part as a step."""
         if self._reduces:
             self._steps += 1
             _progress.count(self._steps)
@@ -233,9 +233,10 @@ def data_parallel(
 ) -> DataParallel:
     """Trains a model on all ranks: everything else stays as for one process.
 
-    Joins the job if nobody has, gives all ranks the model of the first one, and averages gradients
-    while backward goes on. Before each forward of training all ranks get the buffers of the first
-    one, such as running statistics of batches, unless ``broadcast_buffers`` is false.
+    Joins the job if this process has not done so, gives all ranks the model of the first one, and
+    averages gradients during the backward pass. Before each forward pass in training, all ranks
+    get the buffers of the first one, such as running statistics of batches, unless
+    ``broadcast_buffers`` is false.
 
     >>> import torch, sirtaki
     >>> model = sirtaki.data_parallel(torch.nn.Linear(2, 1))

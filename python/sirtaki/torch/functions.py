@@ -42,7 +42,7 @@ def broadcast_object(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """The object of ``root_rank``, which can be anything that can be pickled.
+    """The object of ``root_rank``, which can be of any type that can be pickled.
 
     >>> import sirtaki.torch as hvd
     >>> hvd.init()
@@ -92,8 +92,8 @@ def broadcast_optimizer_state(
 ) -> None:
     """Replaces an optimizer's state and options by those of ``root_rank``.
 
-    Ranks may differ in what they have: a state that was loaded from a checkpoint by one of them is
-    what all have afterwards.
+    Ranks may start with different states: if only the root has loaded one from a checkpoint, all
+    ranks have it afterwards.
 
     >>> import torch, sirtaki.torch as hvd
     >>> hvd.init()
@@ -104,7 +104,7 @@ def broadcast_optimizer_state(
         raise ValueError("the state of torch.optim.LBFGS cannot be broadcast")
     state = optimizer.state_dict()
     if not state["state"]:
-        # Scripts for Horovod find gradients after this, before the first backward.
+        # Scripts for Horovod expect gradients after this call, before the first backward pass.
         for parameter in (p for group in optimizer.param_groups for p in group["params"]):
             if parameter.requires_grad and parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)

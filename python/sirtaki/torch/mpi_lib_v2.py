@@ -1,4 +1,4 @@
-"""The name of Horovod's compiled module, whose functions for every type do not exist here."""
+"""The name of Horovod's compiled module, whose functions for each type do not exist here."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def __dir__() -> list[str]:
 
 
 class _Function:
-    """A collective as something with ``apply``; the order of arguments is Horovod's."""
+    """A collective as an object with ``apply``; the order of arguments is Horovod's."""
 
     names: tuple[str, ...]
     collective: str
@@ -92,12 +92,12 @@ class HorovodGroupedReducescatter(_Function):
 
 
 def handle_average_backwards_compatibility(op: int | None, average: bool | None) -> int:
-    """The reduction, from the argument of today and the one of old."""
+    """The reduction, from the current argument and the deprecated one."""
     return _common.operation(op, average)
 
 
 def num_rank_is_power_2(num_rank: int) -> bool:
-    """Whether Adasum can be had with so many ranks.
+    """Whether Adasum works with this number of ranks.
 
     >>> [n for n in range(9) if num_rank_is_power_2(n)]
     [1, 2, 4, 8]

@@ -1,7 +1,7 @@
 """``DistributedOptimizer``: an optimizer whose gradients are reduced over all ranks.
 
-Gradients are handed in as backward produces them, each where it lies; the engine puts small ones
-together and works while backward goes on. ``step`` waits.
+Gradients are submitted in place as the backward pass produces them; the engine fuses small ones
+and works while the backward pass goes on. ``step`` waits.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ TOO_EARLY = (
 )
 
 
-# For those who check types, a mixin is what it will be part of.
+# Type checkers see a mixin as the class that it will be part of.
 Mixin: Any = torch.optim.Optimizer if TYPE_CHECKING else object
 
 
 class _Distributed(Mixin):
-    """What is added to a user's optimizer: a class of its own is made from both."""
+    """What is added to a user's optimizer: a new class is made from both."""
 
     def _distribute(
         self,
@@ -65,7 +65,7 @@ class _Distributed(Mixin):
         self._ready: set[torch.Tensor] = set()
         """Parameters of groups that are not complete yet."""
         self._in_flight: dict[tuple, Any] = {}
-        """What was handed in: parameters and a function that waits for them."""
+        """What was submitted: parameters and a function that waits for them."""
         self._hooks: list[Any] = []
         self._group_of: dict[torch.Tensor, tuple] = {}
         self._synchronized, self._should_synchronize = False, True
@@ -97,13 +97,13 @@ class _Distributed(Mixin):
                 self._start_reduction(group)
 
     def _start_reduction(self, parameters: tuple) -> None:
-        """Hands in the gradients of parameters that belong together."""
+        """Submits the gradients of parameters that belong together."""
         if not self._in_flight:
             enter_phase("backward")
         for parameter in parameters:
             self._waiting[parameter] = 0
             if parameter.grad is None:
-                # Other ranks may have one.
+                # Other ranks may have a gradient.
                 parameter.grad = torch.zeros_like(parameter)
         if any(parameter.grad.is_sparse for parameter in parameters):
             for parameter in parameters:
@@ -153,7 +153,7 @@ class _Distributed(Mixin):
         return wait_for_parts
 
     def synchronize(self) -> None:
-        """Waits until all gradients are reduced. Follow it by ``step`` in ``skip_synchronize``."""
+        """Waits until all gradients are reduced. Call ``step`` in ``skip_synchronize`` next."""
         self._synchronized = True
         if not self._hooks:
             return
@@ -172,7 +172,7 @@ class _Distributed(Mixin):
 
     @contextmanager
     def skip_synchronize(self) -> Iterator[None]:
-        """``step`` does not wait inside: whoever has called ``synchronize`` has done so.
+        """Inside, ``step`` does not wait, because ``synchronize`` already has.
 
         Between the two, gradients can be changed, for example clipped.
         """
@@ -216,7 +216,7 @@ class _Distributed(Mixin):
         self._waiting = dict.fromkeys(self._waiting, passes)
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        """As the optimizer's own; gradients that are being reduced are forgotten."""
+        """As the optimizer's own; gradients that are being reduced are discarded."""
         in_flight, self._in_flight = self._in_flight, {}
         for wait in in_flight.values():
             with suppress(Error):
@@ -299,8 +299,9 @@ def DistributedOptimizer(  # noqa: N802
 ) -> torch.optim.Optimizer:
     """The optimizer with gradients reduced over all ranks before each step.
 
-    Gradients travel while backward goes on. The result is an optimizer of the same class, with
-    ``synchronize()`` and ``skip_synchronize()`` for whoever changes gradients before the step.
+    Gradients are sent during the backward pass. The result is an optimizer of the same class, with
+    ``synchronize()`` and ``skip_synchronize()`` for programs that change gradients before the
+    step.
 
     >>> import torch, sirtaki.torch as hvd
     >>> hvd.init()
@@ -345,6 +346,6 @@ def taken_over(optimizer: torch.optim.Optimizer, kind: type) -> torch.optim.Opti
     """The same optimizer, with parameters, options and state, as an object of another class."""
     made: Any = object.__new__(kind)
     made.__dict__.update(optimizer.__dict__)
-    # Schedulers put a function there that would call the old object.
+    # Schedulers store a function there that would call the old object.
     made.__dict__.pop("step", None)
     return made

@@ -1,4 +1,4 @@
-"""Sparse tensors: their parts are gathered, which adds them up."""
+"""Sparse tensors: their parts are gathered, and equal indices add up."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def sparse_allreduce_async(
     if op not in (Average, Sum):
         raise Error("sparse tensors can be summed and averaged, not reduced in other ways")
     size = process_set.size()
-    # Rows are gathered, and every element of the tensor has to be one.
+    # Rows are gathered, so every element of the tensor has to be a row.
     positions = tensor._indices().t().contiguous()
     positions = _parts(positions, f"{name}.indices", process_set)
     values = _parts(tensor._values(), f"{name}.values", process_set)
@@ -44,5 +44,5 @@ def sparse_allreduce_async(
 
 
 def _parts(part: torch.Tensor, name: str, process_set: ProcessSet) -> Handle:
-    """Gathers; a rank that has joined brings nothing, as to any sum."""
+    """Gathers; a rank that has joined contributes nothing, as with any sum."""
     return gather([part], name, process_set, waits=False, of_all=False)

@@ -1,7 +1,7 @@
 """Batch normalisation over the batches of all ranks, on every device.
 
-Ranks exchange counts, means and variances forward and two sums backward. Counts may differ: every
-element of the whole batch has the same weight.
+Ranks exchange counts, means and variances in the forward pass and two sums in the backward pass.
+Counts may differ: every element of the whole batch has the same weight.
 """
 
 from __future__ import annotations

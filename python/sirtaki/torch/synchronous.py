@@ -1,7 +1,7 @@
 """Collectives that wait for their result, with gradients.
 
-The gradient of a collective is a collective; ``torch.autograd`` finds the functions of this file.
-A tensor that needs no gradient goes straight to the engine.
+The gradient of a collective is a collective; ``torch.autograd`` is given the functions of this
+file. A tensor that needs no gradient goes straight to the engine.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Tensors = Sequence[torch.Tensor]
 
 
 def _follows(*tensors: torch.Tensor) -> bool:
-    """Whether anybody will ask for a gradient."""
+    """Whether a gradient may be needed."""
     return torch.is_grad_enabled() and any(
         getattr(tensor, "requires_grad", False) for tensor in tensors
     )
@@ -93,7 +93,7 @@ def allreduce_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """Reduces a tensor over all ranks where it is.
+    """Reduces a tensor over all ranks in place.
 
     >>> import torch, sirtaki.torch as hvd
     >>> hvd.init()
@@ -136,7 +136,7 @@ def grouped_allreduce_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> list[torch.Tensor]:
-    """Reduces several tensors together, where they are.
+    """Reduces several tensors together, in place.
 
     >>> import torch, sirtaki.torch as hvd
     >>> hvd.init()
@@ -152,7 +152,7 @@ def grouped_allreduce_(
 
 
 class _AllGather(torch.autograd.Function):
-    """The gradient of what a rank brought is the average of its rows in all ranks' gradients."""
+    """The gradient of a rank's input is the average of its rows in all ranks' gradients."""
 
     @staticmethod
     def forward(ctx: Any, how: tuple, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -204,7 +204,7 @@ def grouped_allgather(
 
 
 class _Broadcast(torch.autograd.Function):
-    """All gradients go to the root; what others brought has no influence."""
+    """All gradients go to the root; the inputs of other ranks have no influence."""
 
     @staticmethod
     def forward(ctx: Any, how: tuple, tensor: torch.Tensor) -> tuple[torch.Tensor]:
@@ -247,7 +247,7 @@ def broadcast_(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """Replaces a tensor by that of ``root_rank``, where it is.
+    """Replaces a tensor by that of ``root_rank``, in place.
 
     >>> import torch, sirtaki.torch as hvd
     >>> hvd.init()
@@ -260,7 +260,7 @@ def broadcast_(
 
 
 class _AllToAll(torch.autograd.Function):
-    """Gradients travel back the way the rows came."""
+    """Gradients are sent back the way the rows came."""
 
     @staticmethod
     def forward(ctx: Any, how: tuple, tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -272,7 +272,7 @@ class _AllToAll(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor, _: Any) -> tuple:
         sent = _all_to_all((ctx.counts, None, ctx.process_set), [gradient])[0]
-        # Rows that went to nobody have no influence.
+        # Rows that went to no rank have no influence.
         return None, torch.cat([sent, sent.new_zeros(ctx.shape[0] - len(sent), *ctx.shape[1:])])
 
 
@@ -287,9 +287,9 @@ def alltoall(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """Sends ``splits[i]`` rows to rank ``i``; without splits the same number to everybody.
+    """Sends ``splits[i]`` rows to rank ``i``; without splits, the same number to each rank.
 
-    Returns what came; with splits also how many rows came from each rank.
+    Returns the rows received; with splits, also how many came from each rank.
 
     >>> import torch, sirtaki.torch as hvd
     >>> hvd.init()
@@ -302,7 +302,7 @@ def alltoall(
 
 
 class _ReduceScatter(torch.autograd.Function):
-    """Everybody's rows are gathered again, and weighted as the sum was."""
+    """The rows of all ranks are gathered again, and weighted as the sum was."""
 
     @staticmethod
     def forward(ctx: Any, how: tuple, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:

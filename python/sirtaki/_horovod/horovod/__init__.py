@@ -1,4 +1,4 @@
-"""``horovod`` under ``sirtaki run --horovod``: Sirtaki by the names of Horovod."""
+"""``horovod`` under ``sirtaki run --horovod``: Sirtaki under Horovod's names."""
 
 import sys
 

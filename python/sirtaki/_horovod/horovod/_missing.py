@@ -1,4 +1,4 @@
-"""An answer to imports of what Horovod has and Sirtaki has not."""
+"""Explains failed imports of what Horovod has and Sirtaki does not."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _INSTEAD = {
 
 
 class Finder(MetaPathFinder):
-    """Comes last, so that it is asked for what nobody else has found."""
+    """Comes last, so that it is only asked for modules that no other finder has found."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:
-        """Says what there is instead of a module of Horovod's."""
+        """Says what to use instead of a module of Horovod."""
         package, _, rest = fullname.partition(".")
         if package != "horovod" or not rest:
             return

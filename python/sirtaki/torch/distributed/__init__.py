@@ -19,7 +19,7 @@ True
 - ``objects``: objects that PyTorch itself exchanges, protected.
 - ``reductions``: what PyTorch's reductions are called here.
 - ``lane``: requests in the order of the program, under ``names`` that follow from it.
-- ``work``: waiting for them; ``completer``: threads for those who have a future instead.
+- ``work``: waiting for them; ``completer``: threads for callers that have a future instead.
 """
 
 from __future__ import annotations

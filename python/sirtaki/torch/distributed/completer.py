@@ -1,14 +1,14 @@
-"""Fulfils futures of collectives, which runs what programs have attached to them.
+"""Fulfils futures of collectives, which runs the callbacks that programs have attached to them.
 
 Callbacks may start further collectives, and ranks have to start them in the same order. So futures
 of a group are fulfilled one after another, in the order in which the program asked for them.
 
 Callbacks may also wait for other futures. Those of collectives that a callback has started itself
-have an order of their own, which goes on while the callback waits. One that waits for anything
-else does not hold up the others for long: it is noticed that its thread does nothing.
+have an order of their own, which goes on while the callback waits. A callback that waits for
+anything else does not hold up the others for long: the completer notices that its thread is idle.
 
-The engine is told that something may come from a callback as soon as its collective is done, so
-that a rank whose other threads wait is not taken for one from which nothing will come.
+As soon as a collective is done, the engine is told that its callback may submit something, so that
+a rank whose other threads wait is not taken for one that will submit nothing more.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from sirtaki import _native
 
 _threads: weakref.WeakSet = weakref.WeakSet()
 PATIENCE = 5.0
-"""Seconds that threads have to end when the process does."""
+"""Seconds that threads have to end when the process ends."""
 SPARE = 2
 """Threads that are kept when there is nothing to do."""
 LOOKS = 0.25
-"""Seconds between two looks at a callback that others wait for."""
+"""Seconds between two checks of a callback that others wait for."""
 
 
 def join_threads() -> None:
     """Waits for all threads of closed completers, whose engines have ended.
 
-    One that is inside PyTorch when the interpreter ends would end the process with an abort.
+    A thread that is inside PyTorch when the interpreter ends would abort the process.
     """
     deadline = time.monotonic() + PATIENCE
     for thread in list(_threads):
@@ -78,7 +78,7 @@ _current = _Current()
 
 
 class Completer:
-    """Threads that fulfil futures; there are none before the first one."""
+    """Threads that fulfil futures; none are started before the first future."""
 
     def __init__(self, ordered: bool) -> None:  # noqa: D107
         self._queue = _Queue() if ordered else None
@@ -90,7 +90,7 @@ class Completer:
         self._threads: list[threading.Thread] = []
 
     def complete(self, handle: Any, call: Callable[[], None]) -> None:
-        """Calls a function, which fulfils a future, when the handle is done, if there is one."""
+        """Calls a function that fulfils a future, once the handle, if any, is done."""
         with self._lock:
             number = next(self._numbers)
             task = self._tasks[number] = _Task(self._queue_here(), call)
@@ -110,7 +110,7 @@ class Completer:
         return self._queue
 
     def close(self, waits: bool) -> None:
-        """Ends the threads once everything before is fulfilled; ``waits`` until then."""
+        """Ends the threads once all earlier futures are fulfilled; ``waits`` until then."""
         with self._lock:
             self._closed = True
             if not self._tasks:
@@ -138,12 +138,12 @@ class Completer:
                 task.hand_in = self._completions.hand_in(number)
                 task.is_done = True
                 if self._tasks and self._idle == 0:
-                    # This one may be busy, or waiting, for long.
+                    # This one may be busy or waiting for a long time.
                     self._start_thread()
                 elif self._closed and not self._tasks:
                     self._completions.close()
             queue = task.queue
-            # Else it would keep its tensors until the next one comes.
+            # Otherwise it would keep its tensors alive until the next one comes.
             del task
             self._advance(queue)
             with self._lock:
@@ -179,10 +179,10 @@ class Completer:
     def _leave(self, task: _Task) -> _Queue | None:
         """The queue that can go on when the callbacks of a task have returned."""
         queue = task.queue
-        # Somebody may have gone on without it.
+        # Another thread may have gone on without it.
         if queue.running is task:
             if not task.inner.is_empty():
-                # What it has started comes before what comes after it.
+                # What the task has started comes before what follows the task.
                 task.inner.parent = queue
                 return None
             queue.running = None
@@ -201,7 +201,7 @@ class Completer:
             watcher.start()
 
     def _go_on_without(self, queue: _Queue) -> None:
-        """Goes on with a queue when its callback waits for something that is not its own."""
+        """Goes on with a queue when its callback waits for something it did not start itself."""
         task, switches = queue.running, None
         while task is not None:
             time.sleep(LOOKS)
@@ -221,7 +221,7 @@ class Completer:
 
 
 def _switches(thread: int) -> str | None:
-    """How often a thread has been put to sleep and woken: that of one that only waits stays."""
+    """How often a thread was put to sleep and woken: constant while it only waits."""
     with suppress(OSError):
         lines = Path(f"/proc/self/task/{thread}/status").read_text().splitlines()
         return " ".join(line for line in lines if "ctxt_switches" in line)

@@ -1,8 +1,8 @@
 """Keeps ``torch.compile`` away from methods that PyTorch calls from C++.
 
 They are called in the middle of what is being compiled, such as the forward pass of DDP, and the
-compiler would take them for part of it. It is told through the codes of the functions, because
-importing it takes longer than most programs do without it.
+compiler would take them for part of it. The exclusion is marked on the functions' code objects,
+because importing the compiler takes longer than most programs run without it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 
 
 def run_eagerly(*classes: type) -> None:
-    """Has the methods of classes, and whatever they call, run as they are."""
+    """Has the methods of classes, and whatever they call, run without being compiled."""
     compiler: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
     codes = [
         method.__code__

@@ -1,8 +1,8 @@
 """PyTorch's process group: its collectives as requests of the engine.
 
-PyTorch calls the methods from Python, and from C++ through the methods of the same names of its
-own class; names have changed over its versions, and all are served. Tensors of the CPU are used
-where they are, those of a GPU by way of pinned memory, both as in ``sirtaki.torch``.
+PyTorch calls the methods from Python, and from C++ through methods of the same names of its own
+class; names have changed between versions, and all of them are supported. Tensors of the CPU are
+used where they are, those of a GPU by way of pinned memory, both as in ``sirtaki.torch``.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class Group(Reducing, Moving, dist.ProcessGroup):
         self.world = place.world
         self._name = self._description = ""
         self.exchanges: dict[tuple, itertools.count] = defaultdict(itertools.count)
-        """How often objects were exchanged, by how; see ``objects``."""
+        """How often objects were exchanged, by kind of call; see ``objects``."""
         _open.add(self)
 
     @property
     def engine(self) -> Any:
-        """What runs its collectives."""
+        """The engine that runs its collectives."""
         return self._lane.engine
 
     def barrier(self, opts: Any = None) -> Work:
@@ -59,7 +59,7 @@ class Group(Reducing, Moving, dist.ProcessGroup):
         return self._submit("barrier", [], start)
 
     def monitored_barrier(self, timeout: timedelta, wait_all_ranks: bool = False) -> None:
-        """Waits for all ranks, and says who did not come in time."""
+        """Waits for all ranks, and names those that did not come in time."""
         monitor(self._place.meeting("monitored_barrier"), self._place, timeout, wait_all_ranks)
 
     def send(self, tensors: Tensors, rank: int, tag: int = 0) -> Work:
@@ -71,7 +71,7 @@ class Group(Reducing, Moving, dist.ProcessGroup):
         return self._combined(self._pairs.receive(tensors[0], rank, tag))
 
     def recv_anysource(self, tensors: Tensors, tag: int = 0) -> Work:
-        """Cannot be had."""
+        """Not supported."""
         raise NotImplementedError(
             "the back end sirtaki cannot receive from just any rank\nhint: say which, with src"
         )
@@ -98,11 +98,11 @@ class Group(Reducing, Moving, dist.ProcessGroup):
         return work
 
     def start_coalescing(self, device: Any = None) -> None:
-        """The calls from here on are one."""
+        """Makes the calls from here on one."""
         self._coalescing = []
 
     def end_coalescing(self, device: Any = None, works: Any = None) -> CombinedWork:
-        """The calls since the start, as one; older versions have kept their works."""
+        """The calls since the start, as one; older versions of PyTorch pass their works."""
         works, self._coalescing = self._coalescing or [], None
         return CombinedWork(works)
 
@@ -139,7 +139,7 @@ class Group(Reducing, Moving, dist.ProcessGroup):
         return group
 
     def perform_nocolor_split(self, device: Any = None) -> None:
-        """Nothing is left to do for ranks that will not be in a group."""
+        """Does nothing: ranks that will not be in a group have nothing to do."""
 
     def supports_tensor_alloc(self, device: Any) -> bool:
         """No memory is better than any other."""
@@ -195,7 +195,7 @@ class Group(Reducing, Moving, dist.ProcessGroup):
     _set_group_name, _set_group_desc = setGroupName, setGroupDesc
 
     def shutdown(self) -> None:
-        """Leaves the group; what is not done fails."""
+        """Leaves the group; unfinished requests fail."""
         self._pairs.close()
         self._lane.close()
         _open.discard(self)

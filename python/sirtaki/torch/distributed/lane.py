@@ -21,13 +21,14 @@ class Lane:
         self._completer = Completer(ordered)
         self._lock = threading.Lock()
         self._names = names
-        # Also keeps works alive that only PyTorch's C++ knows: older versions do not do that.
+        # Also keeps works alive that only PyTorch's C++ code refers to: older versions do not do
+        # that.
         self._in_flight: set[Work] = set()
         self._limit = 64
 
     @property
     def engine(self) -> Any:
-        """What runs the collectives."""
+        """The engine that runs the collectives."""
         if self._engine is None:
             raise ValueError("this process group was destroyed\nhint: make a new one")
         return self._engine
@@ -39,7 +40,7 @@ class Lane:
         devices: list[torch.device],
         start: Callable[[Any, Any], Any],
     ) -> Work:
-        """Has ``start`` hand in something under a name; returns a work for it."""
+        """Has ``start`` submit something under a name; returns a work for it."""
         engine = self.engine
         with self._lock:
             name = self._names.name(call, size)
@@ -47,7 +48,7 @@ class Lane:
         work = Work(start(engine, name), devices, self._completer, settled)
         self._in_flight.add(work)
         if len(self._in_flight) > self._limit:
-            # Works that nobody waits for end here.
+            # Works that nothing waits for end here.
             for other in list(self._in_flight):
                 if other.is_completed():
                     other.settle()
@@ -61,10 +62,10 @@ class Lane:
                 self._names.give_back(name)
 
     def close(self) -> None:
-        """What is not done fails. An engine that others use, too, goes on."""
+        """Unfinished requests fail. A shared engine goes on."""
         engine, self._engine = self._engine, None
         if engine is not None and self._owned:
             engine.close()
-        # In an engine that goes on, what it waits for may take long.
+        # In an engine that goes on, what it waits for may take a long time.
         self._completer.close(waits=self._owned)
         self._in_flight.clear()

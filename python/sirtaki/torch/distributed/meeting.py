@@ -1,10 +1,11 @@
 """Which ranks there are, and the engine that connects those of a group.
 
 The group of all ranks is the job that a launcher started, with everything that belongs to it:
-timeline, reports, words about a rank's end. Where nobody started a job of several, as when a
-script starts its processes itself, and for groups of some ranks, whom PyTorch does not introduce
-to the others, ranks meet in the store that PyTorch has for them. Anybody can read and write that,
-so what ranks of a group prove to each other is derived from what the ranks of the whole job know.
+timeline, reports, messages about a rank's end. Without a launcher, as when a script starts its
+processes itself, and for groups of some ranks, which PyTorch does not announce to the others,
+ranks meet in the store that PyTorch has for them. Anyone can read and write that store, so the
+secret with which ranks of a group authenticate each other is derived from the secret of the whole
+job.
 """
 
 from __future__ import annotations
@@ -34,23 +35,23 @@ from sirtaki.torch.distributed.place import Place
 from sirtaki.torch.functions import allgather_object, broadcast_object
 
 LONGEST_PAUSE = 0.02
-"""Seconds between two looks at a store."""
+"""Seconds between two queries of a store."""
 
 TAKES_LISTENERS = "master_listen_fd" in (dist.TCPStore.__init__.__doc__ or "")
 """Whether PyTorch's store can be told where to listen; older versions listen everywhere."""
 
 
 class Meeting:
-    """A store of PyTorch's as the engine wants it.
+    """A PyTorch store with the interface that the engine expects.
 
-    Keys of an earlier meeting in the same store may still be there, so everybody counts: how often
-    there was a group of all ranks, within which PyTorch's names of groups mean the same ranks, and
-    how often this rank has come.
+    Keys of an earlier meeting may still be in the store, so every rank counts two things: how
+    often there was a group of all ranks, within which PyTorch's names of groups mean the same
+    ranks, and how often this rank has come.
     """
 
     worlds = 0
     world: Engine | None = None
-    """The engine of all ranks, once there is a group of them."""
+    """The engine of all ranks, once there is a group of all of them."""
 
     def __init__(self, store: Any, name: str, rank: int) -> None:  # noqa: D107
         self._store = store
@@ -65,7 +66,7 @@ class Meeting:
     def wait(self, key: str, seconds: float) -> bytes | None:
         """The value of a key once it has one; Ctrl-C ends the wait."""
         deadline, pause = time.monotonic() + seconds, 1e-4
-        # A counter, because that is what stores of all versions can look at without waiting.
+        # A counter, because that is what stores of all versions can read without waiting.
         while not self.add(f"{key}/there", 0):
             if time.monotonic() > deadline:
                 return None
@@ -126,12 +127,12 @@ def _split(
 
 
 def _limits(timeout: timedelta) -> dict[str, str]:
-    """Variables that make ranks that wait longer for others fail; Horovod's come before."""
+    """Variables that limit how long ranks wait for others; Horovod's take precedence."""
     return {"SIRTAKI_HANG_TIMEOUT": f"{timeout.total_seconds():f}", **_variables.translated()}
 
 
 def serve_env() -> None:
-    """Has ``env://``, the default, work where no launcher has set PyTorch's variables."""
+    """Makes ``env://``, the default, work if no launcher has set PyTorch's variables."""
     # By its path: the package has a function of the same name.
     handlers = importlib.import_module("torch.distributed.rendezvous")._rendezvous_handlers
     usual = handlers["env"]
@@ -149,15 +150,16 @@ def serve_env() -> None:
 
 
 def _on_one_network(place: dict[str, Any], timeout: timedelta, usual: Iterator) -> Iterator:
-    """What PyTorch does, with its store where ranks look for it alone if that is an address.
+    """As PyTorch does, but the store listens only on the address that ranks use, if it is one.
 
     What a host's name means may differ between hosts, so for a name the store listens everywhere.
     """
     serving = None
     own = place["RANK"] == "0" and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
     if own and TAKES_LISTENERS and _address(place["MASTER_ADDR"]) is not None:
-        # A store of the same port that is still there, as after destroy_process_group, is used.
-        # An address that is not this host's, but is translated to one, cannot be listened on.
+        # A store that still exists on the same port, as after destroy_process_group, is used.
+        # An address that is translated to one of this host's, but is not one, cannot be listened
+        # on.
         with contextlib.suppress(OSError):
             serving = _serve(place["MASTER_ADDR"], int(place["MASTER_PORT"]), timeout)
     yield from usual
@@ -165,7 +167,7 @@ def _on_one_network(place: dict[str, Any], timeout: timedelta, usual: Iterator) 
 
 
 def _address(host: str) -> Any:
-    """The address, if this is one and not a name."""
+    """The address, if ``host`` is one and not a name."""
     try:
         return ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
     except ValueError:
@@ -173,7 +175,7 @@ def _address(host: str) -> Any:
 
 
 def _serve(host: str, port: int, timeout: timedelta) -> Any:
-    """A store of PyTorch's that listens on ``host`` alone; by itself it listens everywhere."""
+    """A PyTorch store that listens only on ``host``; by default it listens everywhere."""
     options: dict[str, Any] = {"wait_for_workers": False, "multi_tenant": True}
     if TAKES_LISTENERS:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET

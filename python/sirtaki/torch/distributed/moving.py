@@ -1,6 +1,6 @@
 """Collectives that move tensors: broadcast, gathers, scatter and all-to-all.
 
-Everything but a broadcast travels flat, so that shapes do not matter. Gather and scatter are
+Everything but a broadcast is sent flat, so that shapes do not matter. Gather and scatter are
 all-to-alls in which most ranks send or get nothing.
 """
 
@@ -41,7 +41,7 @@ class Moving(Part):
         return self._submit("broadcast", tensors, start)
 
     def allgather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Work:
-        """Everybody gets everybody's tensor, in a list."""
+        """All ranks get the tensors of all ranks, in a list."""
         for parts in outputs:
             require_one_per_rank(parts, self._size)
 
@@ -56,19 +56,19 @@ class Moving(Part):
     def allgather_coalesced(
         self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None
     ) -> Work:
-        """Everybody gets everybody's tensors: of each rank a list."""
+        """All ranks get the tensors of all ranks, in a list for each rank."""
         return self.allgather([list(parts) for parts in zip(*outputs)], inputs, opts)
 
     def _allgather_base(
         self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None
     ) -> Work:
-        """Everybody gets everybody's tensor, in one."""
+        """All ranks get the tensors of all ranks, in one tensor."""
         return self.allgather_into_tensor_coalesced([output], [tensor], opts)
 
     def allgather_into_tensor_coalesced(
         self, outputs: Tensors, inputs: Tensors, opts: Any = None
     ) -> Work:
-        """Everybody gets everybody's tensors, of each in one."""
+        """All ranks get several tensors of all ranks, each in one tensor."""
         for output, tensor in zip(outputs, inputs):
             require_shares(tensor, output, self._size)
 
@@ -81,7 +81,7 @@ class Moving(Part):
         return self._gather(inputs, build, sum(map(sum, room)), room)
 
     def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> Work:
-        """The root gets everybody's tensor, in a list."""
+        """The root gets the tensors of all ranks, in a list."""
         [tensor] = inputs
         parts: Tensors = []
         if self._rank == opts.rootRank:
@@ -92,14 +92,14 @@ class Moving(Part):
         return self._exchange("gather", flat(tensor), splits, parts, room)
 
     def gather_single(self, output: torch.Tensor | None, tensor: torch.Tensor, opts: Any) -> Work:
-        """The root gets everybody's tensor, in one."""
+        """The root gets the tensors of all ranks, in one tensor."""
         if self._rank != opts.rootRank:
             return self.gather([], [tensor], opts)
         require_shares(tensor, output, self._size)
         return self.gather([list(flat(output).chunk(self._size))], [tensor], opts)
 
     def scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> Work:
-        """Everybody gets its tensor of the root's list."""
+        """Every rank gets its tensor from the root's list."""
         [output] = outputs
         room = [output.numel() * (rank == opts.rootRank) for rank in range(self._size)]
         if self._rank != opts.rootRank:
@@ -142,7 +142,7 @@ class Moving(Part):
         elements: int | None = None,
         room: Sequence[list[int]] = (),
     ) -> Work:
-        """Gathers tensors; ``room`` is for how many elements of each rank, where that is fixed."""
+        """Gathers tensors; ``room`` is the number of elements per rank, where that is fixed."""
         require_movable(tensors)
         rows = [flat(tensor) for tensor in tensors]
 

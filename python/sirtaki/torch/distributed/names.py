@@ -1,13 +1,13 @@
 """Names for collectives and messages, which have none in PyTorch.
 
-The engine knows requests by name, and is fastest where the same ones come again and again. So a
-name is what is called, with a small number that goes round.
+The engine knows requests by name, and is fastest when the same ones come again and again. So a
+name consists of what is called and a small number that wraps around.
 
-Collectives are called in the same order on all ranks, but for those that callbacks of futures
-start, as some hooks of DDP do: these come whenever something else is done. So the size is part of
-a name, and only calls of one size are counted together. Rejected: counting all calls together, by
-which such hooks would be taken for a mistake. Ranks whose sizes differ wait for different names;
-the engine is told what was called, too, and notices that they will never meet.
+Collectives are called in the same order on all ranks, except for those that callbacks of futures
+start, as some hooks of DDP do: these come whenever another collective is done. So the size is part
+of a name, and only calls of one size are counted together. Rejected: counting all calls together,
+which would mistake these hooks for an error. Ranks whose sizes differ wait for different names;
+the engine is also told what was called, and notices that these requests will never match.
 
 Messages of one tag arrive in the order in which they were sent. Their names say nothing about
 their size, so that the engine notices at once where that differs.
@@ -19,7 +19,7 @@ from collections import defaultdict
 
 COLLECTIVES = 8
 MESSAGES = 64
-"""Requests of one kind that can be in flight before one has to wait for an earlier one."""
+"""How many requests of one kind can be in flight before one has to wait for an earlier one."""
 
 
 class Names:
@@ -38,6 +38,6 @@ class Names:
         return f"{what}.{number}", call
 
     def give_back(self, name: str) -> None:
-        """Ranks that disagreed about a request may have used different names; none counts."""
+        """Undoes a count: ranks that disagreed about a request may have used different names."""
         what = name.rpartition(".")[0]
         self._next[what] = (self._next[what] - 1) % self._count

@@ -1,10 +1,11 @@
 """Objects that PyTorch's own functions exchange, such as ``all_gather_object``.
 
-PyTorch turns them into tensors and unpickles what comes, from anybody. Where a group is ours, the
-bytes get a code that only its ranks can compute, and are unpickled only if it fits. The code is
-also about which call of the group it is, who sends, and the place among the objects of a call, so
-what was recorded is of no use later. Which call it is is known where PyTorch's function was looked
-up after ``sirtaki.torch`` was imported; a reference from before gives codes for any call.
+PyTorch turns them into tensors and unpickles whatever arrives, from anyone. In groups of this back
+end, the bytes get an authentication code that only the group's ranks can compute, and are
+unpickled only if it matches. The code also covers which call of the group it is, the sender, and
+the place among the objects of a call, so recorded bytes cannot be replayed. Which call it is is
+only known if PyTorch's function was looked up after ``sirtaki.torch`` was imported; an older
+reference makes codes that are valid for any call.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from sirtaki.torch.distributed.group import Group
 ABOUT = b"torch.distributed"
 
 MESSAGES = {"send_object_list": "dst", "recv_object_list": "src"}
-"""Functions for two ranks, and how they call the other one."""
+"""Functions for two ranks, and the name of their argument for the other rank."""
 COLLECTIVES = (
     "all_gather_object",
     "gather_object",
@@ -47,12 +48,12 @@ class _Exchange:
         self._packed, self._unpacked = itertools.count(), itertools.count()
 
     def packing(self) -> list[bytes]:
-        """What the next object that is packed is."""
+        """What the code of the next packed object covers."""
         number = next(self._packed)
         return self._parts(self._rank if self._is_from_everybody() else None, number)
 
     def unpacking(self) -> list[bytes]:
-        """What the next object that is unpacked has to be."""
+        """What the code of the next unpacked object must cover."""
         number = next(self._unpacked)
         if self._is_from_everybody():
             return self._parts(number, 0)
@@ -66,7 +67,7 @@ class _Exchange:
 
 
 def _other(group: Group, role: str, given: dict[str, Any]) -> int | None:
-    """The other rank of a message, by its number in the group."""
+    """The other rank of a message, as a rank of the group."""
     if given.get(f"group_{role}") is not None:
         return given[f"group_{role}"]
     other = given.get(role)
@@ -81,7 +82,7 @@ _current = _Current()
 
 
 def protect() -> None:
-    """Has PyTorch seal the objects of our groups, from now on."""
+    """Has PyTorch seal the objects of groups of this back end, from now on."""
     module = dist.distributed_c10d
     names = ("_object_to_tensor", "_tensor_to_object")
     if not all(hasattr(module, name) for name in names):
@@ -95,7 +96,7 @@ def protect() -> None:
             return tensor, length
         about = [ABOUT, *(_current.exchange.packing() if _current.exchange else [])]
         sealed = seal(group.engine, tensor.cpu().numpy().tobytes(), about)
-        # PyTorch resizes it, which it cannot do with memory that it has not made.
+        # PyTorch resizes it, which it cannot do with memory that it has not allocated.
         copied = torch.frombuffer(sealed, dtype=torch.uint8).clone()
         return copied.to(tensor.device), length + CODE
 
@@ -137,6 +138,6 @@ def _counted(name: str, function: Callable) -> Callable:
 
 
 def _our_group(group: Any) -> Group | None:
-    """The group if it is one of ours; older versions do not name that of all ranks."""
+    """The group, if it is one of this back end; older versions do not name that of all ranks."""
     group = dist.group.WORLD if group is None else group
     return group if isinstance(group, Group) else None

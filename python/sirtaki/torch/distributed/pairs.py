@@ -1,6 +1,6 @@
-"""Sending and receiving: two ranks are a small group of their own, from the first message on.
+"""Sending and receiving: from the first message on, two ranks form a small group.
 
-Meeting takes both of them, so it happens in a thread: a rank that only starts a message does not
+Meeting needs both ranks, so it happens in a thread: a rank that only starts a message does not
 wait for the other one. A message is a broadcast in that group.
 """
 
@@ -37,7 +37,7 @@ class _WhenMet:
         self._met.set_result(engine)
 
     def broadcast(self, name: Any, described: list, root: int) -> Any:
-        """As the engine's; what is handed in before they have met follows then."""
+        """As the engine's; what is submitted before the ranks have met is passed on then."""
         ticket: Future = Future()
         caller = Thread()
 
@@ -55,7 +55,7 @@ class _WhenMet:
         return Deferred(ticket)
 
     def close(self) -> None:
-        """Closes it as soon as there is one."""
+        """Closes the engine as soon as it exists."""
         self._met.add_done_callback(lambda met: None if met.exception() else met.result().close())
 
 

@@ -11,6 +11,6 @@ class Part:
     _rank: int
     _size: int
     _submit: Any
-    """Hands in a collective, under a name that it gets."""
+    """Submits a collective, under a name that is chosen here."""
     _gather: Any
     """Gathers tensors, of any size."""

@@ -28,15 +28,16 @@ class Place:
 
 
 def monitor(meeting: Any, place: Place, timeout: timedelta, wait_all_ranks: bool) -> None:
-    """Returns once all ranks have called it; otherwise an error on all that have names the others.
+    """Returns once all ranks have called it; otherwise those that have raise an error that names
+    the rest.
 
-    Rank 0 waits for everybody and tells everybody. Texts begin with PyTorch's words, which
+    Rank 0 waits for all ranks and tells them the outcome. Texts begin with PyTorch's words, which
     programs may look for.
     """
     seconds = timeout.total_seconds()
     if place.rank > 0:
         meeting.set(f"{place.rank}", b"here")
-        # Rank 0 may have come later, and waits as long itself.
+        # Rank 0 may have come later, and waits just as long.
         answer = meeting.wait("answer", 2 * seconds)
         if answer != _ALL_HERE:
             reason = "it did not answer" if answer is None else bytes(answer).decode()
@@ -52,7 +53,7 @@ def monitor(meeting: Any, place: Place, timeout: timedelta, wait_all_ranks: bool
 
 
 def _missing(meeting: Any, place: Place, seconds: float, all_of_them: bool) -> Error | None:
-    """Who does not come in time, as an error."""
+    """The ranks that do not come in time, as an error."""
     if seconds <= 0 and place.size > 1:
         return Error("Rank 0 timed out in monitoredBarrier: its timeout is 0 s")
     deadline, missing = time.monotonic() + seconds, []

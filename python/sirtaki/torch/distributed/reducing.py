@@ -27,7 +27,7 @@ class Reducing(Part):
     """The part of a group that reduces."""
 
     def allreduce(self, tensors: Tensors, opts: Any = None) -> Work:
-        """Reduces tensors where they are."""
+        """Reduces tensors in place."""
         op = (opts or dist.AllreduceOptions()).reduceOp
         if any(tensor.is_sparse for tensor in tensors):
             return self._add_sparse(tensors, op)
@@ -67,7 +67,7 @@ class Reducing(Part):
     ) -> Work:
         """Reduces tensors together; every rank gets its share of the rows of each."""
         op = (opts or dist.ReduceScatterOptions()).reduceOp
-        # The engine works in what it is given.
+        # The engine overwrites what it is given.
         return self._scatter(outputs, [joined([whole]) for whole in inputs], op)
 
     # Names from PyTorch 2.14 on.
@@ -116,7 +116,7 @@ class Reducing(Part):
     def _fold(
         self, fold: Callable, tensors: Tensors, own: Callable, outputs: Tensors, finish: Callable
     ) -> Work:
-        """Gathers tensors and puts them together here; ``own`` is this rank's part of each."""
+        """Gathers tensors and combines them here; ``own`` is this rank's part of each."""
 
         def build(made: list) -> list[torch.Tensor]:
             for output, tensor, (rows, _) in zip(outputs, tensors, made):
@@ -144,7 +144,7 @@ class Reducing(Part):
             values = values.view(-1, *own.values().shape[1:]) * factor
             places = places.view(-1, own.sparse_dim()).t()
             total = torch.sparse_coo_tensor(places, values, tensor.shape).coalesce()
-            # Not into what detach() returns: that is another sparse tensor.
+            # Not into what detach() returns: that is a different sparse tensor.
             with torch.no_grad():
                 tensor.copy_(total)
             return [tensor]

@@ -25,7 +25,7 @@ _OPS = {
 
 
 class Reduction:
-    """A reduction as the engine wants it, for some element type.
+    """A reduction in the engine's terms, for an element type.
 
     ``fold`` is set where the engine has none: then it makes one tensor of the rows of all ranks.
     """
@@ -67,7 +67,7 @@ def _name(op: Any) -> str:
 def _factor(op: Any) -> float:
     if hasattr(op, "factor"):
         return float(op.factor)
-    # Before that, only pickling tells, and before PyTorch 2.0 nothing does.
+    # Before that, only pickling reveals it, and before PyTorch 2.0 nothing does.
     state = getattr(op, "__getstate__", lambda: None)()
     if not state:
         raise ValueError(

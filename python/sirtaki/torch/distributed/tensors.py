@@ -18,7 +18,7 @@ def require(condition: bool, problem: str) -> None:
 
 
 def require_movable(tensors: Tensors) -> None:
-    """Fails where a tensor cannot travel."""
+    """Fails if a tensor cannot be sent."""
     for tensor in tensors:
         _memory.check(tensor, moves=True)
 
@@ -44,18 +44,18 @@ def require_shares(share: torch.Tensor, whole: torch.Tensor, size: int) -> None:
 
 
 def real(tensor: torch.Tensor) -> torch.Tensor:
-    """A view of the same numbers without complex ones: they add up part by part."""
+    """A view of complex numbers as pairs of real ones, which add up part by part."""
     tensor = tensor.detach()
     return torch.view_as_real(tensor) if tensor.is_complex() else tensor
 
 
 def flat(tensor: torch.Tensor) -> torch.Tensor:
-    """All elements in a row; the same memory where it is contiguous."""
+    """All elements in one dimension; the same memory if it is contiguous."""
     return tensor.detach().reshape(-1)
 
 
 def joined(tensors: Tensors) -> torch.Tensor:
-    """All elements of all tensors in a row."""
+    """All elements of all tensors in one dimension."""
     return torch.cat([flat(tensor) for tensor in tensors])
 
 
@@ -73,7 +73,7 @@ def deal_out(elements: torch.Tensor, outputs: Tensors) -> list[torch.Tensor]:
 
 
 def elements_per_rank(tensor: torch.Tensor, rows: Sequence[int], size: int) -> list[int]:
-    """Elements of each rank, when each has so many rows; no numbers mean equal shares."""
+    """Elements of each rank, from its number of rows; an empty list means equal shares."""
     total = tensor.shape[0] if tensor.dim() else 1
     rows = list(rows)
     if not rows:

@@ -1,4 +1,4 @@
-"""What PyTorch gets for a collective: something to wait for, and a future where it wants one."""
+"""PyTorch's view of a collective: something to wait for, and a future where it wants one."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from sirtaki._errors import Error
 from sirtaki.torch.distributed.completer import Completer
 
 _streams: dict[torch.device, Any] = {}
-"""Where results for futures are copied back, without waiting for what the program computes."""
+"""Streams that copy back results for futures, without waiting for the program's own work."""
 
 
 class Work(_Work):
-    """A collective in flight. Everybody may wait for it, as often as they like."""
+    """A collective in flight. Any thread may wait for it, any number of times."""
 
     def __init__(  # noqa: D107
         self,
@@ -39,7 +39,7 @@ class Work(_Work):
         self._future: Any = None
 
     def settle(self) -> None:
-        """Waits until it is done, well or badly. Ctrl-C ends the wait and not the work."""
+        """Waits until it is done, successfully or not. Ctrl-C ends the wait, not the work."""
         with self._lock:
             if self._handle is None:
                 return
@@ -96,7 +96,7 @@ class Work(_Work):
         return getattr(self._error, "refused", False)
 
     def is_success(self) -> bool:
-        """Whether it is done and went well."""
+        """Whether it is done and succeeded."""
         if not self.is_completed():
             return False
         self.settle()
@@ -107,7 +107,7 @@ class Work(_Work):
         return None if self.is_success() or not self.is_completed() else self._error
 
     def result(self) -> list[torch.Tensor]:
-        """The tensors that it gave."""
+        """The resulting tensors."""
         self.wait()
         return self._result
 
@@ -117,7 +117,7 @@ class Work(_Work):
             if self._future is not None:
                 return self._future
             promise = torch.futures.Future(devices=self._devices or None)
-            # What is raised by a callback fails for those who wait in C++, too.
+            # An exception raised by a callback fails waits in C++, too.
             self._future = promise.then(self._value)
             handle = self._handle
         self._completer.complete(handle, lambda: self._fulfil(promise))
@@ -162,7 +162,7 @@ class CombinedWork(_Work):
         return all(work.is_completed() for work in self._works)
 
     def is_success(self) -> bool:
-        """Whether all went well."""
+        """Whether all succeeded."""
         return all(work.is_success() for work in self._works)
 
     def exception(self) -> Exception | None:

@@ -12,7 +12,7 @@ from sirtaki import _common
 
 
 class ElasticSampler(torch.utils.data.Sampler):
-    """Deals out a dataset to all ranks; after a failure it goes on where it was.
+    """Deals out a dataset to all ranks; after a failure it continues where it was.
 
     Call ``record_batch`` after every batch and ``set_epoch`` after every epoch, and make it an
     attribute of the ``TorchState``.
@@ -37,20 +37,20 @@ class ElasticSampler(torch.utils.data.Sampler):
         self.reset()
 
     def record_batch(self, batch_idx: int, batch_size: int) -> None:
-        """Says that every rank has made a batch of this size."""
+        """Records that every rank has processed a batch of this size."""
         self.processed_num += batch_size * self.num_replicas
 
     def state_dict(self) -> dict[str, Any]:
-        """Where it is."""
+        """Its position in the epoch."""
         return {"epoch": self.epoch, "processed_num": self.processed_num}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Goes to where another was."""
+        """Continues at the position of another sampler."""
         self.epoch, self.processed_num = state_dict["epoch"], state_dict["processed_num"]
         self.reset()
 
     def reset(self) -> None:
-        """Deals out what is not processed yet to the ranks there are."""
+        """Deals out what is not processed yet to the current ranks."""
         self.num_replicas, self.rank = _common.size(), _common.rank()
         order = list(range(len(self.dataset)))
         if self.shuffle:

@@ -68,7 +68,7 @@ class OptimizerStateHandler(StateHandler):
 
 
 class SamplerStateHandler(StateHandler):
-    """How far a sampler is."""
+    """How far a sampler has come."""
 
     def __init__(self, sampler: ElasticSampler) -> None:  # noqa: D107
         super().__init__(sampler)
@@ -87,7 +87,7 @@ _registry: list[tuple[type, type[StateHandler]]] = [
 
 
 def get_handler_registry() -> list[tuple[type, type[StateHandler]]]:
-    """Which types are handled in a way of their own, and how."""
+    """Which types have their own handlers, and which handlers these are."""
     return _registry
 
 

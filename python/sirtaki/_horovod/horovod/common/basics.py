@@ -1,4 +1,4 @@
-"""A process's place in its job, as the object that Horovod has for it."""
+"""A process's place in its job, as an object like Horovod's."""
 
 from __future__ import annotations
 

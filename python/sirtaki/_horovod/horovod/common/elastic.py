@@ -1,4 +1,4 @@
-"""State that survives failures, where Horovod has it."""
+"""State that survives failures, under Horovod's module name."""
 
 from sirtaki._elastic import HostsUpdatedInterrupt, ObjectState, State, run_fn
 from sirtaki._errors import Error as HorovodInternalError

@@ -12,7 +12,7 @@ __all__ = [
 
 
 def get_version_mismatch_message(name: str, version: str, installed_version: str) -> str:
-    """Says that another version is installed than the one that is needed."""
+    """Says that the installed version is not the one that is needed."""
     return f"{name} {version} was expected, but {installed_version} is installed"
 
 

@@ -1,4 +1,4 @@
-"""Process sets, where Horovod has them."""
+"""Process sets, under Horovod's module name."""
 
 from sirtaki._process_sets import (
     ProcessSet,

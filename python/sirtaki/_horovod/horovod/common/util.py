@@ -1,4 +1,4 @@
-"""Small helpers that scripts import from ``horovod.common.util``, for PyTorch alone."""
+"""Small helpers that scripts import from ``horovod.common.util``, for PyTorch only."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ __all__ = [
 
 
 def _cache(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Calls a function once for the same arguments."""
+    """Calls a function only once for the same arguments."""
     return functools.lru_cache(maxsize=None)(f)
 
 
 def extension_available(ext_base_name: str, verbose: bool = False) -> bool:
-    """Whether a framework can be used: PyTorch alone."""
+    """Whether a framework can be used: only PyTorch can."""
     return ext_base_name == "torch"
 
 
@@ -80,7 +80,7 @@ def ccl_built(verbose: bool = False) -> bool:
 
 @contextmanager
 def env(**kwargs: str) -> Iterator[None]:
-    """Variables of the environment that are set inside and are as before afterwards."""
+    """Environment variables that are set inside and restored afterwards."""
     before = {name: os.environ.get(name) for name in kwargs}
     os.environ.update(kwargs)
     try:
@@ -94,12 +94,12 @@ def env(**kwargs: str) -> Iterator[None]:
 
 
 def is_iterable(x: Any) -> bool:
-    """Whether one can go through it."""
+    """Whether it can be iterated over."""
     return hasattr(x, "__iter__") or hasattr(x, "__getitem__")
 
 
 def is_version_greater_equal_than(ver: str, target: str) -> bool:
-    """Whether version ``ver`` is ``target`` or newer; both are three numbers with points."""
+    """Whether version ``ver`` is ``target`` or newer; both are three numbers separated by dots."""
     versions = [[int(part) for part in text.split("+")[0].split(".")] for text in (ver, target)]
     if any(len(version) != 3 for version in versions):  # noqa: PLR2004
         raise ValueError(f"versions are three numbers with points, unlike {ver!r} or {target!r}")

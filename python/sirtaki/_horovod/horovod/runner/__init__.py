@@ -42,7 +42,7 @@ def run(
 ) -> list[Any]:
     """Calls a function on ``num_proc`` ranks of this machine and returns what each returned.
 
-    Other hosts and a number of ranks that changes are refused; the arguments about how Horovod
+    Other hosts and a changing number of ranks are refused; the arguments about how Horovod
     starts and connects processes have no effect.
     """
     given = locals()

@@ -64,7 +64,7 @@ def execute_function_multithreaded(
     block_until_all_done: bool = True,
     max_concurrent_executions: int = 1000,
 ) -> dict[int, Any] | None:
-    """Calls a function with each list of arguments, in threads; the results by number."""
+    """Calls a function with each list of arguments, in threads; returns the results by index."""
     if not args_list:
         return {} if block_until_all_done else None
     pool = ThreadPoolExecutor(min(max_concurrent_executions, len(args_list)))

@@ -15,7 +15,7 @@ _VARIABLES = (
 
 
 def get_env_rank_and_size() -> tuple[int, int]:
-    """Rank and number of ranks; a process that nobody started is the only one."""
+    """Rank and number of ranks; a process that no launcher started is the only one."""
     for rank, size in _VARIABLES:
         if rank in os.environ and size in os.environ:
             return int(os.environ[rank]), int(os.environ[size])
