@@ -201,8 +201,7 @@ def alltoall_async(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Handle:
-    """Sends ``splits[i]`` rows to rank ``i``; the result is what was received and how many from
-    each.
+    """Sends ``splits[i]`` rows to rank ``i``; the result is what arrived and how many from each.
 
     >>> import torch, sirtaki.torch as hvd
     >>> hvd.init()
