@@ -1,4 +1,4 @@
-//! The crate's one error type. What is wrong with a file names the file, the field and what to do.
+//! The crate's one error type. Errors about a file name the file, the field and what to do.
 
 use std::{
     io,
@@ -8,7 +8,7 @@ use std::{
 
 use sirtaki_engine::{EngineError, job::JobError};
 
-/// Why data could not be read, a checkpoint not be written, a setting not be used, or ranks not work together.
+/// Why data could not be read, a checkpoint written or a setting used, or why ranks could not work together.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
     /// A file is there but does not hold what it should.
@@ -21,7 +21,7 @@ pub enum Error {
         /// What to do about it.
         hint: String,
     },
-    /// The operating system said no.
+    /// The operating system reported an error.
     #[error("cannot {action} `{}`: {source}", path.display())]
     Io {
         /// What was being done, as in "cannot read".
@@ -50,7 +50,7 @@ pub enum Error {
     /// This process could not take its place among the others.
     #[error(transparent)]
     Job(#[from] JobError),
-    /// What all ranks do together was not done.
+    /// A collective failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
 }
@@ -83,7 +83,7 @@ impl Error {
         }
     }
 
-    /// What the user can do about it, where we know.
+    /// What the user can do about it, where that is known.
     pub fn hint(&self) -> Option<&str> {
         match self {
             Error::File { hint, .. } | Error::Setting { hint, .. } => {

@@ -1,7 +1,7 @@
 //! LARS: a rate for each layer (You, Gitman and Ginsburg, arXiv:1708.03888).
 //!
-//! With very large batches one rate is too high for layers whose gradients are large beside their weights, and too low
-//! for others. LARS multiplies the rate of a layer with weights `w`, gradients `g` and weight decay `d` by
+//! With very large batches one rate is too high for layers whose gradients are large relative to their weights, and too
+//! low for others. LARS multiplies the rate of a layer with weights `w`, gradients `g` and weight decay `d` by
 //!
 //! ```text
 //! trust = η · |w| / (|g| + d · |w|)
@@ -25,7 +25,7 @@ impl Lars {
     /// What the rate of a layer is multiplied by. It is 1 where the formula says nothing: for weights or gradients that
     /// are all zero, as biases are at first, or not numbers.
     ///
-    /// Sums are made in `f64` and in order, so the result is the same on every worker.
+    /// Sums are computed in `f64` and in order, so the result is the same on every worker.
     pub fn ratio(self, weights: &[f32], gradients: &[f32]) -> f64 {
         let (weights, gradients) = (norm(weights), norm(gradients));
         let ratio = self.trust * weights / (gradients + self.decay * weights);

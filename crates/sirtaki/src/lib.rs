@@ -8,10 +8,10 @@
 //!   part that knows a tensor framework, and a feature of this crate, `burn`.
 //! - [`nn`]: layers of Burn that train faster on processors.
 //! - [`random`]: streams of random numbers, the same everywhere and forever.
-//! - [`data`]: readers for common formats, who reads which samples, and threads that read ahead.
+//! - [`data`]: readers for common formats, which worker reads which samples, and threads that read ahead.
 //! - [`launch`]: a closure on many processes of this machine.
 //! - [`schedule`], [`lars`]: learning rates for large batches.
-//! - [`train`]: a whole run of an image classifier, on top of all that; also of feature `burn`.
+//! - [`train`]: a whole training run of an image classifier, on top of all that; also part of feature `burn`.
 //! - [`checkpoint`]: tensors by name and a manifest, on disk completely or not at all.
 
 pub mod checkpoint;

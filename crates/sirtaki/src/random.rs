@@ -1,9 +1,10 @@
 //! Random numbers that are the same on every machine and in every version.
 //!
-//! The order of samples is part of what a checkpoint continues, so it must never change because a dependency did. The
-//! generator is therefore written here, in terms of its published definition: xoshiro256++ (Blackman and Vigna), its
-//! state filled by SplitMix64 (Steele, Lea and Flood). Streams are derived from numbers such as (seed, step, shard), not
-//! taken from one another, so a process can have any of them without producing those before. Not for secrets.
+//! The order of samples is part of what a checkpoint continues, so it must never change because a dependency has
+//! changed. The generator is therefore written here, in terms of its published definition: xoshiro256++ (Blackman and
+//! Vigna), its state filled by SplitMix64 (Steele, Lea and Flood). Streams are derived from numbers such as (seed,
+//! step, shard), not from one another, so a process can use any of them without generating those before it. Not for
+//! secrets.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +23,7 @@ fn mix(value: u64) -> u64 {
 }
 
 impl Stream {
-    /// The stream that belongs to these numbers, in this order; `purpose` keeps uses of the same numbers apart.
+    /// The stream that belongs to these numbers, in this order; `purpose` distinguishes uses of the same numbers.
     pub fn new(purpose: &str, key: &[u64]) -> Self {
         let mut hash = mix(purpose.len() as u64);
         for byte in purpose.bytes() {

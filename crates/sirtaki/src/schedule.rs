@@ -1,8 +1,8 @@
 //! Learning rates that know the number of workers.
 //!
 //! The linear scaling rule with gradual warm-up (Goyal et al., arXiv:1706.02677): `k` workers make batches `k` times as
-//! large, so the rate is `k` times as high; because that is too much at first, it grows to this height step by step over
-//! the first epochs. With base rate `b`, warm-up of `w` epochs and `e` the epochs done so far, a fraction:
+//! large, so the rate is `k` times as high; because that is too much at first, it grows to this value step by step over
+//! the first epochs. With base rate `b`, warm-up of `w` epochs and `e` the epochs done so far, which may be fractional:
 //!
 //! ```text
 //! e < w:   rate = b · (1 + (k − 1) · e / w)
@@ -17,7 +17,7 @@
 //! | cosine | `end + (1 − end) · (1 + cos(π t)) / 2` |
 //! | polynomial | `end + (1 − end) · (1 − t)^power` |
 //!
-//! A rate is a pure function of the number of the step, so a run that goes on needs no state.
+//! A rate is a pure function of the number of the step, so resuming a run needs no state.
 
 use std::f64::consts::PI;
 

@@ -20,12 +20,12 @@ pub struct World {
     local: Position,
     /// Which process of its host this is, in the world that all others are part of.
     seat: usize,
-    /// How many layers have got a number.
+    /// How many layers have been given a number.
     layers: Arc<AtomicUsize>,
 }
 
-/// Joins the job that `sirtaki run`, `mpirun`, `srun` or `torchrun` started this process for; started by nobody, it is
-/// a world of one, so that the same program runs everywhere. All ranks call it, once.
+/// Joins the job that `sirtaki run`, `mpirun`, `srun` or `torchrun` started this process for; without a launcher, the
+/// process is a world of one, so that the same program runs everywhere. All ranks call it, once.
 pub fn init() -> Result<World> {
     sirtaki_engine::heap::keep();
     let mut job = Job::discover(&|name| std::env::var(name).ok())?;
@@ -70,7 +70,7 @@ impl World {
         Worker { rank: self.rank(), world: self.size() }
     }
 
-    /// What runs the collectives, for whatever this does not offer.
+    /// The engine that runs the collectives, for whatever `World` does not offer.
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
@@ -90,7 +90,8 @@ impl World {
         self.seat
     }
 
-    /// A number for a layer that talks to its like on other ranks. Ranks make their layers in the same order.
+    /// A number for a layer that communicates with its counterparts on other ranks. Ranks make their layers in the same
+    /// order.
     #[cfg_attr(not(feature = "burn"), allow(dead_code, reason = "layers are Burn's"))]
     pub(crate) fn next_layer(&self) -> usize {
         self.layers.fetch_add(1, Ordering::Relaxed)
@@ -106,7 +107,8 @@ impl World {
         Ok(self.reduce("sum", Reduction::SUM, vec![value])?[0])
     }
 
-    /// The sums of several values; `name` tells calls apart that ranks may make in different orders. All ranks call it.
+    /// The sums of several values; `name` distinguishes calls that ranks may make in different orders. All ranks call
+    /// it.
     pub fn sums<const N: usize>(&self, name: &str, values: [f64; N]) -> Result<[f64; N]> {
         let sums = self.reduce(name, Reduction::SUM, values.to_vec())?;
         Ok(std::array::from_fn(|index| sums[index]))

@@ -20,7 +20,7 @@ pub(super) trait Disk {
     /// Writes a new file; it may not be on the disk yet.
     fn write(&mut self, path: &Path, content: WriteContent<'_>) -> Result<()>;
 
-    /// Brings a file, or the names in a folder, to the disk.
+    /// Forces a file, or the names in a folder, to the disk.
     fn sync(&mut self, path: &Path) -> Result<()>;
 
     fn rename(&mut self, from: &Path, to: &Path) -> Result<()>;
@@ -47,7 +47,7 @@ impl Disk for Real {
 
     fn sync(&mut self, path: &Path) -> Result<()> {
         match File::open(path).and_then(|file| file.sync_all()) {
-            // Some network file systems cannot do this for folders and need not.
+            // Some network file systems cannot do this for folders and do not need to.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput && path.is_dir() => Ok(()),
             result => result.map_err(Error::io("bring to the disk", path)),
         }

@@ -11,7 +11,7 @@ use sirtaki_engine::files;
 use super::{DAMAGED, MANIFEST, Manifest, SUMS, TENSORS, Tensor, save::numbers, tensors::TensorFile};
 use crate::{Error, Result};
 
-/// The longest manifest and list of sums that is read.
+/// The longest manifest and list of checksums that is read.
 const TEXT_LIMIT: u64 = 16 << 20;
 
 /// A checkpoint in memory.
@@ -97,7 +97,7 @@ pub(super) fn intact(path: &Path) -> Result<Manifest> {
     Ok(manifest)
 }
 
-/// The manifest, if it is one of ours and intact, and the sums.
+/// The manifest, if it is intact and one of Sirtaki's, and the checksums.
 pub(super) fn read_manifest(path: &Path) -> Result<(Manifest, String)> {
     let file = path.join(MANIFEST);
     let text = read_text(&file)?;

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use super::DAMAGED;
 use crate::{Error, Result, data::Position};
 
-/// Tells our manifests from other JSON files.
+/// Distinguishes Sirtaki's manifests from other JSON files.
 const FORMAT: &str = "sirtaki checkpoint";
 
-/// The version of the format. Raised when an older program could not read it rightly.
+/// The version of the format. Raised when an older program could not read it correctly.
 const VERSION: u64 = 1;
 
 /// What was trained and how far, with all that is needed to go on exactly.
@@ -48,7 +48,7 @@ struct Whole {
 }
 
 impl Manifest {
-    /// The manifest of a model after so many steps, without anything else.
+    /// The manifest of a model after `step` steps, without anything else.
     pub fn new(model: &str, step: u64, position: Position) -> Self {
         let (random, versions, settings) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         Self { model: model.into(), step, position, world: 1, random, versions, settings }

@@ -9,11 +9,12 @@
 //!   checkpoint-000008/
 //! ```
 //!
-//! A checkpoint is written into a hidden folder, brought to the disk, and only then given its name, which is one step for
-//! the file system. A crash at any time therefore leaves all earlier checkpoints as they were, and at worst a hidden
-//! folder that the next [`save`] removes. Numbers only grow and a name is never used again, so nothing is ever
-//! overwritten. What cannot be read, does not belong here or comes from a newer version is refused with the reason and
-//! never removed. Rejected: one file, which could not hold a sum of itself and stay a safetensors file.
+//! A checkpoint is written into a hidden folder, forced to the disk, and only then given its name, which is an atomic
+//! operation of the file system. A crash at any time therefore leaves all earlier checkpoints as they were, and at
+//! worst a hidden folder that the next [`save`] removes. Numbers only grow and a name is never used again, so nothing
+//! is ever overwritten. What cannot be read, does not belong here or comes from a newer version is refused with the
+//! reason and never removed. Rejected: a single file, which could not hold its own checksum and remain a safetensors
+//! file.
 
 mod disk;
 mod load;

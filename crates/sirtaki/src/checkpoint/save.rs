@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{Error, Result};
 
-/// How folders begin that are being written or removed; without meaning once nobody does that any more.
+/// How the names of folders begin that are being written or removed; left-over ones have no meaning.
 pub(super) const HIDDEN: &str = ".unfinished-";
 
 /// Saves a checkpoint in a folder, which is created if need be, and removes all but the `keep` newest of this model; 0
@@ -35,7 +35,7 @@ pub fn save(folder: &Path, manifest: &Manifest, tensors: &[Tensor<'_>], keep: us
     save_on(&mut Real, folder, manifest, tensors, keep, lock.is_some())
 }
 
-/// Keeps other writers away, as long as the result lives; a crash ends it too. Nothing on file systems without locks.
+/// Keeps other writers away until the result is dropped or the process crashes. `None` on file systems without locks.
 fn lock(folder: &Path) -> Result<Option<File>> {
     let file = File::open(folder).map_err(Error::io("open", folder))?;
     match file.try_lock() {
@@ -48,7 +48,7 @@ fn lock(folder: &Path) -> Result<Option<File>> {
     }
 }
 
-/// `alone` says that nobody else writes here, so that what is unfinished can be removed.
+/// `alone` says that no other process writes here, so that unfinished folders can be removed.
 pub(super) fn save_on(
     disk: &mut dyn Disk,
     folder: &Path,
@@ -67,7 +67,7 @@ pub(super) fn save_on(
     let (hidden, visible) = (folder.join(format!("{HIDDEN}{name}")), folder.join(name));
     let written = write(disk, &hidden, &arranged, &text).and_then(|()| disk.rename(&hidden, &visible));
     if written.is_err() {
-        // The first error is the one to tell; what stays now is removed by the next call.
+        // The first error is the one to report; what remains is removed by the next call.
         let _ = disk.remove_folder(&hidden);
     }
     written?;
@@ -76,7 +76,7 @@ pub(super) fn save_on(
     Ok(visible)
 }
 
-/// Writes a whole checkpoint and brings it to the disk.
+/// Writes a whole checkpoint and forces it to the disk.
 fn write(disk: &mut dyn Disk, folder: &Path, tensors: &Arranged<'_>, manifest: &[u8]) -> Result<()> {
     disk.create_folder(folder)?;
     let mut sums = String::new();
@@ -96,7 +96,7 @@ fn write(disk: &mut dyn Disk, folder: &Path, tensors: &Arranged<'_>, manifest: &
     disk.sync(folder)
 }
 
-/// Removes all but the newest checkpoints of a model. Damaged and foreign ones neither count nor go.
+/// Removes all but the newest checkpoints of a model. Damaged and foreign ones are neither counted nor removed.
 fn prune(disk: &mut dyn Disk, folder: &Path, model: &str, keep: usize) -> Result<()> {
     if keep == 0 {
         return Ok(());
@@ -106,7 +106,7 @@ fn prune(disk: &mut dyn Disk, folder: &Path, model: &str, keep: usize) -> Result
         if kept < keep {
             kept += usize::from(read_manifest(&path).is_ok_and(|(manifest, _)| manifest.model == model));
         } else if intact(&path).is_ok_and(|manifest| manifest.model == model) {
-            // Half removed it would look like a damaged one and stay for ever; so it loses its name first.
+            // A half-removed checkpoint would look like a damaged one and stay for ever, so it is renamed first.
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let hidden = folder.join(format!("{HIDDEN}{name}"));
             disk.rename(&path, &hidden)?;
@@ -146,7 +146,7 @@ fn number(name: &str) -> Option<u64> {
     plain.then(|| digits.parse().ok())?
 }
 
-/// Adds up what passes through.
+/// Computes the checksum of what passes through.
 struct Summing<'a> {
     file: &'a mut dyn Write,
     sum: &'a mut Sha256,

@@ -1,7 +1,8 @@
 //! The tensors of a checkpoint in the safetensors format.
 //!
-//! The crate of that name checks and describes; the bytes are written here one tensor after the other, because its own
-//! writer either needs all of them a second time in memory or gives a file that only its owner can read.
+//! The crate of that name checks and describes; the bytes are written here one tensor after the other, because the
+//! crate's own writer either needs a second copy of all of them in memory or creates a file that only its owner can
+//! read.
 
 use std::{
     collections::BTreeSet,
@@ -38,7 +39,7 @@ pub(super) struct Arranged<'a> {
 }
 
 impl<'a> Arranged<'a> {
-    /// Large elements first, as the format wants it, so that all of them are aligned.
+    /// Large elements first, as the format requires, so that all of them are aligned.
     pub(super) fn new(folder: &Path, tensors: &[Tensor<'a>]) -> Result<Self> {
         let refuse = |name: &str, problem: String| {
             Error::file(folder, format!("tensor `{name}`: {problem}"), "nothing was written; give other tensors")

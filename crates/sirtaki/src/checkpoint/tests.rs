@@ -156,7 +156,7 @@ fn tensors_that_cannot_be_are_refused_before_anything_is_written() {
     assert!(names(folder.path()).is_empty());
 }
 
-/// A disk that stops after some operations, as in a crash. What was not brought to the disk may be lost then.
+/// A disk that stops after some operations, as in a crash. What was not forced to the disk may then be lost.
 struct Crashing {
     left: usize,
     lose: bool,
@@ -263,7 +263,7 @@ proptest! {
         let place = place.index(bytes.len());
         bytes[place] ^= 1 << bit;
         fs::write(&file, &bytes).unwrap();
-        // The end of the last line of sums says nothing.
+        // The end of the last line of checksums carries no information.
         if place + 1 < bytes.len() || !file.ends_with(SUMS) {
             prop_assert!(load(&path).is_err());
         }

@@ -1,4 +1,4 @@
-//! Numbers with a shape, as they lie in a file.
+//! Numbers with a shape, as they are stored in a file.
 
 use crate::Error;
 
@@ -65,7 +65,7 @@ impl Array {
     }
 }
 
-/// The number of values of a shape, if it is a number.
+/// The number of values of a shape, if it does not overflow.
 pub(crate) fn product(shape: &[usize]) -> Option<usize> {
     shape.iter().try_fold(1_usize, |product, &dimension| product.checked_mul(dimension))
 }

@@ -13,7 +13,7 @@ const PIXELS: usize = 3 * 32 * 32;
 pub enum Variant {
     /// Ten classes; five files to train with.
     Cifar10,
-    /// A hundred classes; the twenty coarse ones in front of them are passed over.
+    /// A hundred classes; the labels of the twenty coarse ones before them are skipped.
     Cifar100,
 }
 
@@ -26,7 +26,7 @@ impl Variant {
         }
     }
 
-    /// Bytes in front of the pixels, of which the last is the label.
+    /// Bytes before the pixels, of which the last is the label.
     fn labels(self) -> usize {
         match self {
             Variant::Cifar10 => 1,

@@ -1,12 +1,12 @@
 //! Samples drawn at random, by each worker for itself.
 //!
-//! No sample is owed to anybody, so workers need not know how many they are, and one that is lost takes nothing with it.
-//! A batch's draws belong to (seed, worker, number of the batch): going on means going on counting.
+//! No worker has to see any particular sample, so workers need not know how many they are, and the loss of one loses no
+//! samples. A batch's draws depend only on (seed, worker, number of the batch), so resuming means continuing to count.
 
 use super::{Plan, Worker};
 use crate::{Error, Result, random::Stream};
 
-/// Batches of samples drawn independently, with equal chances.
+/// Batches of samples drawn independently and uniformly.
 #[derive(Debug, Clone)]
 pub struct Draws {
     samples: u32,

@@ -1,4 +1,4 @@
-//! Images in folders: one folder for each class, named as the class.
+//! Images in folders: one folder for each class, named after the class.
 //!
 //! Only names are read at first; an image is decoded when its sample is asked for, by the thread that asks. Classes and
 //! files are numbered in the order of their names, so every worker numbers them alike.
@@ -21,7 +21,7 @@ const PIXELS: u32 = 16_384;
 /// The most memory that decoding one image may take.
 const MEMORY: u64 = 512 << 20;
 
-/// What is kept of an image's colours.
+/// Which colour channels of an image are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Colours {
     /// One channel.
@@ -45,7 +45,7 @@ impl Images {
     /// Looks through a folder. Every image will be stretched to `height` and `width`; samples have the shape
     /// `[channels, height, width]`.
     ///
-    /// Files that are not named `.png`, `.jpg` or `.jpeg` are passed over, and so is whatever begins with a dot.
+    /// Files not named `.png`, `.jpg` or `.jpeg` are skipped, and so is everything whose name begins with a dot.
     pub fn open(root: &Path, (height, width): (u32, u32), colours: Colours, normalise: &Normalise) -> Result<Self> {
         if !(1..=PIXELS).contains(&height) || !(1..=PIXELS).contains(&width) {
             let problem = format!("images cannot be made {height} high and {width} wide");
@@ -130,7 +130,7 @@ impl Samples for Images {
     }
 }
 
-/// Decodes a file by what it holds, whatever its name, within limits.
+/// Decodes a file by its content, whatever its name, within limits.
 fn decode(path: &Path) -> Result<DynamicImage> {
     let fail = |problem: String| Error::file(path, problem, "replace the image, or remove it from the folder");
     let file = files::open(path).map_err(Error::io("open", path))?;
@@ -152,7 +152,7 @@ fn is_image(name: &str) -> bool {
     [".png", ".jpg", ".jpeg"].iter().any(|end| name.ends_with(end))
 }
 
-/// The sorted names of those in a folder whose kind is wanted. Links count as what they lead to.
+/// The sorted names of the entries of a folder that are of the wanted kind. Links count as what they point to.
 fn names(folder: &Path, wanted: fn(&fs::FileType) -> bool) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).map_err(Error::io("list", folder))? {

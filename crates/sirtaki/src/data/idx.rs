@@ -1,6 +1,6 @@
 //! IDX, the format of MNIST: four bytes of magic, big-endian dimensions, values.
 //!
-//! Only bytes as values: every known data set in this format has them.
+//! Only bytes are supported as values: every known data set in this format uses them.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ pub fn read(path: &Path) -> Result<Array> {
     parse(Source::open(path)?)
 }
 
-/// Reads the bytes of such a file.
+/// Reads the bytes of an IDX file.
 pub fn parse(mut source: Source<'_>) -> Result<Array> {
     let [zero, also_zero, kind, rank] = source.array("magic number")?;
     if (zero, also_zero) != (0, 0) || rank == 0 {

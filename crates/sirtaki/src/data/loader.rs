@@ -2,8 +2,8 @@
 //!
 //! A thread takes the next number of the plan, as long as it is not too far ahead of the consumer, makes that batch and
 //! puts it into the number's slot; the consumer empties slots in order. So the order is that of the plan whatever the
-//! number of threads, and memory is bounded by the number of slots. A plan is a pure function, so nothing is handed to
-//! threads but numbers. Rejected: a channel, which gives what is ready first and not what comes next.
+//! number of threads, and memory is bounded by the number of slots. A plan is a pure function, so threads need only be
+//! given numbers. Rejected: a channel, which delivers what is ready first and not what comes next.
 
 use std::{
     any::Any,
@@ -21,18 +21,18 @@ use crate::{Error, Result};
 pub struct Ahead {
     /// Threads that read; at least one is used.
     pub threads: usize,
-    /// Batches that may be ready or in the making; at least one.
+    /// Batches that may be ready or being made; at least one.
     pub batches: usize,
 }
 
 impl Default for Ahead {
-    /// One thread, two batches: enough where reading is quicker than training.
+    /// One thread, two batches: enough if reading is faster than training.
     fn default() -> Self {
         Self { threads: 1, batches: 2 }
     }
 }
 
-/// Samples of one batch, one after the other. Its memory is used again once it is dropped.
+/// Samples of one batch, one after the other. Its memory is reused once it is dropped.
 #[derive(Debug)]
 pub struct Batch {
     number: usize,
@@ -81,7 +81,7 @@ impl Batch {
         &self.buffers.indices
     }
 
-    /// The values, to keep; their memory is then not used again.
+    /// The values, to keep; their memory is then not reused.
     pub fn take_values(&mut self) -> Vec<f32> {
         std::mem::take(&mut self.buffers.values)
     }
@@ -120,7 +120,7 @@ struct State {
     claimed: usize,
     /// The next number to be given to the consumer.
     wanted: usize,
-    /// Batch `n` comes into slot `n % slots`.
+    /// Batch `n` goes into slot `n % slots`.
     slots: Vec<Option<Result<Buffers>>>,
     stop: bool,
 }
@@ -182,7 +182,7 @@ impl Drop for Loader {
         lock(&self.shared.state).stop = true;
         self.shared.room.notify_all();
         for thread in self.threads.drain(..) {
-            // A thread catches every panic of a reader, so there is nothing to be told.
+            // A thread catches every panic of a reader, so there is nothing to report.
             let _ = thread.join();
         }
     }
@@ -192,7 +192,7 @@ impl Shared {
     fn work(&self) {
         while let Some(number) = self.claim() {
             let mut buffers = lock(&self.pool).pop().unwrap_or_default();
-            // Buffers are only filled anew after a panic, so none can be seen half-made.
+            // After a panic, buffers are filled from scratch, so none can be seen half-made.
             let result = catch_unwind(AssertUnwindSafe(|| self.fill(number, &mut buffers)));
             let result = result.unwrap_or_else(|panic| Err(Error::Panic { batch: number, message: text(&*panic) }));
             let mut state = lock(&self.state);
@@ -234,7 +234,7 @@ impl Shared {
     }
 }
 
-/// Nothing that panics runs under a lock, so what it protects is whole.
+/// Nothing that panics runs under a lock, so the protected data is intact.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -42,7 +42,7 @@ fn slow(bad: Option<(usize, bool)>) -> Arc<Slow> {
     Arc::new(Slow { bad, reads: AtomicUsize::new(0) })
 }
 
-/// A plan without chance: batch `n` has samples `3n` to `3n + 2`.
+/// A plan without randomness: batch `n` has samples `3n` to `3n + 2`.
 struct Lines(usize);
 
 impl Plan for Lines {

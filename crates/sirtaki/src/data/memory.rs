@@ -1,7 +1,7 @@
 //! Samples that are kept in memory.
 //!
 //! Bytes stay bytes and become numbers when a batch is made: every worker of a host has its own copy, and a quarter of
-//! the size is worth more than the look into a table per value.
+//! the size is worth a table lookup per value.
 
 use super::{Array, Normalise, Samples, Values, array::product};
 use crate::{Error, Result};
@@ -34,8 +34,8 @@ impl std::fmt::Debug for Memory {
 impl Memory {
     /// Samples with labels. The first dimension of `values` numbers the samples; `labels` has one integer for each.
     ///
-    /// A sample has the other dimensions; if there are only two, as for images without colours, a channel is put before
-    /// them.
+    /// A sample has the other dimensions; if there are only two, as for images without colours, a channel dimension is
+    /// put before them.
     pub fn new(values: Array, labels: Array, classes: usize, normalise: &Normalise) -> Result<Self> {
         let labels = check_labels(labels, classes)?;
         let (shape, values) = values.into_parts();

@@ -1,4 +1,4 @@
-//! Samples: where they come from, who reads which, and reading them ahead of time.
+//! Samples: where they come from, which worker reads which, and reading them ahead of time.
 //!
 //! ```text
 //! files ──► reader ──► Samples ─┐
@@ -6,16 +6,16 @@
 //!       (seed, epoch) ──► Plan ─┘
 //! ```
 //!
-//! - Readers: [`mnist`], [`cifar`], [`folder`] give [`Samples`]; [`idx`], [`npy`], [`npz`] give an [`Array`], of which two
-//!   make [`Memory`].
+//! - Readers: [`mnist`], [`cifar`], [`folder`] give [`Samples`]; [`idx`], [`npy`], [`npz`] give an [`Array`]; two
+//!   arrays make [`Memory`].
 //! - [`Plan`]: which samples a batch holds, a pure function of its number. [`Partition`] gives every sample once per
 //!   epoch over all workers, [`FixedShards`] does so in pieces that do not depend on the number of workers, [`Draws`]
 //!   draws at random.
 //! - [`Loader`]: threads that make batches ahead, in the order of the plan.
 //!
-//! Files come from anywhere and are read as if somebody had made them to do harm: sizes are compared with the file's
-//! length before memory is taken, labels with the number of classes, and whatever is wrong becomes an error that names
-//! the file and the field.
+//! Files come from anywhere and are treated as potentially malicious: sizes are compared with the file's
+//! length before memory is allocated, labels with the number of classes, and whatever is wrong becomes an error that
+//! names the file and the field.
 
 mod array;
 pub mod cifar;

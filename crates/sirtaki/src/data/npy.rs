@@ -1,7 +1,7 @@
 //! NumPy's `.npy`: magic, version, a Python dictionary that describes the values, the values.
 //!
-//! Read by our own code because little of the format is needed: the five types of numbers that data sets have, little
-//! endian, in row-major order. Everything else is refused with the line of Python that makes a file of this kind.
+//! Parsed here, without a library, because little of the format is needed: the five types of numbers that data sets
+//! use, little endian, in row-major order. Everything else is refused with a line of Python that makes a readable file.
 
 use std::{iter::Peekable, path::Path, str::Chars};
 
@@ -21,7 +21,7 @@ pub fn read(path: &Path) -> Result<Array> {
     parse(Source::open(path)?)
 }
 
-/// Reads the bytes of such a file.
+/// Reads the bytes of an `.npy` file.
 pub fn parse(mut source: Source<'_>) -> Result<Array> {
     if source.array("magic")? != MAGIC {
         return Err(source.refuse("magic", "this is not a .npy file", "look whether it is the right file"));

@@ -33,7 +33,7 @@ impl Npz {
 }
 
 impl<R: Read + Seek> Npz<R> {
-    /// Reads the directory of such a file; `path` is for messages.
+    /// Reads the directory of an `.npz` file; `path` is for messages.
     pub fn new(path: &Path, bytes: R) -> Result<Self> {
         let refuse = |field: &str, problem: &str, hint: &str| Error::file(path, format!("{field}: {problem}"), hint);
         let archive = ZipArchive::new(bytes).map_err(|error| {

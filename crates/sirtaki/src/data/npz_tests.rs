@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::{super::Values, *};
 use crate::data::npy::tests::encode;
 
-/// A zip file as Python writes it: sizes in front of an entry may be left open, those of the directory hold. A `large`
+/// A zip file as Python writes it: sizes before an entry may be left open, those in the directory are valid. A `large`
 /// one has its numbers in the fields for more than 32 bits, as files beyond 4 GiB have to.
 fn zip(entries: &[(&str, &[u8])], packed: bool, large: bool) -> Vec<u8> {
     let (mut file, mut directory) = (Vec::new(), Vec::new());

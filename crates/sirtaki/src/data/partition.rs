@@ -3,8 +3,8 @@
 //! An epoch is one order of all samples, drawn from (seed, epoch). A step takes the next `workers × batch` samples of it,
 //! and the workers deal them out like cards: worker `r` has every `workers`-th one from the `r`-th. So a step has the
 //! same samples whatever the number of workers, as long as `workers × batch` stays the same, and in the last step of an
-//! epoch, which may be short, workers differ by one sample at most. What is left of an epoch is described by how many
-//! samples were seen, so any number of workers can go on with it.
+//! epoch, which may be short, workers differ by at most one sample. The rest of an epoch is described by how many
+//! samples were seen, so any number of workers can continue it.
 
 use serde::{Deserialize, Serialize};
 
@@ -74,15 +74,15 @@ impl Partition {
         self.range(batch).len()
     }
 
-    /// The random numbers of this worker's part of a batch, such as those of dropout. They follow from where training
-    /// is, so that going on needs nothing to be saved.
+    /// The random numbers of this worker's part of a batch, such as those of dropout. They follow from the position of
+    /// training, so that nothing has to be saved to resume.
     pub fn stream(&self, purpose: &str, batch: usize) -> Stream {
         let Position { seed, epoch, .. } = self.position;
         Stream::new(purpose, &[seed, epoch, self.range(batch).start as u64, self.worker.rank as u64])
     }
 
     /// What the mean over this worker's part of a batch has to be multiplied by, so that the mean over workers is the
-    /// mean over all samples: 1, but for the last batch, where some workers have a sample less.
+    /// mean over all samples: 1, but for the last batch, where some workers have one sample fewer.
     pub fn weight(&self, batch: usize) -> f64 {
         let mine = self.part(batch, self.worker.rank).count();
         (mine * self.worker.world) as f64 / self.together(batch).max(1) as f64
@@ -102,7 +102,7 @@ impl Partition {
 }
 
 impl Plan for Partition {
-    /// The same on all workers. In the last batch a worker may have one sample less than others, or none.
+    /// The same on all workers. In the last batch a worker may have one sample fewer than others, or none.
     fn batches(&self) -> usize {
         let left = self.order.len() - self.position.seen as usize;
         left.div_ceil(self.batch * self.worker.world)
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!((weights(0), weights(1)), ([1.0; 3], [3.0, 0.0, 0.0]));
     }
 
-    /// What all workers see in `steps` steps at most: for each, its indices; and where they are then.
+    /// What all workers see in `steps` steps at most: the indices of each step, and the position afterwards.
     fn run(samples: usize, from: Position, world: usize, batch: usize, steps: usize) -> (Vec<Vec<u32>>, Position) {
         let plans = (0..world).map(|rank| Partition::new(samples, from, Worker { rank, world }, batch).unwrap());
         let mut position = from;
@@ -221,7 +221,7 @@ mod tests {
         assert_ne!(order(1, 0), order(2, 0));
     }
 
-    /// Must never change: a checkpoint goes on in this order.
+    /// Must never change: training resumes from checkpoints in this order.
     #[test]
     fn the_order_stays_what_it_is() {
         let (parts, _) = run(12, Position::start(42), 1, 12, 1);

@@ -12,7 +12,7 @@ pub trait Samples: Send + Sync {
     /// The dimensions of one sample: channels, height and width for images.
     fn shape(&self) -> &[usize];
 
-    /// How many classes there are; every label is below.
+    /// How many classes there are; every label is less than this.
     fn classes(&self) -> usize;
 
     /// Writes the values of sample `index` to `values`, which has the size of one sample, and returns its label.
@@ -20,7 +20,7 @@ pub trait Samples: Send + Sync {
 }
 
 /// Which samples batches hold: a pure function of the batch's number, so that threads can make batches in any order and
-/// a run can go on anywhere.
+/// a run can resume anywhere.
 pub trait Plan: Send + Sync {
     /// How many batches there are.
     fn batches(&self) -> usize;
@@ -57,8 +57,8 @@ pub struct Split<S> {
     pub test: S,
 }
 
-/// Makes values of each channel have about mean 0 and deviation 1: `(value - mean) / deviation`. Bytes are taken as 0
-/// to 1 before.
+/// Makes values of each channel have about mean 0 and deviation 1: `(value - mean) / deviation`. Bytes are mapped to 0
+/// to 1 first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Normalise {
     channels: Vec<(f32, f32)>,
@@ -91,12 +91,12 @@ impl Normalise {
         Err(Error::setting(problem, "give one pair, or one for each channel, the first dimension of a sample"))
     }
 
-    /// Into how many parts a sample falls that are treated differently.
+    /// How many differently treated parts a sample has.
     pub(crate) fn parts(&self) -> usize {
         self.channels.len().max(1)
     }
 
-    /// What becomes of a value of a part.
+    /// The normalised value of a part's value.
     pub(crate) fn apply(&self, part: usize, value: f32) -> f32 {
         match self.channels.get(part) {
             Some((mean, deviation)) => (value - mean) / deviation,
@@ -104,7 +104,7 @@ impl Normalise {
         }
     }
 
-    /// What becomes of each byte of a part: a table, because a look is cheaper than a division.
+    /// The normalised value of each byte of a part: a table, because a lookup is cheaper than a division.
     pub(crate) fn table(&self, part: usize) -> [f32; 256] {
         std::array::from_fn(|byte| self.apply(part, byte as f32 / 255.0))
     }

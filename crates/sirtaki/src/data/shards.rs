@@ -1,8 +1,8 @@
 //! Every sample exactly once per epoch, in pieces that do not depend on the number of workers.
 //!
-//! The batch of a step is cut into a fixed number of shards, and a worker computes a run of neighbouring shards one after
-//! the other, each as a batch of its own. Whatever happens within a shard, its random numbers included, is then the same
-//! on 1, 2 or 4 workers, and gradients that are added along a fixed tree over the shards have the same bits.
+//! The batch of a step is cut into a fixed number of shards, and a worker computes a run of neighbouring shards one
+//! after the other, each as a separate batch. Whatever happens within a shard, its random numbers included, is then the
+//! same on 1, 2 or 4 workers, and gradients that are added along a fixed tree over the shards have the same bits.
 
 use super::{Partition, Plan, Position, Worker};
 use crate::{Error, Result, random::Stream};
@@ -119,7 +119,8 @@ mod tests {
 
     type Seen = (u64, usize, Vec<u32>, u64);
 
-    /// All shards of an epoch in order, with first random number: from `from`, `steps` at most, on `world` workers.
+    /// All shards of an epoch in order, each with its first random number: from `from`, at most `steps`, on `world`
+    /// workers.
     fn run(samples: usize, from: Position, world: usize, steps: usize) -> (Vec<Seen>, Position) {
         let mut shards = Vec::new();
         let mut position = from;

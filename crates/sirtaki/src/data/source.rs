@@ -1,8 +1,8 @@
 //! Bytes of one file, with the checks that every reader needs.
 //!
-//! A source knows how many bytes can still come, so that a length found in a file is refused before memory is taken for
-//! it. For a plain file that is the rest of it; for a gzip file it is what its last four bytes say, as long as this could
-//! be true: deflate never makes more than 1032 bytes of one.
+//! A source knows how many bytes can still come, so that an impossible length found in a file is refused before memory
+//! is allocated for it. For a plain file that is the rest of it; for a gzip file it is what its last four bytes say, as
+//! long as that is possible: deflate never makes more than 1032 bytes from one.
 
 use std::{
     io::{BufRead, BufReader, Cursor, ErrorKind, Read, Seek, SeekFrom},
@@ -14,12 +14,12 @@ use sirtaki_engine::files;
 
 use crate::{Error, Result};
 
-/// The most that deflate makes of one byte.
+/// The most bytes that deflate makes from one.
 pub(crate) const DEFLATE_RATIO: u64 = 1032;
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// What to do about a file that ends too early or is changed.
+/// What to do about a file that is truncated or altered.
 pub(crate) const DAMAGED: &str = "the file is damaged or was copied only in part: get it again";
 
 /// Bytes with a name and a limit.
@@ -104,7 +104,7 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
-    /// Fails if there is more, or if the sum at the end of a packed file is wrong.
+    /// Fails if there is more, or if the checksum at the end of a packed file is wrong.
     pub fn end(mut self) -> Result<()> {
         match self.bytes.read(&mut [0]) {
             Ok(0) if self.left == 0 => Ok(()),

@@ -1,9 +1,9 @@
-//! A closure on many processes of this machine, and what each of them made of it: for tests, notebooks and first steps.
+//! Runs a closure on many processes of this machine and returns their results: for tests, notebooks and first steps.
 //!
-//! A closure cannot be sent to another process, but another process can get to the same place: each rank is this very
-//! program, started again with the same arguments, which runs until it comes to the same call and there runs the
-//! closure instead of starting anything. What calls before it had returned is handed to the ranks, so they come there
-//! without starting anything either. In a test of cargo's, only that test is run again.
+//! A closure cannot be sent to another process, but another process can get to the same place: each rank is the same
+//! program, started again with the same arguments, which runs until it reaches the same call and there runs the closure
+//! instead of starting anything. The results of earlier calls are passed to the ranks, so that they get there without
+//! starting anything either. In a cargo test, only that test is run again.
 //!
 //! So a program does the same before the call whether it is a rank or not, and its ranks end inside the call.
 
@@ -28,7 +28,7 @@ const CALL: &str = "SIRTAKI_CALL";
 /// Why a call on many processes has no results.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum LaunchError {
-    /// The closure gave an error on this rank, before any other.
+    /// The closure returned an error on this rank before it did on any other.
     #[error("rank {rank}: {message}")]
     Rank {
         /// Which one.
@@ -36,7 +36,7 @@ pub enum LaunchError {
         /// What it said.
         message: String,
     },
-    /// A rank ended before it came to an end of the closure: it panicked, or was killed, or could not join the others.
+    /// A rank ended before it reached the end of the closure: it panicked, or was killed, or could not join the others.
     #[error("rank {rank} {how}{}", said(last_lines))]
     Ended {
         /// Which one.
@@ -60,7 +60,7 @@ thread_local! {
     static CALLS: RefCell<HashMap<String, usize>> = RefCell::default();
 }
 
-/// The place of a call in the program, and how often the same thread had come there before.
+/// The place of a call in the program, and how often the same thread had been there before.
 fn name(location: &Location<'_>) -> String {
     let place = format!("{}:{}:{}", location.file(), location.line(), location.column());
     let thread = std::thread::current().name().unwrap_or_default().to_owned();
@@ -79,7 +79,7 @@ fn file(folder: &Path, call: &str, rank: usize) -> PathBuf {
     folder.join(format!("{call}.{rank}"))
 }
 
-/// Runs `work` on `ranks` processes of this machine and returns what each made of it, by rank, or the first error.
+/// Runs `work` on `ranks` processes of this machine and returns their results, by rank, or the first error.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), sirtaki::LaunchError> {

@@ -1,4 +1,4 @@
-//! The side of the program that makes the call: it starts the ranks, shows what they write and collects what they leave.
+//! The side of the program that makes the call: it starts the ranks, shows what they write and collects their results.
 
 use std::{
     cell::RefCell,
@@ -30,7 +30,7 @@ use super::{CALL, LaunchError, file, rank::Left};
 
 /// How long the others may take to notice that a rank failed.
 const NOTICING: Duration = Duration::from_secs(3);
-/// How often ends are looked for.
+/// How often ranks are checked for having ended.
 const LOOK: Duration = Duration::from_millis(5);
 /// Lines of a rank that are kept to explain its end.
 const KEPT: usize = 100;
@@ -78,7 +78,7 @@ fn attempt(ranks: usize, call: &str) -> Returned {
 /// What a rank left: its result as bytes, or its error.
 fn outcome(folder: &Path, call: &str, rank: usize) -> Option<Left<Vec<u8>>> {
     let bytes = fs::read(file(folder, call, rank)).ok()?;
-    // The first byte tells results from errors; what follows a result is the caller's.
+    // The first byte distinguishes results from errors; what follows a result is the caller's.
     match bytes.split_first()? {
         (0, result) => Some(Ok(result.to_vec())),
         _ => postcard::from_bytes::<Left<()>>(&bytes).ok()?.err().map(Err),
@@ -110,7 +110,7 @@ fn command(
     Ok(command)
 }
 
-/// Whether a program is a collection of tests, which cargo keeps in a folder of its own.
+/// Whether a program is a test binary, which cargo keeps in a separate folder.
 fn is_test(program: &Path) -> bool {
     program.parent().and_then(Path::file_name).is_some_and(|folder| folder == "deps")
 }
@@ -124,7 +124,7 @@ struct Rank {
     last: VecDeque<String>,
 }
 
-/// The ranks of a call; all of them are gone when this is.
+/// The ranks of a call; dropping it ends all of them.
 struct Team {
     children: Vec<Rank>,
     sender: Sender<Line>,
@@ -150,7 +150,8 @@ impl Team {
         Ok(())
     }
 
-    /// Waits until all ranks have ended. The first that fails decides; the others get a moment to notice by themselves.
+    /// Waits until all ranks have ended. The first that fails decides the result; the others get a moment to notice by
+    /// themselves.
     fn watch(&mut self, left: impl Fn(usize) -> Option<Left<Vec<u8>>>) -> Result<(), LaunchError> {
         let mut failure: Option<(LaunchError, Instant)> = None;
         while self.children.iter().any(|rank| !rank.ended) {

@@ -1,4 +1,4 @@
-//! The rank's side: it runs the closure, leaves what came of it in a file, and ends.
+//! The rank's side: it runs the closure, leaves the result in a file, and ends.
 
 use std::{fmt::Display, fs, path::Path};
 
@@ -32,7 +32,7 @@ pub(super) fn work<T: Serialize, E: Display>(
     std::process::exit(if written.is_ok() { fails } else { 2 })
 }
 
-/// What an earlier call had returned to the program that started us.
+/// What an earlier call had returned to the program that started this one.
 pub(super) fn earlier<T: DeserializeOwned>(folder: &Path, call: &str) -> Result<Vec<T>, LaunchError> {
     let path = file(folder, call, usize::MAX);
     let kept = fs::read(&path).ok().and_then(|bytes| postcard::from_bytes::<Returned>(&bytes).ok());

@@ -22,7 +22,7 @@ use super::{
     window::Window,
 };
 
-/// Images, weights and bias, all on a processor, of kernels that lie on the images as `window` says.
+/// Images, weights and bias, all on a CPU; `window` says how kernels lie on the images.
 pub(super) fn forward(images: Tensor<4>, weight: Tensor<4>, bias: Tensor<1>, window: Window) -> Tensor<4> {
     let (images, weight, bias) = (images.into_dispatch(), weight.into_dispatch(), bias.into_dispatch());
     Tensor::from_dispatch(<Dispatch as Convolution>::convolution(images, weight, bias, window))
@@ -81,7 +81,7 @@ impl<C: CheckpointStrategy> Convolution for Autodiff<Flex, C> {
     }
 }
 
-/// The way back through a convolution.
+/// The backward pass of a convolution.
 #[derive(Debug)]
 struct Gradient;
 

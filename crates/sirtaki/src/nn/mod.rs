@@ -1,9 +1,9 @@
-//! Operations that are faster on processors than Burn's own: the same parameters, the same results within rounding.
+//! Operations that are faster on CPUs than Burn's own: the same parameters, the same results within rounding.
 //!
-//! Burn's back end for processors changes the layout of images before and after a convolution, and computes the gradient
+//! Burn's back end for CPUs changes the layout of images before and after a convolution, and computes the gradient
 //! of the weights as a convolution with a kernel as large as an image. Here every image is unfolded into the columns of
-//! one matrix product, in the layout that images already have, in both directions. Whatever is not 32-bit numbers on a
-//! processor is left to Burn.
+//! one matrix product, in the layout that images already have, in both directions. Everything but 32-bit numbers on a
+//! CPU is left to Burn.
 
 mod convolution;
 mod pool;
@@ -29,7 +29,8 @@ pub fn convolve(layer: &Conv2d, images: Tensor<4>) -> Tensor<4> {
     convolution::forward(images, weight, bias, window)
 }
 
-/// The largest value of every square of `side` by `side` pixels; what is left at the right and below does not count.
+/// The largest value of every square of `side` by `side` pixels; pixels left over on the right and at the bottom do not
+/// count.
 pub fn max_pool(images: Tensor<4>, side: usize) -> Tensor<4> {
     let [_, _, height, width] = images.dims();
     if is_ours(&images) && side > 0 && height >= side && width >= side {

@@ -1,6 +1,6 @@
 //! The largest value of every square of an image, and its gradient, as an operation that Burn's back end does not have.
 //!
-//! The way back looks for the largest value again: that is cheaper than to keep its position for every square.
+//! The backward pass looks for the largest value again: that is cheaper than storing its position for every square.
 
 use burn::{
     backend::{
@@ -20,7 +20,8 @@ use burn::{
 
 use super::raw::{tensor, values};
 
-/// Images, on a processor, in squares of `side` pixels by `side`; what is left at the right and below does not count.
+/// Images, on a CPU, in squares of `side` by `side` pixels; pixels left over on the right and at the bottom do not
+/// count.
 pub(super) fn forward(images: Tensor<4>, side: usize) -> Tensor<4> {
     Tensor::from_dispatch(<Dispatch as MaxPool>::max_pool(images.into_dispatch(), side))
 }
@@ -40,7 +41,7 @@ impl MaxPool for Flex {
         let planes = values(&images).chunks_exact((height * width).max(1));
         for (plane, output) in planes.zip(output.chunks_exact_mut((rows * columns).max(1))) {
             for (bands, output) in plane.chunks_exact(side * width).zip(output.chunks_exact_mut(columns)) {
-                // Known numbers make much faster loops, and two is what nearly everybody uses.
+                // Constant bounds make much faster loops, and nearly all networks use two.
                 let raise = |row| if side == 2 { raise(output, row, 2) } else { raise(output, row, side) };
                 bands.chunks_exact(width).for_each(raise);
             }
@@ -49,7 +50,7 @@ impl MaxPool for Flex {
     }
 }
 
-/// Raises every value of `output` to the largest of its `side` pixels. What is not a number stays visible.
+/// Raises every value of `output` to the largest of its `side` pixels. NaNs are kept.
 #[inline(always)]
 fn raise(output: &mut [f32], row: &[f32], side: usize) {
     for (largest, pixels) in output.iter_mut().zip(row.chunks_exact(side)) {
@@ -72,7 +73,7 @@ impl<C: CheckpointStrategy> MaxPool for Autodiff<Flex, C> {
     }
 }
 
-/// The way back: the first of the largest pixels gets all.
+/// The backward pass: the first of the largest pixels gets the whole gradient.
 #[derive(Debug)]
 struct Gradient;
 
@@ -93,7 +94,7 @@ fn of_images(images: &FlexTensor, output: &FlexTensor, gradient: &FlexTensor, si
     let [count, channels, height, width] = images.shape().dims();
     let (rows, columns) = (height / side, width / side);
     let mut result = vec![0.0; count * channels * height * width];
-    // The values of a band whose pixel has not been found yet are the largest one, the others not a number.
+    // The values of a band whose pixel has not been found yet are the largest one, the others NaN.
     let mut wanted = vec![0.0; columns];
     let planes =
         values(images).chunks_exact((height * width).max(1)).zip(result.chunks_exact_mut((height * width).max(1)));

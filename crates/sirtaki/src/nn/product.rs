@@ -8,7 +8,7 @@ pub(super) struct Matrix<'a> {
     values: &'a [f32],
     rows: usize,
     columns: usize,
-    /// From a row to the next, and from a column.
+    /// Distance from one row to the next, and from one column to the next.
     steps: [isize; 2],
 }
 

@@ -1,8 +1,8 @@
-//! The numbers behind the tensors of Burn's back end for processors.
+//! The numbers behind the tensors of Burn's back end for CPUs.
 
 use burn::{backend::flex::FlexTensor, tensor::TensorData};
 
-/// The numbers of a tensor that lies in one piece.
+/// The numbers of a contiguous tensor.
 pub(super) fn values(tensor: &FlexTensor) -> &[f32] {
     let start = tensor.layout().start_offset();
     &tensor.storage()[start..start + tensor.layout().num_elements()]

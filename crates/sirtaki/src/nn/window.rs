@@ -1,4 +1,4 @@
-//! A kernel that moves over images: which pixel is under which part of it, and where.
+//! A kernel that moves over images: which pixel is under which part of it at which place.
 
 use std::ops::Range;
 
@@ -40,7 +40,7 @@ impl Window {
         self.kernel[0] * self.kernel[1]
     }
 
-    /// Places that the kernel takes, by height and width.
+    /// Number of places that the kernel takes, by height and width.
     pub(super) fn places(&self) -> [usize; 2] {
         self.places
     }
@@ -66,7 +66,7 @@ impl Window {
         }
     }
 
-    /// The places along an axis where a part that is `offset` after the kernel's begin lies on the image.
+    /// The places along an axis where a part that is `offset` after the kernel's beginning lies on the image.
     fn inside(&self, axis: usize, offset: usize) -> Range<usize> {
         let (stride, padding) = (self.stride[axis], self.padding[axis]);
         let start = padding.saturating_sub(offset).div_ceil(stride);
@@ -74,7 +74,7 @@ impl Window {
         start.min(self.places[axis])..end.min(self.places[axis])
     }
 
-    /// What lies under each part of the kernel at each place; zero beside the image.
+    /// What lies under each part of the kernel at each place; zero outside the image.
     pub(super) fn unfold(&self, image: &[f32], matrix: &mut [f32]) {
         let (width, stride) = (self.places[1], self.stride[1]);
         self.rows(|start, inside, pixel| {

@@ -1,9 +1,9 @@
 //! Batch norm over the batch of all ranks.
 //!
-//! With few samples per rank, mean and variance of a rank's own batch say little. Here they are those of all ranks'
-//! samples, and so are gradients: mean and variance depend on every sample of every rank. Built of Burn's tensor
+//! With few samples per rank, mean and variance of a rank's own batch say little. Here they are computed over all
+//! ranks' samples, and so are gradients: mean and variance depend on every sample of every rank. Built of Burn's tensor
 //! operations around a sum over ranks that gradients flow through. The variance is summed around the common mean, which
-//! takes a second sum: squares minus the square of the mean would lose its digits.
+//! takes a second sum: the mean of squares minus the square of the mean would lose precision.
 
 use burn::{
     module::{Flag, Module, Param, RunningState},
@@ -37,7 +37,7 @@ use crate::World;
 pub struct SyncBatchNorm {
     /// The factor of each feature.
     pub gamma: Param<Tensor<1>>,
-    /// The summand of each feature.
+    /// The offset of each feature.
     pub beta: Param<Tensor<1>>,
     /// Whether this layer is trained.
     pub training: Param<Flag>,
@@ -47,7 +47,7 @@ pub struct SyncBatchNorm {
     pub running_var: RunningState<Tensor<1>>,
     /// How much a batch changes them.
     pub momentum: f64,
-    /// Keeps the variance from zero.
+    /// Keeps the variance away from zero.
     pub epsilon: f64,
     #[module(skip)]
     sums: Sums,
@@ -78,7 +78,7 @@ impl SyncBatchNorm {
     /// Normalises an input of shape `[samples, features, ...]`, of which this rank has some samples.
     ///
     /// # Panics
-    /// If the input has another shape, or if ranks cannot work together any more.
+    /// If the input has a different shape, or if ranks cannot work together any more.
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         if input.device().is_autodiff() && self.training.is_enabled() {
             return self.train(input);

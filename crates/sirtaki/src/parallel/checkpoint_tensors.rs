@@ -1,7 +1,7 @@
 //! A module and its optimizer as the tensors of a checkpoint, and back.
 //!
 //! Parameters are stored under their paths, so that other programs can read them. The optimizer's state is in Burn's own
-//! format, in one tensor of bytes, because Burn gives it away in no other.
+//! format, in one tensor of bytes, because Burn offers no other way to get it.
 
 use std::{
     collections::BTreeSet,
@@ -63,8 +63,8 @@ impl Stored {
     }
 }
 
-/// The state with its tensors in the order of their names. Burn writes them in the order of a hash table, which is
-/// another one in every process, and equal states would be unequal files.
+/// The state with its tensors in the order of their names. Burn writes them in the order of a hash table, which differs
+/// from process to process, so equal states would make unequal files.
 fn sorted(state: Bytes) -> std::result::Result<Bytes, burn_pack::Error> {
     let reader = Reader::from_bytes(state)?;
     let (scalars, metadata) = (reader.scalars().clone(), reader.metadata().clone());
@@ -132,8 +132,8 @@ pub(super) fn restore(found: &Found, parts: Vec<Part>, optimizer: &DistributedOp
     Ok((values, state.map_err(|problem| foreign(format!("tensor `{OPTIMIZER}`: {problem}")))?))
 }
 
-/// The optimizer with this state. Burn leaves out what it cannot use, which would be a silent loss; so what it has made
-/// of the state must be as much as there was.
+/// The optimizer with this state. Burn leaves out what it cannot use, which would be a silent loss; so the state it has
+/// loaded must be as large as the one it was given.
 fn with_state(optimizer: &ModuleOptimizer, state: Vec<u8>) -> std::result::Result<ModuleOptimizer, String> {
     use burn::optim::record::OptimizerRecord;
 

@@ -1,5 +1,5 @@
-//! Burn's data as the engine's tensors and back. Elements are moved, not copied, wherever Burn's memory is a vector that
-//! nobody else holds.
+//! Burn's data as the engine's tensors and back. Elements are moved, not copied, if Burn's memory is a vector without
+//! other owners.
 
 use burn::tensor::{Bytes, DType, Shape, TensorData, bf16, f16};
 use sirtaki_comm::Element;
@@ -7,7 +7,7 @@ use sirtaki_engine::{Operation, Output, Request, Tensor};
 
 use crate::{Result, world::elements};
 
-/// Runs the body with `T` as the type of the elements, or `otherwise` where the engine has no such type.
+/// Runs the body with `T` as the type of the elements, or `otherwise` if the engine does not have that type.
 macro_rules! typed {
     ($dtype:expr, $body:expr, otherwise $raw:expr) => {
         match $dtype {
@@ -28,7 +28,8 @@ macro_rules! typed {
     }};
 }
 
-/// A request for these elements. Elements that the engine does not know travel as bytes, with a dimension more.
+/// A request for these elements. Elements of types that the engine does not know are sent as bytes, with one more
+/// dimension.
 pub(super) fn outbound(name: &str, operation: Operation, data: TensorData) -> (Request, Tensor) {
     let (bytes, shape, dtype) = data.into_parts();
     typed!(
@@ -45,7 +46,7 @@ pub(super) fn outbound(name: &str, operation: Operation, data: TensorData) -> (R
     )
 }
 
-/// What came of [`outbound`].
+/// The result of [`outbound`].
 pub(super) fn inbound(name: &str, output: Output, shape: Shape, dtype: DType) -> Result<TensorData> {
     let bytes = typed!(
         dtype,
@@ -60,7 +61,7 @@ pub(super) fn engine_type(dtype: DType) -> sirtaki_comm::DType {
     typed!(dtype, T::DTYPE, otherwise u8::DTYPE)
 }
 
-/// Elements that lie somewhere else.
+/// A copy of elements that lie elsewhere.
 pub(super) fn copied(bytes: &[u8], shape: Shape, dtype: DType) -> TensorData {
     let bytes = typed!(
         dtype,

@@ -1,7 +1,7 @@
 //! A sum over all ranks that gradients flow through.
 //!
 //! Every rank's summand is in the result of all ranks, so its gradient is the sum of all ranks' gradients of the result:
-//! the way back is a sum over all ranks as well. It is an operation of its own in Burn's graph, once for tensors and
+//! the backward pass is a sum over all ranks as well. It is a separate operation in Burn's graph, once for tensors and
 //! once for tensors that are tracked. Burn walks back through a graph in an order that follows from the graph alone, so
 //! ranks that computed the same layers ask for the same sums in the same order and none waits for another.
 
@@ -38,15 +38,16 @@ impl Sum {
         Self { world: world.clone(), name: name.into() }
     }
 
-    /// The sum of all ranks' tensors. All ranks call it with the same shape, and all or none go back through it.
+    /// The sum of all ranks' tensors. All ranks call it with the same shape, and either all or none run the backward
+    /// pass through it.
     ///
     /// # Panics
-    /// If ranks cannot work together any more: neither a module nor the way back can return an error.
+    /// If ranks cannot work together any more: neither a module nor the backward pass can return an error.
     pub(super) fn of<const D: usize>(&self, tensor: Tensor<D>) -> Tensor<D> {
         Tensor::from_dispatch(<Dispatch as SumOverRanks>::sum_over_ranks(tensor.into_dispatch(), self.clone()))
     }
 
-    /// The sum on the way back.
+    /// The sum of the backward pass.
     fn back(&self) -> Self {
         Self { world: self.world.clone(), name: format!("{} back", self.name).into() }
     }
@@ -99,7 +100,7 @@ impl<B: SumOverRanks, C: CheckpointStrategy> SumOverRanks for Autodiff<B, C> {
 
         let (primitive, node) = tensor.into_parts();
         let result = B::sum_over_ranks(primitive, sum.clone());
-        // Never computed again on the way back to save memory: other ranks would have to, too.
+        // Never recomputed in the backward pass to save memory: other ranks would have to recompute it, too.
         match Back.prepare::<C>([node]).compute_bound().stateful() {
             OpsKind::Tracked(prepared) => prepared.finish(sum, result),
             OpsKind::UnTracked(prepared) => prepared.finish(result),

@@ -1,8 +1,8 @@
 //! Gradients reduced over all ranks.
 //!
-//! A parameter that a rank did not use has no gradient there, and counts as zero. One that nobody used stays without,
-//! as it would in a single process, where the optimizer does not touch it either. Who has what is summed up beside the
-//! gradients, in the same buffer; so is the number of ranks that still have data.
+//! A parameter that a rank did not use has no gradient there, and counts as zero. One that no rank used has none, as in
+//! a single process, where the optimizer does not touch it either. Which ranks have which gradients is summed up
+//! alongside them, in the same buffer; so is the number of ranks that still have data.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -23,14 +23,14 @@ use super::{
 };
 use crate::{Result, World, world::elements};
 
-/// How gradients become one.
+/// How gradients are combined.
 #[derive(Debug, Clone)]
 pub(super) struct Reducer {
     /// What the gradients of this module are called.
     pub(super) purpose: String,
     /// Whether the result is the mean, over ranks and passes, or the sum.
     pub(super) mean: bool,
-    /// What gradients of type `f32` travel as.
+    /// The type as which gradients of type `f32` are sent.
     pub(super) compression: Option<Compression>,
     /// How many backward passes are in every gradient.
     pub(super) passes: usize,
@@ -48,12 +48,12 @@ impl Reducer {
         Self { purpose: purpose.into(), mean, compression: None, passes: 1, clip: None, loss_scale: None, names: None }
     }
 
-    /// Gradients are called otherwise from now on.
+    /// Gives the gradients another name from now on.
     pub(super) fn rename(&mut self, purpose: String) {
         (self.purpose, self.names) = (purpose, None);
     }
 
-    /// The gradients of all ranks as one, unless they are too large to be numbers. All ranks call it with the same
+    /// The combined gradients of all ranks, unless they overflow. All ranks call it with the same
     /// structure, whichever gradients they have.
     pub(super) fn reduce<M: Module>(
         &mut self,
@@ -88,7 +88,8 @@ impl Reducer {
         Ok(self.put(module, self.scale(share.into()), reduced))
     }
 
-    /// What these parameters of the module are called. They are named once, and again only if others learn.
+    /// What these parameters of the module are called. They are named once, and again only if different ones are
+    /// trained.
     pub(super) fn names<M: Module>(&mut self, module: &M, found: &[Entry]) -> Arc<Names> {
         match &self.names {
             Some(names) if names.ids.iter().eq(found.iter().map(|entry| &entry.id)) => names.clone(),
@@ -96,7 +97,7 @@ impl Reducer {
         }
     }
 
-    /// These gradients times `scale`, clipped; nothing if losses were multiplied by too much. The order of the gradients
+    /// These gradients times `scale`, clipped; `None` if losses were multiplied by too much. The order of the gradients
     /// decides the bits of their norm.
     pub(super) fn put<M: Module>(
         &self,
@@ -120,7 +121,7 @@ impl Reducer {
         if self.mean { 1.0 / (share * self.passes as f64) } else { 1.0 }
     }
 
-    /// One for being here, and one for each gradient that is.
+    /// A one for this rank, and a one for each gradient that it has.
     fn presence(&self, found: &[Entry]) -> (Request, sirtaki_engine::Tensor) {
         let here = found.iter().map(|entry| if entry.data.is_some() { 1.0 } else { 0.0 });
         let here: Vec<f32> = std::iter::once(1.0).chain(here).collect();
@@ -151,7 +152,7 @@ fn squares(data: &TensorData) -> f64 {
     }
 }
 
-/// A parameter that learns, and its gradient here.
+/// A trainable parameter, and its gradient on this rank.
 pub(super) struct Entry {
     pub(super) id: ParamId,
     pub(super) shape: Shape,
@@ -160,7 +161,7 @@ pub(super) struct Entry {
     pub(super) data: Option<TensorData>,
 }
 
-/// The parameters that learn, in an order that follows from the module's type, with those gradients that are there.
+/// The trainable parameters, in an order that follows from the module's type, with those gradients that exist.
 pub(super) fn take<M: Module>(module: &M, gradients: &mut GradientsParams) -> Vec<Entry> {
     let mut take = Take { gradients, known: HashSet::new(), found: Vec::new() };
     module.visit(&mut take);
@@ -189,8 +190,8 @@ impl ModuleVisitor for Take<'_> {
     }
 }
 
-/// What the gradients of a module are called, and all of them together. The names of a large network cost more than
-/// handing its gradients in.
+/// What the gradients of a module are called, and all of them together. Making the names of a large network costs more
+/// than submitting its gradients.
 #[derive(Debug)]
 pub(super) struct Names {
     ids: Vec<ParamId>,
@@ -266,7 +267,7 @@ mod tests {
         let first = names(&module);
         assert_eq!(first.names, ["gradient/0.weight", "gradient/0.bias", "gradient/1.weight", "gradient/1.bias"]);
         assert!(Arc::ptr_eq(&first, &names(&module)));
-        // A part that does not learn any more has no gradients.
+        // A part that is not trained any more has no gradients.
         module[0] = module[0].clone().no_grad();
         assert_eq!(names(&module).names, ["gradient/1.weight", "gradient/1.bias"]);
         assert_ne!(names(&module).group, first.group);

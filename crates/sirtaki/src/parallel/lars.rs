@@ -1,4 +1,4 @@
-//! LARS as an optimizer of Burn's.
+//! LARS as a Burn optimizer.
 
 use burn::{
     optim::{
@@ -17,7 +17,7 @@ use crate::lars::Lars;
 /// w ← w − v
 /// ```
 ///
-/// Biases and the parameters of norms, tensors of one dimension, have the rate as it is, and no decay.
+/// Biases and the parameters of norms, tensors of one dimension, use the rate as it is, and no decay.
 ///
 /// ```no_run
 /// # fn main() -> sirtaki::Result<()> {

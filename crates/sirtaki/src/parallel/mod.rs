@@ -1,7 +1,7 @@
 //! Burn's modules on many processes.
 //!
 //! Every process has the whole module and its own part of the data. Tensors leave Burn as plain elements, go to the
-//! engine under the path they have in the module, and come back; on the CPU neither way copies them. Each step hands in
+//! engine under the path they have in the module, and come back; on the CPU neither way copies them. Each step submits
 //! one group, so that what shares a buffer does not depend on timing, and neither do the bits of the sums.
 //!
 //! - [`batch`]: a batch of samples as tensors.
@@ -10,7 +10,7 @@
 //! - [`module_tensors`]: the tensors of a module, read and replaced.
 //! - [`synchronize`]: modules made equal, and running statistics averaged.
 //! - [`gradients`]: gradients reduced over all ranks.
-//! - [`optimizer`]: any optimizer of Burn's, with reduced gradients.
+//! - [`optimizer`]: any Burn optimizer, with reduced gradients.
 //! - [`sum_tree`], [`tree_sums`], [`shards`]: steps whose bits do not depend on the number of ranks.
 //! - [`checkpoint_tensors`], [`resume`]: checkpoints of a module and its optimizer.
 //! - [`lars`]: an optimizer for very large batches.
@@ -54,7 +54,8 @@ const BURN: &str = "0.22.1";
 impl World {
     /// Where this rank computes: the CPU or, with feature `cuda`, its GPU. Add `.autodiff()` to train there.
     ///
-    /// Ranks of a host take the GPUs they see in turn. That is right where each sees all, and where each sees its own.
+    /// Ranks of a host take the GPUs they see in turn. That is right both if each rank sees all GPUs and if each sees
+    /// only its own.
     pub fn device(&self) -> Device {
         #[cfg(feature = "cuda")]
         {

@@ -15,7 +15,7 @@ use crate::{Error, Result};
 pub(super) enum Which {
     /// Everything.
     All,
-    /// Fractions that do not learn, such as the running mean of a batch norm.
+    /// Floating-point tensors that are not trained, such as the running mean of a batch norm.
     NotTrained,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Part {
 
 /// The tensors of a module, in an order that follows from its type.
 pub(super) fn read<M: Module>(module: &M, purpose: &'static str, which: Which, with_data: bool) -> Result<Vec<Part>> {
-    // Running statistics keep their newest value aside until somebody needs it; a copy for validation does.
+    // Running statistics set their newest value aside until it is needed, as it is by a copy for validation.
     drop(module.valid());
     let mut reader = Reader { path: Path::default(), purpose, which, with_data, parts: Vec::new() };
     module.visit(&mut reader);
@@ -51,7 +51,7 @@ pub(super) fn replace<M: Module>(module: M, purpose: &'static str, values: Vec<(
 }
 
 /// The module with identities that follow from the order of its parameters, where Burn's are random: so that the files
-/// of equal runs are equal too. For a module that is the only one of its program, before an optimizer knows it.
+/// of equal runs are equal too. For a module that is the only one in its program, before it is passed to an optimizer.
 pub(crate) fn renumber<M: Module>(module: M) -> M {
     module.map(&mut Renumber::default())
 }

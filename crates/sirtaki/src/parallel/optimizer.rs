@@ -1,4 +1,4 @@
-//! Any optimizer of Burn's, with the gradients of all ranks.
+//! Any Burn optimizer, with the gradients of all ranks.
 
 use std::time::{Duration, Instant};
 
@@ -61,15 +61,15 @@ impl DistributedOptimizer {
         self
     }
 
-    /// Gradients of type `f32` travel as a smaller type.
+    /// Gradients of type `f32` are sent as a smaller type.
     #[must_use]
     pub fn compress(mut self, compression: Compression) -> Self {
         self.reducer.compression = Some(compression);
         self
     }
 
-    /// Every so many calls of [`DistributedOptimizer::step`] are one step; the others only gather gradients. So a rank
-    /// can have a larger batch than its memory has room for.
+    /// Makes one step of every `passes` calls of [`DistributedOptimizer::step`]; the others only accumulate gradients.
+    /// So a rank can have a larger batch than fits into its memory.
     ///
     /// # Panics
     /// If it is zero.
@@ -89,8 +89,8 @@ impl DistributedOptimizer {
     }
 
     /// Gradients are those of losses that were multiplied by this number, and are divided by it. For passes in `f16`,
-    /// which has no room for small gradients; 1024 is a good number to begin with. Steps whose gradients become too
-    /// large to be numbers are left out on all ranks, and [counted](DistributedOptimizer::skipped).
+    /// in which small gradients underflow; 1024 is a good value to start with. Steps whose gradients overflow are left
+    /// out on all ranks, and [counted](DistributedOptimizer::skipped).
     ///
     /// # Panics
     /// If it is not a positive number.
@@ -181,7 +181,7 @@ impl DistributedOptimizer {
         let theirs = self.share("optimizer identities", TensorData::new(mine, [identities.0.len()]), root)?;
         let same = theirs.as_slice::<i64>().is_ok_and(|theirs| theirs == identities.0);
         let state = self.optimizer.into_bytes().map_err(|error| state_problem(&error.to_string()))?;
-        // Ranks whose modules differ need not hear of the state; the others would wait for them.
+        // If modules differ, no rank may go on to share the state: it would wait for the others.
         let agreed = self.world.average(if same { 1.0 } else { 0.0 })?;
         if agreed < 1.0 {
             let problem = format!("the modules of rank {root} and of others are not the same");

@@ -1,8 +1,8 @@
-//! Checkpoints of a module and its optimizer: written by rank 0, and read by it for all.
+//! Checkpoints of a module and its optimizer: written by rank 0, and read by it for all ranks.
 //!
 //! Other ranks may have no access to the disk, so everything they need comes from rank 0, and so does every error. What
-//! is read is compared with the module and the optimizer before anything of it is used. Random numbers are not saved:
-//! they follow from the position in the data; see [`super::seed`].
+//! is read is compared with the module and the optimizer before any of it is used. Random numbers are not saved: they
+//! follow from the position in the data; see [`super::seed`].
 
 use std::path::{Path, PathBuf};
 
@@ -35,7 +35,8 @@ pub struct Resumed {
 }
 
 impl Resumed {
-    /// Refuses the checkpoint if the run that wrote it had another value of this setting; see [`Manifest::settings`].
+    /// Refuses the checkpoint if the run that wrote it had a different value of this setting; see
+    /// [`Manifest::settings`].
     pub fn require(&self, setting: &str, value: &str) -> Result<()> {
         match self.manifest.settings.get(setting) {
             Some(there) if there == value => Ok(()),
@@ -61,8 +62,8 @@ impl World {
     /// state in a folder, and removes all but the `keep` newest checkpoints of this model; 0 keeps all. Versions and
     /// number of workers are added to the manifest. Returns the folder of the checkpoint.
     ///
-    /// All ranks call it. Rank 0 writes what it has; if it cannot, all ranks get the error. Statistics that ranks have
-    /// gathered for themselves are to be [averaged](World::average_statistics) before.
+    /// All ranks call it. Rank 0 writes what it has; if it cannot, all ranks get the error. Statistics that each rank
+    /// has gathered by itself have to be [averaged](World::average_statistics) first.
     pub fn save<M: Module>(
         &self,
         folder: &Path,
@@ -86,7 +87,7 @@ impl World {
     /// All ranks call it, with modules of the same structure; only rank 0 reads. A checkpoint that is damaged, or of
     /// another model, structure or optimizer, is refused on all ranks and left as it is. Optimizers that keep the same
     /// kind of state, such as Adam and AdamW, look alike here: see [`Resumed::require`]. Groups of parameters for an
-    /// optimizer have to be told by their paths, because identities become those of the checkpoint.
+    /// optimizer have to be given by their paths, because identities become those of the checkpoint.
     pub fn resume<M: Module>(
         &self,
         folder: &Path,
@@ -114,7 +115,7 @@ impl World {
         Ok((module, resumed))
     }
 
-    /// What rank 0 makes of `work`, on all ranks.
+    /// The result of `work` on rank 0, on all ranks.
     fn on_rank_0<T: Serialize + DeserializeOwned>(&self, name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let outcome = (self.rank() == 0).then(work);
         let message = outcome.as_ref().map(|outcome| match outcome {

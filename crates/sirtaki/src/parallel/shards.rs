@@ -31,8 +31,8 @@ use crate::{
 
 const STATISTICS: &str = "statistics of shards";
 
-/// Random numbers on this device begin anew, as this stream says: before a forward pass, so that those of dropout belong
-/// to a place in the data, and not to what was computed before.
+/// Reseeds the random numbers of this device from a stream: before a forward pass, so that those of dropout depend on
+/// the position in the data and not on what was computed before.
 pub fn seed(device: &Device, mut stream: Stream) {
     device.seed(stream.bits());
 }
@@ -41,9 +41,9 @@ impl DistributedOptimizer {
     /// One step with all shards of a step of the plan, to the same bits on any number of workers.
     ///
     /// `gradients` is called for each of this worker's shards, in the order of the plan, and returns those of the mean
-    /// loss of the shard's samples; shards count by their samples. Before, the module's devices are [seeded](seed) for
-    /// the shard. Shards without samples, which are the very last of an epoch, are left out. Running statistics become
-    /// the mean over all shards that changed them.
+    /// loss of the shard's samples; shards are weighted by their samples. Before each call, the module's devices are
+    /// [seeded](seed) for the shard. Shards without samples, which are the very last of an epoch, are left out. Running
+    /// statistics become the mean over all shards that changed them.
     ///
     /// All ranks call it. Parameters without a gradient in a shard count as zero; those without one in any are not
     /// touched. Gradients cannot be [compressed](Self::compress) and there is one pass per shard.
@@ -135,7 +135,7 @@ fn module_devices(parameters: &[Entry]) -> Vec<Device> {
 struct Sharded<'a> {
     reducer: &'a Reducer,
     parameters: Vec<Entry>,
-    /// What does not learn, as it was before the step.
+    /// What is not trained, as it was before the step.
     still: Vec<Part>,
     /// First the gradients, then the statistics.
     columns: Vec<Column>,

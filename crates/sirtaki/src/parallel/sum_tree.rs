@@ -1,4 +1,4 @@
-//! One binary tree over all shards of a step, along which everything is added, whoever has which shards.
+//! One binary tree over all shards of a step, along which everything is added, whichever rank has which shards.
 //!
 //! The left part of `k` shards is the largest power of two below `k`, so that workers whose number is a power of two
 //! have whole branches wherever that is possible, and send one sum each.
@@ -18,8 +18,8 @@ impl<T> Branches<T> {
         Self { total, branches: Vec::new() }
     }
 
-    /// Adds the branch to the right of those that are there. Branches that are then complete become one at once, so that
-    /// there are never more than the tree is high on either side.
+    /// Adds the branch to the right of those that are there. Branches that are then complete are joined at once, so
+    /// that there are never more than the tree is high on either side.
     pub(super) fn add(&mut self, shards: Range<usize>, value: T, mut join: impl FnMut(&mut T, T)) {
         let (mut shards, mut value) = (shards, value);
         while let Some((left, mut sum)) = self.branches.pop_if(|(left, _)| siblings(self.total, left, &shards)) {

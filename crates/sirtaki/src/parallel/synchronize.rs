@@ -18,10 +18,10 @@ const BROADCAST: &str = "broadcast";
 const STATISTICS: &str = "statistics";
 
 impl World {
-    /// The module as rank `root` has it: all tensors, those that do not learn as well, and the identities of the
+    /// The module as rank `root` has it: all tensors, including those that are not trained, and the identities of the
     /// parameters, by which an optimizer knows them. All ranks call it with modules of the same structure.
     ///
-    /// Groups of parameters for an optimizer that are made of identities have to be made after it.
+    /// Groups of parameters for an optimizer that refer to identities have to be made afterwards.
     pub fn broadcast<M: Module>(&self, module: M, root: Rank) -> Result<M> {
         let is_root = self.rank() == root;
         let parts = read(&module, BROADCAST, Which::All, is_root)?;
@@ -53,7 +53,8 @@ impl World {
     /// The module with the mean of all ranks' running statistics, such as those of batch norm, which every rank gathers
     /// from its own data. For a module in training, before it is validated or saved. All ranks call it.
     ///
-    /// It averages everything that does not learn. Frozen parameters, which are the same on all ranks, stay as they are.
+    /// It averages everything that is not trained. Frozen parameters, which are the same on all ranks, stay as they
+    /// are.
     pub fn average_statistics<M: Module>(&self, module: M) -> Result<M> {
         let parts = read(&module, STATISTICS, Which::NotTrained, true)?;
         if parts.is_empty() {

@@ -15,7 +15,7 @@ impl Path {
         self.0.pop();
     }
 
-    /// The path after a word for what is done with the tensor there.
+    /// The path, preceded by a word for what is done with the tensor there.
     pub(super) fn name(&self, purpose: &str) -> String {
         format!("{purpose}/{}", self.0.join("."))
     }

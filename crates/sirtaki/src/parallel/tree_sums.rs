@@ -23,7 +23,7 @@ use crate::{
     world::{elements, wrong_type},
 };
 
-/// Elements that are exchanged at a time, so that what is needed beside the sums stays small.
+/// Elements that are exchanged at a time, so that the memory needed besides the sums stays small.
 const WINDOW: usize = 4 << 20;
 
 /// A tensor that shards add to.

@@ -1,4 +1,4 @@
-//! What settings, data and checkpoints have to be like for a run to be possible, checked before it begins.
+//! Checks, before a run begins, that settings, data and checkpoints make it possible.
 
 use super::{images, settings::Settings, work_split::Shares};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
     schedule::{Decay, Schedule},
 };
 
-/// Whether so many workers can train as the settings say, as far as that can be told without the data.
+/// Whether this many workers can train as the settings say, as far as that can be checked without the data.
 pub fn check(settings: &Settings, workers: usize) -> Result<()> {
     let sizes = settings.batch.sizes(workers)?;
     rates(settings, workers, 1)?;
@@ -15,7 +15,7 @@ pub fn check(settings: &Settings, workers: usize) -> Result<()> {
     Shares::new(0, Position::start(0), worker, settings.shards, sizes).map(drop)
 }
 
-/// Whether the data set of the settings can be read, and has enough samples for so many workers.
+/// Whether the data set of the settings can be read, and has enough samples for this many workers.
 pub fn check_data(settings: &Settings, workers: usize) -> Result<()> {
     images::open(&settings.data)?.check_batch(settings.batch, settings.batch.sizes(workers)?.1)
 }
@@ -27,7 +27,7 @@ pub(super) fn rates(settings: &Settings, workers: usize, steps_per_epoch: usize)
     Schedule::new(rate, times, steps_per_epoch, settings.warmup, decay)
 }
 
-/// Going on means going on with the same; only the number of workers may change.
+/// A run resumes with the same settings; only the number of workers may change.
 pub(super) fn same_settings(resumed: &Resumed, settings: &Settings, workers: usize, samples: usize) -> Result<()> {
     let now = settings.resume_settings(workers, samples);
     let before = &resumed.manifest.settings;

@@ -32,10 +32,10 @@ use crate::{
     seed,
 };
 
-/// Progress is told every so many steps.
+/// Number of steps between two reports of progress.
 const TOLD: usize = 10;
 
-/// Trains as the settings say. All ranks call it with the same.
+/// Trains as the settings say. All ranks call it with the same settings.
 pub fn run(world: &World, settings: &Settings, observer: &mut dyn Observer) -> Result<Report> {
     match settings.model {
         Model::LeNet => Course::<LeNet>::prepare(world, settings)?.run(observer),
@@ -43,7 +43,7 @@ pub fn run(world: &World, settings: &Settings, observer: &mut dyn Observer) -> R
     }
 }
 
-/// A run on its way.
+/// A run in progress.
 struct Course<'a, N> {
     world: &'a World,
     settings: &'a Settings,
@@ -60,10 +60,10 @@ struct Course<'a, N> {
     resumed: Option<Resumed>,
     begun: Instant,
     training: Watch,
-    /// Images seen in this run, by all.
+    /// Images seen in this run by all workers.
     seen: usize,
     epochs: Vec<Epoch>,
-    /// The newest test.
+    /// The result of the newest test.
     tested: Option<Score>,
     checkpoint: Option<PathBuf>,
     interrupted: bool,
@@ -228,8 +228,8 @@ impl<'a, N: Network> Course<'a, N> {
         Ok(score)
     }
 
-    /// The score of a step on all ranks, from this rank's part of it. Also notices that somebody wants to stop, and that
-    /// the loss has become useless.
+    /// The score of a step on all ranks, from this rank's part of it. Also notices that a rank wants to stop, and that
+    /// the loss is no longer finite.
     fn share(&mut self, mine: Score, stops: bool) -> Result<Score> {
         let [loss, right, count] = mine.to_array();
         let stops = if stops { 1.0 } else { 0.0 };
@@ -239,7 +239,7 @@ impl<'a, N: Network> Course<'a, N> {
         Ok(Score { loss, right, count })
     }
 
-    /// Fails if a number that learning depends on is not one any more; all ranks have the same one.
+    /// Fails if a value that training depends on is no longer finite; all ranks have the same value.
     fn check_finite(&self, what: &str, value: f64) -> Result<()> {
         if value.is_finite() || self.settings.allow_nan {
             return Ok(());
@@ -253,7 +253,7 @@ impl<'a, N: Network> Course<'a, N> {
         Err(Error::setting(problem, format!("{kept}; {hint}")))
     }
 
-    /// Lets the launcher and the folder of the run know how far this is.
+    /// Tells the launcher and the folder of the run how far the run has come.
     fn say(&self, news: telemetry::Progress) {
         let samples = self.images.train.count().max(1) as f64;
         let all = self.settings.epochs * (self.images.train.count().div_ceil(self.sizes.1)) as u64;

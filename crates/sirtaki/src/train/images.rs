@@ -33,7 +33,7 @@ const FORMS: &str = "name a folder with MNIST's four files (train-images-idx3-ub
                      t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, compressed as .gz or not), CIFAR-10's \
                      data_batch_1.bin to data_batch_5.bin and test_batch.bin, or CIFAR-100's train.bin and test.bin";
 
-/// Reads the data set in a folder: MNIST and all that comes in its files, or CIFAR.
+/// Reads the data set in a folder: MNIST and data sets in the same format, or CIFAR.
 pub(super) fn open(folder: &Path) -> Result<ImageSet> {
     // Mean and deviation of CIFAR's pixels; those of MNIST are known to its reader.
     let colours = [(0.4914, 0.247), (0.4822, 0.2435), (0.4465, 0.2616)];

@@ -1,8 +1,8 @@
-//! What is counted while training. Times of testing and saving are kept apart, so that a rate is that of training.
+//! What is counted while training. Time spent on testing and saving is kept apart, so that rates are those of training.
 
 use std::time::{Duration, Instant};
 
-/// Losses and successes of some samples.
+/// Losses and correct answers for some samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Score {
     /// Sum of the losses.
@@ -33,7 +33,7 @@ impl Score {
     }
 }
 
-/// A watch that is stopped while something else is done.
+/// A stopwatch that is paused while something else is done.
 #[derive(Debug)]
 pub(super) struct Watch {
     before: Duration,
@@ -41,7 +41,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// One that runs.
+    /// A running stopwatch.
     pub(super) fn running() -> Self {
         Self { before: Duration::ZERO, since: Some(Instant::now()) }
     }

@@ -1,7 +1,7 @@
 //! A whole training run of an image classifier: what `sirtaki train` does, on every rank.
 //!
-//! It is a program on top of the rest of this crate, of which it uses nothing that others cannot. Everything it decides
-//! comes from [`Settings`]; whoever wants to see it work gives an [`Observer`], and gets a [`Report`].
+//! It is a program on top of the rest of this crate and uses only its public interface. Everything it decides comes
+//! from [`Settings`]; a caller that wants to follow the run passes an [`Observer`], and gets a [`Report`].
 //!
 //! - `settings`: what is wanted.
 //! - `networks`: the networks to choose from.
@@ -11,7 +11,7 @@
 //! - `model`: the model with its optimizer: a step, a checkpoint, a test.
 //! - `single_worker`: the speed of one worker by itself, to compare with.
 //! - `work_split`: which worker computes what in an epoch.
-//! - `meter`, `report`: what is counted on the way, and what is told at the end.
+//! - `meter`, `report`: what is counted during the run, and what is reported at its end.
 
 mod checks;
 mod epochs;

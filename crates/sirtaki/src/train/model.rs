@@ -1,4 +1,4 @@
-//! A network while it is trained: what one batch does to it, and what it knows.
+//! A network while it is trained: what one batch changes, and how well it does.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub(super) struct Passes {
     criterion: CrossEntropyLoss,
 }
 
-/// What losses are multiplied by where gradients would be too small for `f16`.
+/// What losses are multiplied by if gradients would be too small for `f16`.
 const LOSS_SCALE: f64 = 1024.0;
 
 impl Passes {
@@ -118,7 +118,7 @@ pub(super) fn distributed(world: &World, settings: &Settings) -> DistributedOpti
     }
 }
 
-/// The optimizer of that name, for one.
+/// The optimizer of that name, for one rank.
 pub(super) fn optimizer(method: Method) -> ModuleOptimizer {
     match method {
         Method::Sgd => {
@@ -131,7 +131,7 @@ pub(super) fn optimizer(method: Method) -> ModuleOptimizer {
     }
 }
 
-/// A sum of all weights, by which equal networks are recognised.
+/// A checksum of all weights, by which equal networks are recognised.
 pub(super) fn digest<N: Network>(network: &N) -> String {
     let mut digest = Digest(Sha256::new());
     network.visit(&mut digest);

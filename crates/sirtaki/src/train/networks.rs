@@ -21,7 +21,7 @@ pub(super) struct ImageKind {
     pub(super) classes: usize,
 }
 
-/// Tells classes from images.
+/// A network that classifies images.
 pub(super) trait Network: Module + 'static {
     /// With random weights.
     fn new(kind: ImageKind, device: &Device) -> Result<Self>;

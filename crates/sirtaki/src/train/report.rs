@@ -1,10 +1,10 @@
-//! What is told on the way and at the end.
+//! What is reported during a run and at its end.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Sees a run happen, and may end it. Called on every rank, at the same places.
+/// Follows a run, and may end it. Called on every rank, at the same points.
 pub trait Observer {
     /// Everything is ready.
     fn begins(&mut self, _: &Start) {}
@@ -35,7 +35,7 @@ pub struct Start {
     pub epochs: u64,
     /// Images per second of one worker alone, if there are several.
     pub one_worker: Option<f64>,
-    /// The checkpoint this goes on from, and its step.
+    /// The checkpoint that the run resumes from, and its step.
     pub resumed: Option<(PathBuf, u64)>,
     /// Why newer checkpoints could not be used.
     pub refused: Vec<String>,
@@ -43,7 +43,7 @@ pub struct Start {
     pub is_finished: bool,
 }
 
-/// What an epoch brought.
+/// The results of an epoch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Epoch {
     /// Its number, from 1.
@@ -64,7 +64,7 @@ pub struct Epoch {
     pub checkpoint: Option<PathBuf>,
 }
 
-/// What came of a run.
+/// The results of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// The network's name.
@@ -79,7 +79,7 @@ pub struct Report {
     pub global_batch: usize,
     /// The optimizer's name.
     pub optimizer: String,
-    /// What was computed with.
+    /// The precision of the computation.
     pub precision: String,
     /// What all random numbers came from.
     pub seed: u64,
@@ -87,7 +87,7 @@ pub struct Report {
     pub shards: Option<usize>,
     /// Steps since the very beginning.
     pub steps: u64,
-    /// Whether somebody ended the run early; the checkpoint has all of it.
+    /// Whether the run was ended early; the checkpoint contains all of it.
     pub interrupted: bool,
     /// All epochs of this run.
     pub epochs: Vec<Epoch>,
@@ -97,7 +97,7 @@ pub struct Report {
     pub target_accuracy: f64,
     /// Seconds until a test reached it, tests included; none if none did.
     pub seconds_to_target: Option<f64>,
-    /// Seconds of all, tests included, what came before the first step not.
+    /// Seconds of the whole run, including tests but not what came before the first step.
     pub seconds: f64,
     /// Images per second of all workers, tests not counted.
     pub images_per_second: f64,

@@ -1,4 +1,4 @@
-//! What is wanted of a training run. All ranks have the same.
+//! The settings of a training run. All ranks have the same.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -21,23 +21,23 @@ pub struct Settings {
     pub batch: BatchSize,
     /// The learning rate of one worker, or of all together if the batch is [`BatchSize::Global`]; a good one if not given.
     pub rate: Option<f64>,
-    /// Over how many epochs the rate grows to its height.
+    /// Over how many epochs the rate grows to its full value.
     pub warmup: f64,
     /// How weights follow from gradients.
     pub method: Method,
     /// What is computed with.
     pub precision: Precision,
-    /// The share of test samples to recognise, whose time is reported.
+    /// The share of test samples to recognise; the time until then is reported.
     pub target: f64,
     /// Decides initial weights, order of samples and all other random numbers.
     pub seed: u64,
-    /// Cut every batch into so many shards, so that the number of workers changes no bit of the result.
+    /// Cut every batch into this many shards, so that the number of workers does not change a single bit of the result.
     pub shards: Option<usize>,
     /// Where checkpoints are written, if anywhere.
     pub checkpoints: Option<PathBuf>,
     /// Whether to go on from the newest of them.
     pub resume: bool,
-    /// Also write one every so many steps, besides those after each epoch.
+    /// Also write a checkpoint every this many steps, besides those after each epoch.
     pub checkpoint_every: Option<u64>,
     /// How many are kept.
     pub keep: usize,
@@ -157,7 +157,7 @@ impl Precision {
 }
 
 impl Settings {
-    /// The rate before it is multiplied by the second number, how many times larger the steps are.
+    /// The base rate, and the factor to multiply it by: how many times larger the steps are.
     pub(super) fn base_rate(&self, workers: usize) -> (f64, usize) {
         let (size, times) = match self.batch {
             BatchSize::Worker(each) => (each, workers),
@@ -166,7 +166,7 @@ impl Settings {
         (self.rate.unwrap_or_else(|| self.method.rate(size)), times)
     }
 
-    /// What a report has to name, by plain names.
+    /// What a report has to contain, by plain names.
     pub(super) fn report_settings(
         &self,
         workers: usize,

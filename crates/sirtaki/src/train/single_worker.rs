@@ -11,13 +11,13 @@ use crate::{
     data::{Ahead, Loader, Memory, Partition, Position, Worker},
 };
 
-/// Steps before the watch runs.
+/// Steps before the measurement.
 const WARM: usize = 3;
-/// Steps and time of a measurement; the later of both.
+/// Least steps and time of a measurement; it lasts until both are reached.
 const STEPS: usize = 5;
 const TIME: Duration = Duration::from_millis(800);
 
-/// Images per second of rank 0 alone while the others wait; the same on all ranks. Nothing is learnt.
+/// Images per second of rank 0 alone while the others wait; the same on all ranks. The weights do not change.
 pub(super) fn speed<N: Network>(
     world: &World,
     passes: &Passes,
@@ -55,7 +55,7 @@ fn measure<N: Network>(
         let batch = batch?;
         count += batch.count();
         let gradients = passes.train(&network, batch, 1.0)?.1;
-        // As dear as a real step, and no step at all.
+        // As expensive as a real step, but changes nothing.
         network = optimizer.step(0.0, network, gradients);
     }
     Ok(count as f64 / begun.elapsed().as_secs_f64())

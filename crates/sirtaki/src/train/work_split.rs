@@ -1,4 +1,4 @@
-//! Who computes what in an epoch: by worker, or by shards that do not depend on the number of workers.
+//! Which worker computes what in an epoch: by worker, or by shards that do not depend on the number of workers.
 
 use crate::{
     Result,
@@ -15,7 +15,7 @@ pub(super) enum Shares {
 }
 
 impl Shares {
-    /// From `position` to the end of the epoch, with so many samples per worker and per step of all.
+    /// From `position` to the end of the epoch, with these numbers of samples per worker and per step of all workers.
     pub(super) fn new(
         samples: usize,
         position: Position,

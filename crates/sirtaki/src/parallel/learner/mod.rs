@@ -2,9 +2,9 @@
 //!
 //! Burn lets a program bring its own strategy for where and how an epoch is computed, and keeps everything around it:
 //! metrics, logs, checkpoints, early stopping. This strategy runs the epoch on all ranks and everything around it on
-//! rank 0. What Burn keeps to itself cannot be shared: the learner's optimizer begins anew on every rank or, when
-//! training is resumed, with what the checkpoint has, which every rank reads. A model's outputs have any type, so
-//! metrics are those of what rank 0 computes.
+//! rank 0. What is private to Burn cannot be shared: the learner's optimizer starts afresh on every rank or, when
+//! training is resumed, with the state in the checkpoint, which every rank reads. A model's outputs can have any type,
+//! so metrics are computed from rank 0's outputs.
 
 mod epoch;
 mod rounds;
@@ -37,13 +37,13 @@ use crate::{Error, Result, World};
 ///     .with_training_strategy(sirtaki::Strategy::new(&world).into());
 /// ```
 ///
-/// Every rank makes the same loaders of all the data. Each reads a part of its own, a run of neighbouring items, and
-/// shuffles within it; a data set that is sorted has to be shuffled before. Rank 0's model is everybody's at the start.
-/// A step has the gradients of all ranks, each with the weight of its items, so it is that of one process with a batch as
-/// many times as large; gradient accumulation adds such gradients. Means of the loss over a batch are taken for granted.
+/// Every rank makes the same loaders for all the data. Each reads its own part, a run of neighbouring items, and
+/// shuffles within it; a sorted data set has to be shuffled beforehand. All ranks start with rank 0's model. A step
+/// uses the gradients of all ranks, each weighted by its number of items, so it equals that of one process with a batch
+/// as many times as large; gradient accumulation adds these gradients. The loss is assumed to be a mean over the batch.
 /// Running statistics are averaged before validation.
 ///
-/// Rank 0 alone computes metrics, shows, logs, saves, and decides when to stop early. It validates with all the data,
+/// Only rank 0 computes metrics, shows, logs, saves, and decides when to stop early. It validates with all the data,
 /// unless [`Strategy::split_validation`] says otherwise; its training metrics are those of its part. A rank that is
 /// interrupted, or cannot read its data, stops all of them. When ranks cannot work together any more, the result's
 /// `error` says why.
@@ -60,7 +60,7 @@ impl Strategy {
         Self { world: world.clone(), reducer: Reducer::new("learner gradient", false), split_validation: false }
     }
 
-    /// Gradients of type `f32` travel as a smaller type.
+    /// Gradients of type `f32` are sent as a smaller type.
     #[must_use]
     pub fn compress(mut self, compression: Compression) -> Self {
         self.reducer.compression = Some(compression);
@@ -196,7 +196,7 @@ impl Strategy {
         Ok(())
     }
 
-    /// What follows an epoch, on rank 0: a checkpoint, and the question whether that is enough.
+    /// What follows an epoch, on rank 0: a checkpoint, and the decision whether to stop.
     fn close<M: LearnerModel>(
         &self,
         components: &mut TrainingComponents<M>,
@@ -217,7 +217,7 @@ impl Strategy {
                 enough = early.is_some_and(|early| early.should_stop(number, &components.event_store));
             }
         }
-        // Stopping early is no interruption, so it is told apart.
+        // Stopping early is not an interruption, so the two are distinguished.
         let enough = self.world.average(if enough { 1.0 } else { 0.0 })? > 0.0;
         Ok(stops(&self.world, &interrupter)? || enough)
     }
@@ -255,7 +255,7 @@ fn training_device<M: Module>(model: &M) -> Device {
     if device.is_autodiff() { device } else { device.autodiff() }
 }
 
-/// Puts our error among Burn's, which has a place for workers that fail.
+/// Reports the error through Burn, which has a place for workers that fail.
 fn fail(interrupter: &Interrupter, rank: usize, error: &Error) {
     let hint = error.hint().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
     let failure = WorkerFailure { device_id: rank, message: format!("{error}{hint}") };

@@ -1,8 +1,8 @@
 //! Batches in step with all other ranks.
 //!
 //! Before each batch ranks say how many items they have and whether they want to stop. So an epoch ends on all ranks
-//! together, though parts differ in length, and a rank that is interrupted or cannot read its data takes the others
-//! along instead of leaving them to wait. The words travel while the batch is computed.
+//! together, though parts differ in length, and a rank that is interrupted or cannot read its data stops the others
+//! instead of leaving them to wait. These messages are sent while the batch is computed.
 
 use burn::{
     data::dataloader::{DataLoader, DataLoaderIterator},
@@ -15,7 +15,7 @@ use crate::{Result, World, world::elements};
 
 const NAME: &str = "learner round";
 
-/// What the others say about a round, under way.
+/// The pending answers of all ranks about a round.
 pub(super) struct Asked(Ticket);
 
 /// What all ranks together have in a round.
@@ -27,7 +27,7 @@ pub(super) struct Agreed {
     pub(super) stop: bool,
 }
 
-/// The batches of a loader; without one, this rank only goes along.
+/// The batches of a loader; without one, this rank only takes part in the rounds.
 pub(super) struct Rounds<'a, T> {
     world: &'a World,
     iterator: Option<Box<dyn DataLoaderIterator<T> + 'a>>,
@@ -68,7 +68,7 @@ impl<'a, T: 'static> Rounds<'a, T> {
         }
     }
 
-    /// Hears the others.
+    /// Waits for what the others say.
     pub(super) fn end(&self, asked: Asked) -> Result<Agreed> {
         answer(asked, self.interrupter)
     }
