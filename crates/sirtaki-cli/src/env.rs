@@ -1,4 +1,4 @@
-//! The process's environment, which nothing but this crate reads. What variables are there and what they mean is in
+//! The process's environment, which only this crate reads. Which variables there are and what they mean is in
 //! [`sirtaki_engine::job::variables`], except for those that only this command knows.
 
 use std::{os::unix::fs::PermissionsExt, path::Path};

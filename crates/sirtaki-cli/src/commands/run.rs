@@ -31,7 +31,7 @@ use crate::{
     printer::{Printer, Stream, Style},
 };
 
-/// How long the last output of a job that somebody ended may take to be read.
+/// How long reading the last output of a job that was ended may take.
 const LAST_OUTPUT: Duration = Duration::from_millis(500);
 
 /// Decides what is wanted and where, and does it.
@@ -84,14 +84,14 @@ fn execute(
         folder: job.options.output.clone(),
         hosts: hosts_of_ranks(&job.placement),
     };
-    // Nobody but ranks that write waits for whoever reads.
+    // Only ranks that write wait for the reader of the output.
     printer.detach();
     let ended = supervised(&job, &shown, printer);
     let interrupted = matches!(&ended, Ok((ending, ..)) if matches!(ending.outcome, Outcome::Interrupted(_)));
     printer.attach(interrupted.then_some(LAST_OUTPUT));
     let (ending, how, last_lines, live) = ended?;
     if let Some(folder) = &job.options.record {
-        // It may lie on another host, and a program that is not ours makes none.
+        // The folder may be on another host, and programs that do not use Sirtaki make none.
         let _ = runs::note_ending(folder, ending.outcome.code(), &how);
     }
     if let Some(text) = closing_words(&job, &ending, last_lines, printer) {
@@ -113,7 +113,7 @@ fn warn_of_nothing(asked: &[&str], printer: &mut Printer) {
     printer.labelled(Style::Bold, "hint:", hint);
 }
 
-/// Runs the job to its end: what came of it, in words as well, and the last lines of the rank that failed.
+/// Runs the job to its end: returns the outcome, also in words, and the last lines of the rank that failed.
 fn supervised(
     job: &Job,
     shown: &output::OutputOptions,
@@ -133,7 +133,7 @@ fn supervised(
     Ok((ending, how, last_lines, live))
 }
 
-/// What shows how far the job is; says where, if that is a page.
+/// What shows the job's progress; if that is a page, prints its address.
 fn live(job: &Job, output: &mut Output<'_>) -> Result<Live> {
     let show = match job.options.progress {
         _ if !job.options.shows_progress() => Show::Nothing,
@@ -159,7 +159,7 @@ fn in_words(ending: &Ending) -> String {
     }
 }
 
-/// What there is to say at the end of a job.
+/// The messages at the end of a job.
 fn closing_words(job: &Job, ending: &Ending, last_lines: Vec<String>, printer: &Printer) -> Option<String> {
     let plan = &job.placement.plan;
     let (rank, how) = match &ending.outcome {
@@ -187,7 +187,7 @@ fn closing_words(job: &Job, ending: &Ending, last_lines: Vec<String>, printer: &
     Some(failure.report(|style, text| printer.paint_message(style, text)))
 }
 
-/// The size that ranks may think their terminal has: ours, without the room that the tags take.
+/// The terminal size that ranks are given: that of the real terminal, less the space for tags.
 fn terminal(placement: &Placement, printer: &Printer) -> Option<(u16, u16)> {
     if !printer.is_terminal(Stream::Out) || !printer.is_terminal(Stream::Err) {
         return None;

@@ -1,5 +1,5 @@
-//! What packages install beside the program: completions for shells, and manual pages. Both come from the definition of
-//! the arguments, so they cannot be out of date.
+//! What packages install along with the program: completions for shells, and manual pages. Both come from the
+//! definition of the arguments, so they cannot be out of date.
 
 use std::{fs, path::Path};
 
@@ -65,7 +65,7 @@ fn for_people() -> Command {
     bare.subcommands(all.get_subcommands().filter(|command| !command.is_hide_set()).cloned())
 }
 
-/// `help` explains itself; a page about it would be one too many.
+/// `help` explains itself and needs no page.
 fn without_help_command(command: Command) -> Command {
     command.disable_help_subcommand(true).mut_subcommands(without_help_command)
 }

@@ -1,4 +1,4 @@
-//! The hosts a scheduler has given us, from the variables it leaves in the environment of a job.
+//! The hosts that a scheduler has allocated, from the variables it sets in the environment of a job.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::printer::Advice;
 const HINT: &str =
     "the scheduler sets this variable; name hosts with -H, or run on this machine alone with --via local";
 
-/// Whose allocation it is.
+/// Which scheduler made the allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Scheduler {
@@ -21,10 +21,10 @@ pub enum Scheduler {
     Lsf,
 }
 
-/// What a scheduler has given us.
+/// What a scheduler has allocated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Allocation {
-    /// Who gave it.
+    /// Which scheduler made it.
     pub scheduler: Scheduler,
     /// Its number or name for the job.
     pub job: String,

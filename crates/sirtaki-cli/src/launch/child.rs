@@ -1,5 +1,5 @@
-//! What all processes of a job have in common, whoever starts them: they do not outlive us, keep to their processors, and
-//! hear nothing from our terminal.
+//! What all processes of a job have in common, whatever starts them: they do not outlive their parent, keep to their
+//! processors, and get no signals from its terminal.
 
 use std::{io, os::unix::process::CommandExt, process::Command};
 
@@ -13,8 +13,8 @@ use rustix::{
 use super::cores;
 
 /// Ties what `command` will start to the calling thread: when that ends, however it ends, the kernel kills the process.
-/// The process leads a session of its own, so the terminal's Ctrl-C reaches us alone, and keeps to `cores`, where any are
-/// given.
+/// The process leads its own session, so the terminal's Ctrl-C reaches only the parent, and keeps to `cores`, if any
+/// are given.
 pub fn tie(command: &mut Command, cores: &[usize]) {
     let (parent, cores) = (getpid(), cores::set(cores));
     // SAFETY: the closure runs between fork and exec and makes a few system calls; it allocates and locks nothing.
@@ -32,24 +32,24 @@ pub fn tie(command: &mut Command, cores: &[usize]) {
     }
 }
 
-/// How many files this process may have open, and what it was before we changed it.
+/// How many files this process may have open, and what the limit was before it was changed.
 ///
-/// Many ranks need many pipes, and the usual limit of 1024 is only a default that everybody may raise. Programs that we
-/// start get back what was set: some cannot handle descriptors beyond it.
+/// Many ranks need many pipes, and the usual limit of 1024 is only a default that any process may raise. The programs
+/// that are started get the original limit: some cannot handle descriptors beyond it.
 #[derive(Debug)]
 pub struct OpenFiles {
     before: Rlimit,
 }
 
 impl OpenFiles {
-    /// Allows this process as many files as it may allow itself.
+    /// Raises the limit of this process as far as it may.
     pub fn raise() -> Self {
         let before = getrlimit(Resource::Nofile);
         let _ = setrlimit(Resource::Nofile, Rlimit { current: before.maximum, ..before });
         Self { before }
     }
 
-    /// What can be done where even that does not suffice.
+    /// What to do if even that does not suffice.
     pub fn hint() -> String {
         let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
         let number = |limit: Option<u64>| limit.map_or("unlimited".into(), |limit| limit.to_string());
@@ -60,7 +60,7 @@ impl OpenFiles {
         )
     }
 
-    /// Lets what `command` will start have the limit that was set before.
+    /// Gives what `command` will start the original limit.
     pub fn restore_in(&self, command: &mut Command) {
         let before = self.before;
         // SAFETY: the closure runs between fork and exec and makes one system call; it allocates and locks nothing.

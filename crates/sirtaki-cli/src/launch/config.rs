@@ -1,4 +1,4 @@
-//! Options from files and variables, read by the very parser that reads what is typed: `ranks = 4` in a file and
+//! Options from files and variables, read by the same parser as the command line: `ranks = 4` in a file and
 //! `SIRTAKI_RUN_VIA=ssh` become `--ranks=4` and `--via=ssh`. So there is one set of names, one set of rules, and one
 //! place to add an option.
 

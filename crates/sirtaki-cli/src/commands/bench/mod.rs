@@ -1,7 +1,7 @@
 //! `sirtaki bench`: this command started several times, measuring itself.
 //!
-//! The parent serves the store and starts the ranks; rank 0 reports one line per result. Whatever happens to a rank
-//! ends the benchmark with its name.
+//! The parent serves the store and starts the ranks; rank 0 reports one line per result. If a rank fails, the benchmark
+//! ends with an error that names it.
 
 mod data;
 mod plot;
@@ -54,7 +54,8 @@ pub fn run(arguments: &Allreduce, program: &Path, printer: &mut Printer) -> Resu
     Ok(())
 }
 
-/// What the ranks' environment has on top of ours. The secret travels here, never in arguments that others can read.
+/// What the ranks' environment has in addition to this process's. The secret is passed here, never in arguments, which
+/// other users can read.
 fn variables(arguments: &Allreduce, secret: &Secret) -> Vec<(&'static str, String)> {
     let mut variables = vec![(env::SECRET, secret.to_hex().to_string())];
     if let Some(timeout) = arguments.timeout {
@@ -72,7 +73,7 @@ fn variables(arguments: &Allreduce, secret: &Secret) -> Vec<(&'static str, Strin
 
 fn overlay(variables: &[(&'static str, String)], name: &str) -> Option<String> {
     let set = variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone());
-    // The flag has taken this variable over, and understands more than it.
+    // The flag has already read this variable, and accepts more than the variable does.
     if name == env::ALGORITHM { None } else { set.or_else(|| env::process(name)) }
 }
 

@@ -49,7 +49,7 @@ pub(super) fn plot(rows: &[Measurement]) -> Vec<String> {
     lines
 }
 
-/// The first letter where that is unique.
+/// The first letter, if it is unique.
 fn letter(name: &str) -> char {
     match name {
         "auto" => '.',

@@ -1,4 +1,4 @@
-//! What a measurement is reduced to, and how a rank tells its parent.
+//! What a measurement is reduced to, and how a rank reports it to its parent.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub(super) struct Measurement {
     pub median_us: f64,
     /// Time that 99 of 100 calls stay below.
     pub p99_us: f64,
-    /// What every rank must send and receive at least, by the median time.
+    /// The least that every rank must send and receive, divided by the median time.
     pub bus_gb_s: f64,
 }
 
@@ -42,13 +42,13 @@ fn quantile(sorted: &[f64], share: f64) -> f64 {
     sorted.get(at.max(1) - 1).copied().unwrap_or(0.0)
 }
 
-/// Four significant digits; more would pretend.
+/// Four significant digits; more would suggest a precision that is not there.
 fn round(value: f64) -> f64 {
     if value == 0.0 {
         return 0.0;
     }
     let unit = 10f64.powi(value.abs().log10().floor() as i32 - 3);
-    // Division by a power of ten that is exact keeps `0.1` from becoming `0.1000000001`.
+    // Dividing by an exact power of ten keeps `0.1` from becoming `0.1000000001`.
     if unit < 1.0 { (value / unit).round() / (1.0 / unit).round() } else { (value / unit).round() * unit }
 }
 

@@ -59,7 +59,7 @@ pub(crate) fn time(microseconds: f64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// The fastest row of a size. `auto` counts only where it is alone.
+/// The fastest row of a size. `auto` counts only if it is the only one.
 fn fastest(rows: &[Measurement], bytes: usize) -> &Measurement {
     let named = |row: &&Measurement| row.bytes == bytes && row.algorithm != "auto";
     let least = |a: &&Measurement, b: &&Measurement| a.median_us.total_cmp(&b.median_us);

@@ -1,4 +1,4 @@
-//! Following the ranks of a benchmark: collecting results, and finding out whose fault it was when there are none.
+//! Following the ranks of a benchmark: collecting results, and finding out which rank caused a failure.
 
 use std::{
     process::ExitStatus,
@@ -19,21 +19,21 @@ use crate::{
 
 /// How long the other ranks may take to report after the first one failed.
 const GRACE: Duration = Duration::from_secs(3);
-/// Nothing is said about progress before this.
+/// Progress is not reported before this time.
 const QUIET: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_millis(200);
 
 /// What is known about the ranks that did not succeed.
 #[derive(Default)]
 struct Failures {
-    /// Ranks that died or failed without a word, in the order noticed.
+    /// Ranks that died or failed without a message, in the order in which that was noticed.
     silent: Vec<(usize, u32, ExitStatus)>,
-    /// Ranks that said why they gave up, in the order heard.
+    /// Ranks that said why they gave up, in the order of their messages.
     spoken: Vec<(usize, String, Option<String>)>,
     since: Option<Instant>,
 }
 
-/// Collects the results. Ends when all ranks have, or some time after the first one failed.
+/// Collects the results. Ends when all ranks have ended, or some time after the first one failed.
 pub(super) fn follow(mut job: LocalJob, arguments: &Allreduce, printer: &mut Printer) -> Result<Vec<Measurement>> {
     let (start, mut rows, mut failures) = (Instant::now(), Vec::new(), Failures::default());
     let mut skipped = Vec::new();
@@ -97,7 +97,7 @@ impl Failures {
         }
     }
 
-    /// The error to show. A rank that died without a word is the cause of what the others say about it.
+    /// The error to show. A rank that died without a message is the cause of what the others report about it.
     fn into_error(self) -> Option<anyhow::Error> {
         if let Some((rank, pid, status)) = self.silent.first() {
             let message = format!("rank {rank} (pid {pid}) {}", Ended::from(*status));

@@ -68,7 +68,7 @@ fn measure_all(arguments: &BenchWorker, out: &mut Stdout) -> Result<()> {
     Ok(group.barrier()?)
 }
 
-/// The algorithms that are asked for and that the back end has. Asking for another one by name is an error.
+/// The requested algorithms that the back end has. Requesting one by name that it does not have is an error.
 fn choose(choice: &Choice, group: &mut dyn Communicator) -> Result<Vec<Option<Algorithm>>> {
     let choices = match choice {
         Choice::These(list) => list.clone(),
@@ -139,7 +139,7 @@ fn check(group: &mut dyn Communicator, buffer: &mut Buffer) -> Result<()> {
     Ok(())
 }
 
-/// Rounds when the user names no number: many where they are cheap.
+/// Number of rounds if the user gives none: many if they are cheap.
 fn rounds(bytes: usize) -> usize {
     ((512 << 20) / bytes.max(1)).clamp(5, 200)
 }

@@ -8,11 +8,11 @@ use crate::printer::Style;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum State {
-    /// There, and fine.
+    /// Present, and fine.
     Ok,
-    /// Not there; much works without.
+    /// Not present; much works without it.
     Missing,
-    /// There, but likely to cause trouble.
+    /// Present, but likely to cause trouble.
     Warning,
 }
 
@@ -61,7 +61,7 @@ impl Finding {
         Self { state: State::Missing, hint: Some(hint.into()), ..Self::ok(name, value) }
     }
 
-    /// Something that is not there and that nobody has to get.
+    /// Something that is not there and is not needed.
     pub(super) fn absent(name: impl Into<String>, value: impl Into<String>) -> Self {
         Self { state: State::Missing, ..Self::ok(name, value) }
     }

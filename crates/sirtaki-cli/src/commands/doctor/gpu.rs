@@ -82,7 +82,7 @@ fn version(path: &PathBuf) -> Option<String> {
     (answer == 0).then(|| readable(code))
 }
 
-/// 2.8 and older count thousands, newer ones ten thousands.
+/// Up to 2.8, the major version is in the thousands; since then, in the ten thousands.
 fn readable(code: c_int) -> String {
     let unit = if code < 10_000 { 1000 } else { 10_000 };
     format!("{}.{}.{}", code / unit, code % unit / 100, code % 100)

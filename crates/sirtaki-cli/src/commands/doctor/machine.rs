@@ -9,7 +9,7 @@ use sirtaki_engine::machine;
 use super::finding::Finding;
 use crate::commands::bench::sizes::show;
 
-/// Descriptors that a job with some hundred ranks needs in one process.
+/// Descriptors that a job with a few hundred ranks needs in one process.
 const FILES_WANTED: u64 = 4096;
 /// Below this, other tools that work through `/dev/shm` (MPI, data loaders) run out of it.
 const SHM_WANTED: u64 = 1 << 30;

@@ -9,7 +9,7 @@ pub(crate) fn examine() -> Vec<Finding> {
     let found: Vec<Finding> = find(None)
         .into_iter()
         .map(|library| {
-            // Open MPI goes on about packages and dates after a comma; MPICH puts a tab before the number.
+            // Open MPI adds packages and dates after a comma; MPICH puts a tab before the number.
             let version = library.version.split(',').next().unwrap_or_default().replace('\t', " ");
             Finding::ok("MPI", format!("{version}, {} ABI ({})", library.family.name(), library.path.display()))
         })

@@ -8,7 +8,7 @@ use std::{
 
 use super::finding::Finding;
 
-/// What starts jobs and what runs beside them.
+/// Programs that start jobs, and those used in them.
 pub(super) fn examine() -> Vec<Finding> {
     vec![mpirun(), slurm(), ssh(), python()]
 }

@@ -1,13 +1,13 @@
-//! What a step consists of, as a bar for each number of workers: the part that computes is what workers are good for.
+//! What a step consists of, as a bar for each number of workers: the computing part is the useful one.
 
 use super::scale::Prediction;
 
 /// Cells of a whole step.
 const WIDTH: usize = 60;
-/// Computing, waiting for the slowest, communication; told apart without colour.
+/// Computing, waiting for the slowest, communication; distinguishable without colour.
 const CELLS: [char; 3] = ['█', '▒', '·'];
 
-/// The bars with their legend, line by line; none where there is nothing to compare.
+/// The bars with their legend, line by line; none if there is nothing to compare.
 pub(super) fn bars(rows: &[Prediction]) -> Vec<String> {
     if rows.len() < 2 {
         return Vec::new();

@@ -1,13 +1,13 @@
 //! What an all-reduce costs by each algorithm. Pure.
 //!
-//! The usual terms: a message takes a latency, and its bytes the time the link needs for them; the algorithms' own
-//! modules say how many of each there are. Adding up is not counted: it happens while bytes arrive and is faster than
-//! any link the formulas are meant for. A rank that depends on what it just received cannot send on before all of it is
-//! there, so latencies add up over steps and windows.
+//! The usual model: a message costs a latency plus the time the link needs for its bytes; the algorithms' own modules
+//! say how many of each there are. Adding up is not counted: it happens while bytes arrive and is faster than any link
+//! the formulas are meant for. A rank that depends on what it is receiving cannot send it on before all of it has
+//! arrived, so latencies add up over steps and windows.
 
 use sirtaki_comm::collective::{Algorithm, Topology, all_reduce, choose};
 
-/// What headers leave of a link's nominal bandwidth for data: Ethernet, IP and TCP take 90 of 1538 bytes.
+/// The share of a link's nominal bandwidth that headers leave for data: Ethernet, IP and TCP take 90 of 1538 bytes.
 pub(super) const PAYLOAD: f64 = 1448.0 / 1538.0;
 /// Bytes per second that one process sends and receives through sockets, however fast the link is.
 const PROCESS: f64 = 3.5e9;
@@ -15,7 +15,7 @@ const PROCESS: f64 = 3.5e9;
 /// Time as a straight line over bytes, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct LinearCost {
-    /// However few bytes there are.
+    /// For any number of bytes.
     pub fixed: f64,
     /// For each byte.
     pub per_byte: f64,
@@ -27,7 +27,7 @@ impl LinearCost {
     }
 }
 
-/// Where the workers are and what lies between them.
+/// Where the workers are, and the links between them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Network {
     /// Seconds that a small message takes from a process to one of another host.
@@ -64,7 +64,7 @@ impl Network {
             _ => Topology::Layered,
         };
         let algorithm = match self.forced {
-            // What is forced is about the network; a single host has shared memory.
+            // A forced algorithm applies to the network; a single host has shared memory.
             Some(forced) if hosts > 1 => forced,
             _ => choose(bytes, workers, topology),
         };
@@ -77,7 +77,7 @@ impl Network {
                 let (k, n) = (self.per_host as f64, workers as f64);
                 2.0 * self.step(k * (n - k).max(1.0) * size / n, self.bandwidth)
             }
-            // Two for each step: up and down. Of a host, one worker at most talks to others at a time.
+            // Two for each step: up and down. At most one worker of a host communicates with other hosts at a time.
             Algorithm::Tree => 2.0 * steps(workers) * self.step(size, self.bandwidth),
             Algorithm::Doubling | Algorithm::Halving => self.pairs(algorithm, size, workers),
         };
@@ -120,7 +120,7 @@ impl Network {
                 _ => self.step(bytes, bandwidth),
             })
             .sum();
-        // Those beyond the power of two hand everything to a partner first and get everything back.
+        // Workers beyond the power of two first pass everything to a partner and in the end get everything back.
         seconds + if workers == whole { 0.0 } else { 2.0 * self.step(bytes, bandwidth) }
     }
 

@@ -1,8 +1,8 @@
-//! `sirtaki predict`: from one recorded run, or a described network, to what more workers would make of it.
+//! `sirtaki predict`: from one recorded run, or a described network, to the performance with more workers.
 //!
 //! `record` (with `trace`) or `model` say what a step is, as `work`. `scale` draws the steps of many workers, `replay`
-//! lets one of them happen, `cost` knows what its collectives take, `show` and `bars` are what people see. All but the
-//! readers are pure.
+//! simulates one of them, `cost` knows how long its collectives take, `show` and `bars` are the output for people. All
+//! but the readers are pure.
 
 mod bars;
 mod cost;
@@ -25,7 +25,7 @@ use self::{
 };
 use crate::{args::predict::Predict, printer::Printer};
 
-/// An all-reduce inside a host where none was recorded: what two processes of a usual machine need.
+/// An all-reduce inside a host if none was recorded: what two processes need on a typical machine.
 const LOCAL: LinearCost = LinearCost { fixed: 10e-6, per_byte: 0.2e-9 };
 
 /// Predicts and prints.

@@ -1,4 +1,4 @@
-//! A network that nobody recorded, described in a small file: how long it computes, and its gradients in the order in
+//! A network that was not recorded, described in a small file: how long it computes, and its gradients in the order in
 //! which the backward pass produces them.
 
 use std::path::Path;
@@ -23,7 +23,7 @@ const STEPS: usize = 1000;
 #[serde(deny_unknown_fields)]
 struct Model {
     name: String,
-    /// Where the numbers are from; said with every prediction.
+    /// Where the numbers are from; shown with every prediction.
     #[serde(default)]
     sources: Vec<String>,
     /// Samples per worker and step.
@@ -32,7 +32,7 @@ struct Model {
     backward_seconds: f64,
     #[serde(default)]
     optimizer_seconds: f64,
-    /// Standard deviation of a worker's computing time, over its mean.
+    /// Standard deviation of a worker's computing time, divided by its mean.
     #[serde(default)]
     variation: f64,
     tensors: Vec<Gradient>,
@@ -43,7 +43,7 @@ struct Model {
 struct Gradient {
     name: String,
     bytes: usize,
-    /// How much of the backward pass is through when it is there, from 0 to 1.
+    /// How much of the backward pass is done when the gradient is ready, from 0 to 1.
     ready: Option<f64>,
 }
 

@@ -24,16 +24,16 @@ use crate::printer::Advice;
 const TIMELINE: &str = "timeline.json";
 /// What the run was, in the same folder.
 const RUN: &str = "run.json";
-/// Bytes of a timeline at most: twice the largest limit anybody would set.
+/// Largest timeline in bytes: twice the largest limit that is likely to be set.
 const LARGEST: u64 = 4 << 30;
 /// Steps this many times as long as the usual one are pauses: tests, checkpoints, the first one.
 const PAUSE: f64 = 4.0;
-/// Steps to go by, at least.
+/// Least number of steps for a prediction.
 const FEWEST: usize = 3;
 
 const HOW: &str = "record one with `sirtaki run --timeline FILE`, over at least ten steps";
 
-/// The job whose timeline this is, or whose run folder.
+/// The job that this timeline or run folder belongs to.
 pub(super) fn read(path: &Path) -> Result<Work> {
     let folder = path.is_dir().then_some(path);
     let file: PathBuf = folder.map_or_else(|| path.to_owned(), |folder| folder.join(TIMELINE));
@@ -175,8 +175,8 @@ fn optimizer(ranks: &[Rank]) -> f64 {
     median(phases.filter(|(phase, ..)| *phase == "optimizer").map(|(_, begin, end)| end - begin))
 }
 
-/// All-reduces inside a host: of each, the time of the rank that came last and waited for nobody; of each size, the usual
-/// one; then the straight line that fits best.
+/// All-reduces inside a host: for each, the time of the rank that came last and so did not wait; for each size, the
+/// median; then the straight line that fits best.
 fn local(ranks: &[Rank]) -> Option<LinearCost> {
     let (first, others) = ranks.split_first()?;
     let mut sizes: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
@@ -190,7 +190,7 @@ fn local(ranks: &[Rank]) -> Option<LinearCost> {
     (!points.is_empty()).then(|| fit(&points))
 }
 
-/// The line through points of bytes and seconds with the least squares, neither of whose parts is negative.
+/// The least-squares line through points of bytes and seconds, with neither coefficient negative.
 fn fit(points: &[(f64, f64)]) -> LinearCost {
     let count = points.len() as f64;
     let (bytes, seconds) = points.iter().fold((0.0, 0.0), |sum, point| (sum.0 + point.0, sum.1 + point.1));

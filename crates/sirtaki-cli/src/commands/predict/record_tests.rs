@@ -27,7 +27,7 @@ impl Written {
         .unwrap();
     }
 
-    /// A collective of these tensors, handed in at these times, that takes 2 ms, 1 of them inside.
+    /// A collective of these tensors, submitted at these times, that takes 2 ms, 1 of them inside.
     fn reduced(&mut self, rank: usize, number: usize, begin: f64, tensors: &[(&str, f64)]) {
         let bytes = 1000 * tensors.len();
         let by = format!("\"bytes\":{bytes},\"algorithm\":\"flat\"");

@@ -1,7 +1,7 @@
 //! One step, replayed: tensors become ready, the engine's rule puts them into batches, and these go over the network one
 //! after another while the rest is still computed. Pure.
 //!
-//! Replayed is the adopted order, in which the engine is after the first steps: batches are fixed, and ranks vote on how
+//! It replays the adopted order, which the engine uses after the first steps: batches are fixed, and ranks vote on how
 //! far they are before they run what is ready.
 
 use sirtaki_comm::{DType, Reduction};
@@ -24,7 +24,7 @@ pub(super) struct Batch {
     /// Its tensors.
     pub members: Vec<usize>,
     pub bytes: usize,
-    /// Carrying it out, with the copies before and after it.
+    /// Time to run it, with the copies before and after it.
     pub seconds: f64,
     pub cost: Cost,
 }
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn batches_wait_for_each_other_and_for_their_last_tensor() {
-        // The first begins at 4, with its second tensor, and is in the way of the next until 6.
+        // The first begins at 4, with its second tensor, and blocks the next until 6.
         let course = replay(&[batch(&[0, 2], 2.0), batch(&[1], 3.0)], 0.0, &[1.0, 2.0, 4.0], 4.0);
         assert_eq!(course, StepTimes { computed: 4.0, ended: 9.0 });
     }

@@ -13,9 +13,9 @@ use super::{
     work::{Sample, Work},
 };
 
-/// Draws, unless there are so many workers and tensors that fewer have to do.
+/// Number of draws, unless there are so many workers and tensors that fewer have to suffice.
 const DRAWS: usize = 200;
-/// Times looked at for one number of workers, at most.
+/// Most times that are examined for one number of workers.
 const EFFORT: usize = 200_000_000;
 
 /// How much every worker has to do when there are more of them.
@@ -34,9 +34,9 @@ pub(super) struct Prediction {
     pub workers: usize,
     pub hosts: usize,
     pub step_seconds: f64,
-    /// Of the speed that as many workers would have if nothing were lost.
+    /// Share of the speed that as many workers would have without any loss.
     pub efficiency: f64,
-    /// Against one worker.
+    /// Compared with one worker.
     pub speedup: f64,
     pub samples_per_second: Option<f64>,
     /// Waiting for the slowest worker to compute, beyond the mean.
@@ -98,7 +98,7 @@ impl Forecast<'_> {
         let step = mean(courses.iter().map(|course| course.ended));
         let computed = mean(courses.iter().map(|course| course.computed));
         let n = self.workers as f64;
-        // The work of one step of one worker, had all of it to be done alone.
+        // The work of one step if one worker had to do all of it alone.
         let speedup = match self.scaling {
             ScalingMode::Weak => n * alone / step,
             ScalingMode::Strong => alone / step,

@@ -72,7 +72,7 @@ impl Forecast {
         })
     }
 
-    /// The table on standard output; what it is made of and what it is not, beside it.
+    /// The table on standard output; what it is based on and what it leaves out, on standard error.
     pub(super) fn print(&self, printer: &mut Printer) -> io::Result<()> {
         let Self { work, network, .. } = self;
         let (size, computing) = (sizes::show(work.bytes() as u64), seconds(work.computing()));

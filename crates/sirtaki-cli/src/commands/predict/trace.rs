@@ -7,7 +7,7 @@ use serde::{
     de::{Error, IgnoredAny, SeqAccess, Visitor},
 };
 
-/// What the format says in the file; another program's trace has something else or nothing there.
+/// The format named in the file; traces of other programs have something else or nothing there.
 pub(super) const FORMAT: &str = "sirtaki timeline, version 1";
 
 /// A timeline.
@@ -36,13 +36,13 @@ pub(super) struct Rank {
     pub reduced: HashMap<u64, Reduced>,
     /// Training phases by their beginning: which, from when, until when.
     pub phases: Vec<(&'static str, f64, f64)>,
-    /// Tensors that went through something else than an all-reduce.
+    /// Tensors that went through something other than an all-reduce.
     pub others: usize,
     /// The collective whose tensors come next, if it is an all-reduce.
     current: Option<u64>,
 }
 
-/// A tensor on its way.
+/// A submitted tensor.
 #[derive(Debug, Clone)]
 pub(super) struct Handed {
     pub name: String,
@@ -89,9 +89,9 @@ struct Arguments<'a> {
     algorithm: Option<Cow<'a, str>>,
 }
 
-/// Ranks of a job, at most; the field of an event is not to be trusted with memory.
+/// Most ranks of a job: memory must not depend on an unchecked field of an event.
 const RANKS: usize = 1 << 16;
-/// Microseconds in a timeline and bytes in a tensor, at most; with such numbers one can compute without further care.
+/// Microseconds in a timeline and bytes in a tensor, at most; numbers up to this can be used without further checks.
 const LONGEST: f64 = 1e15;
 const LARGEST: usize = 1 << 40;
 
@@ -184,7 +184,7 @@ impl Trace {
     }
 }
 
-/// Whether this is JSON, but not a timeline of ours.
+/// Whether this is JSON, but not a timeline of Sirtaki's.
 fn foreign(bytes: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Outer {

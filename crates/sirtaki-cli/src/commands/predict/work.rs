@@ -1,4 +1,4 @@
-//! What a step of one worker is: when which gradient is there, how long it computes, and how much that varies.
+//! What a step of one worker is: when each gradient is ready, how long it computes, and how much that varies.
 
 use super::cost::LinearCost;
 
@@ -12,14 +12,14 @@ pub(super) struct Tensor {
 /// One step of one worker, in seconds since it had the results of the step before.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Sample {
-    /// When each tensor was handed in.
+    /// When each tensor was submitted.
     pub ready: Vec<f64>,
     /// When everything was computed.
     pub computed: f64,
 }
 
 impl Sample {
-    /// The step with `factor` times as much to do, of which `fixed` seconds at its beginning stay.
+    /// The step with `factor` times as much to do, of which `fixed` seconds at its beginning stay the same.
     pub(super) fn scaled(&self, factor: f64, fixed: f64) -> Self {
         let scale = |time: &f64| time.min(fixed) + (time - fixed).max(0.0) * factor;
         Self { ready: self.ready.iter().map(scale).collect(), computed: scale(&self.computed) }
@@ -45,7 +45,7 @@ pub(super) struct Work {
     pub local: Option<LinearCost>,
     /// Copying into and out of a shared buffer, in seconds per byte.
     pub copy: f64,
-    /// What to know about where this comes from.
+    /// Remarks about the source of the data.
     pub notes: Vec<String>,
 }
 
@@ -55,7 +55,7 @@ impl Work {
         self.samples.iter().map(|sample| sample.computed).sum::<f64>() / self.samples.len().max(1) as f64
     }
 
-    /// How much the computing time varies: the standard deviation over the mean.
+    /// How much the computing time varies: the standard deviation divided by the mean.
     pub(super) fn variation(&self) -> f64 {
         let mean = self.computing();
         let square = |sample: &Sample| (sample.computed - mean).powi(2);

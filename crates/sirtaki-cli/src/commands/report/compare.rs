@@ -1,7 +1,7 @@
-//! Runs beside each other: which are the same but for their seed, and which are steps of one scaling.
+//! Comparing runs: which are the same except for their seed, and which are steps of one scaling.
 //!
-//! The same work shared by more workers is strong scaling: their batches together stay equal. More workers, each with as
-//! much as before, is weak scaling: the batch of each stays equal. Runs of one worker may belong to both.
+//! The same work shared by more workers is strong scaling: their batches together stay equal. More workers with the
+//! same work each is weak scaling: the batch of each stays equal. Runs of one worker may belong to both.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ const SEED: &str = "seed";
 const EACH: &str = "batch_per_worker";
 /// What all workers together compute per step.
 const ALL: &str = "global_batch";
-/// Settings that change with the number of workers without making it another job. The rate belongs to the batch.
+/// Settings that change with the number of workers without making it a different job. The rate depends on the batch.
 const FOLLOWING: [&str; 5] = [EACH, ALL, "scaling", "lr", "workers"];
 /// Variables that say what a run shows of itself, not what it computes.
 const SHOWING: [&str; 4] = ["RUN_FOLDER", "TIMELINE", "PROFILE", "COMMAND"];
@@ -36,7 +36,7 @@ pub(crate) struct Group {
     pub(crate) throughput: Option<Spread>,
     /// Of those that count.
     pub(crate) accuracy: Option<Spread>,
-    /// The accuracy to reach, and how long that took all but those that failed or still run.
+    /// The accuracy to reach, and how long that took all runs except those that failed or are still running.
     pub(crate) reached: Option<(f64, Reached)>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Group {
 pub(crate) enum ScalingKind {
     /// The same work, shared.
     Strong,
-    /// As much for each.
+    /// The same amount for each.
     Weak,
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct Point {
     pub(crate) workers: usize,
     /// Samples per second.
     pub(crate) throughput: Spread,
-    /// Times the baseline's mean throughput, on the scale where the baseline has its own number of workers.
+    /// Throughput relative to the baseline's mean, multiplied by the baseline's number of workers.
     pub(crate) speedup: Spread,
     /// Speed-up per worker; the baseline's is 1.
     pub(crate) efficiency: Spread,

@@ -65,7 +65,7 @@ impl Findings {
         let Group { ranks, members, .. } = &self.groups[group];
         let mut words = vec![words::count(*ranks, "worker")];
         for (name, values, differ) in compare::table(&self.groups) {
-            // Threads of a worker follow from their number; the table has them.
+            // The threads of a worker follow from the number of workers; the table has them.
             if differ && self.groups[group].settings.contains_key(name) && !name.starts_with("OMP_") {
                 let variable = name.starts_with(|letter: char| letter.is_ascii_uppercase());
                 let name = if variable { name.to_owned() } else { name.replace('_', " ") };

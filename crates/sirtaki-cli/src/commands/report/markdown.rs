@@ -45,7 +45,7 @@ fn table(lines: &mut Vec<String>, table: &Table) {
     }
 }
 
-/// Text that means nothing but itself.
+/// Text without special meaning in Markdown.
 fn text(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {

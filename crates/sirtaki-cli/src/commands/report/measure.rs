@@ -45,7 +45,7 @@ impl RecordedRun {
         self.seconds.or_else(|| self.steps.last()?.seconds)
     }
 
-    /// What it calls a sample's worth of speed: `128 images per step` and the like are told by its settings.
+    /// The value of a setting, such as the batch size.
     pub(crate) fn setting(&self, name: &str) -> Option<&str> {
         self.settings.get(name).map(String::as_str)
     }

@@ -1,10 +1,11 @@
-//! `sirtaki report`: recorded runs as one page that people want to open, as Markdown or as data.
+//! `sirtaki report`: recorded runs as a web page, as Markdown or as data.
 //!
 //! Honest by design, after Hoefler's "Twelve ways to fool the masses": every run that was given is counted, failed ones
-//! too; speed never stands without test accuracy; baseline and units are on every plot; whatever weakens a comparison is
-//! said. From the folders up: `read` (hostile until checked), `measure`, `spread` and `compare` (pure), `findings` (all
-//! of it), then `document` (words and tables) and `figures` with [`plot`](crate::plot) (SVG), which `page`, `markdown` and `json` put
-//! together. Rejected: a template engine and a plotting library in JavaScript; a page has to open in ten years.
+//! too; speed is never shown without test accuracy; baseline and units are on every plot; whatever weakens a comparison
+//! is stated. From the folders up: `read` (hostile until checked), `measure`, `spread` and `compare` (pure), `findings`
+//! (all of it), then `document` (words and tables) and `figures` with [`plot`](crate::plot) (SVG), which `page`,
+//! `markdown` and `json` put together. Rejected: a template engine and a plotting library in JavaScript; a page has to
+//! open in ten years.
 
 mod compare;
 mod document;
@@ -35,9 +36,9 @@ use crate::{
     printer::{Advice, Printer, Stream},
 };
 
-/// Where the page goes if nothing is said.
+/// Where the page goes by default.
 const PAGE: &str = "report.html";
-/// Nothing is said about progress before this.
+/// Progress is not reported before this time.
 const QUIET: Duration = Duration::from_secs(1);
 
 /// Reads, compares, writes.
@@ -84,7 +85,7 @@ fn save(file: &Path, text: &str) -> Result<()> {
     files::write(file, text.as_bytes()).with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// Reads everything, and says what cannot be read.
+/// Reads everything, and warns about what cannot be read.
 fn findings(typed: &[PathBuf], target: Option<f64>, printer: &mut Printer) -> Result<Findings> {
     let folders = read::find(typed)?;
     let (mut runs, mut unreadable) = (Vec::new(), Vec::new());

@@ -1,5 +1,5 @@
 //! The page: one file of HTML with everything in it, without scripts, that a browser shows in light or dark and on a
-//! phone. Whatever it loads from elsewhere would be refused by its own policy.
+//! phone. Its own content security policy would refuse anything loaded from elsewhere.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ use crate::plot;
 
 const STYLE: &str = include_str!("page.css");
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
-/// Letters from which on a cell may be broken into lines.
+/// Cells with at least this many letters may be broken into lines.
 const LONG: usize = 32;
 
 /// The whole page.

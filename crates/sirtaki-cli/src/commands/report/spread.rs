@@ -1,9 +1,9 @@
 //! Several measurements of the same thing, for runs that differ in nothing but their seed.
 //!
-//! As MLPerf does for time to train: from five on, the best and the worst are left out and the rest is averaged. With
-//! fewer, nothing is left out. Whatever was left out of the mean is still in the range, and drawn.
+//! As in MLPerf's time to train: with five or more values, the best and the worst are left out and the rest is
+//! averaged. With fewer, nothing is left out. Whatever was left out of the mean is still in the range, and drawn.
 
-/// Values from which on the best and the worst are left out of the mean.
+/// With this many values or more, the best and the worst are left out of the mean.
 pub(crate) const ENOUGH: usize = 5;
 
 /// Measurements of the same thing.
@@ -52,14 +52,14 @@ fn middle(sorted: &[f64]) -> &[f64] {
     if sorted.len() >= ENOUGH { &sorted[1..sorted.len() - 1] } else { sorted }
 }
 
-/// How long it took runs to reach an accuracy. One that never did is worse than all others.
+/// How long it took runs to reach an accuracy. A run that never did counts as worse than all others.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Reached {
-    /// Of those that did; its mean counts only where that is allowed.
+    /// Of the runs that did.
     pub(crate) times: Vec<f64>,
-    /// How many tried.
+    /// How many runs there were.
     pub(crate) runs: usize,
-    /// Of the middle runs, if all of those did.
+    /// The mean of the middle runs, if all of those reached it.
     pub(crate) mean: Option<f64>,
 }
 

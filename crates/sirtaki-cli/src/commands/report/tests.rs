@@ -1,4 +1,4 @@
-//! Grouping, scaling, and what the page makes of names that want to be more than names.
+//! Grouping, scaling, and how the page treats names that contain markup.
 
 use super::{
     compare::{self, ScalingKind},

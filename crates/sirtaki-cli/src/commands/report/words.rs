@@ -3,8 +3,8 @@
 pub(crate) use crate::launch::report::grouped;
 use crate::launch::report::{percent as share_in_words, seconds_in_words};
 
-/// Text for HTML and SVG, also inside quotes. Characters that control a terminal or turn the direction of writing around
-/// are shown as unknown ones.
+/// Text for HTML and SVG, also inside quotes. Characters that control a terminal or change the direction of writing are
+/// replaced.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -22,12 +22,12 @@ pub(crate) fn escape(text: &str) -> String {
     escaped
 }
 
-/// Whether a character does something instead of being seen.
+/// Whether a character has an effect instead of being visible.
 pub(crate) fn unprintable(letter: char) -> bool {
     letter.is_control() || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// At most so many characters.
+/// At most `most` characters.
 pub(crate) fn shorten(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.into();
@@ -47,23 +47,23 @@ pub(crate) fn figure(number: f64) -> String {
     }
 }
 
-/// A share with two digits behind the point.
+/// A share as a percentage with two decimal places.
 pub(crate) fn percent(share: f64) -> String {
     share_in_words(share, 2)
 }
 
-/// A share with as many digits as it has, up to two.
+/// A share as a percentage with up to two decimal places.
 pub(crate) fn tidy_percent(share: f64) -> String {
     let text = format!("{:.2}", 100.0 * share);
     format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// A share without them.
+/// A share as a percentage without decimal places.
 pub(crate) fn rounded_percent(share: f64) -> String {
     share_in_words(share, 0)
 }
 
-/// Seconds as people say them; what is shorter than a few milliseconds in microseconds.
+/// Seconds in a readable unit; less than a few milliseconds in microseconds.
 pub(crate) fn duration(seconds: f64) -> String {
     if seconds > 0.0 && seconds < 0.01 {
         let (value, unit) = if seconds < 0.001 { (seconds * 1e6, "µs") } else { (seconds * 1e3, "ms") };

@@ -1,4 +1,4 @@
-//! What people see of a training run beside the launcher's live view: a line for each epoch, and the result.
+//! What people see of a training run besides the launcher's live view: a line for each epoch, and the result.
 
 use std::{io, time::Instant};
 
@@ -86,17 +86,17 @@ impl<'a> Display<'a> {
 
 type Row = (&'static str, String, String);
 
-/// Efficiencies below this one ask for an explanation.
+/// Efficiencies below this need an explanation.
 const LOW: f64 = 0.8;
 
-/// That other programs compete for the cores, where that may be why the efficiency is low.
+/// A note that other programs compete for the cores, if that may be why the efficiency is low.
 fn busy(speedup: f64, load: f64, workers: usize) -> Option<Row> {
     let is_low = speedup / (workers as f64) < LOW && machine::is_busy(load, workers);
     let note = "other programs keep this machine busy, which lowers the efficiency";
     is_low.then(|| ("machine", format!("load {load:.1}"), note.into()))
 }
 
-/// What training came to, while the machine had this load.
+/// The result of training, while the machine had this load.
 fn training(report: &Report, load: Option<f64>) -> Vec<Row> {
     let mut rows = Vec::new();
     let reached = report.epochs.iter().find(|epoch| Some(epoch.seconds) == report.seconds_to_target);

@@ -37,7 +37,7 @@ pub(super) fn unique(folder: &Path) -> Result<PathBuf> {
     Ok(folder.with_file_name(format!("{name}-{id}")))
 }
 
-/// A folder that this run alone uses, as long as this lives.
+/// A folder that only this run uses, until this value is dropped.
 pub(super) struct Claim {
     pub(super) folder: PathBuf,
     /// None where the file system has no locks.
@@ -45,7 +45,7 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// Makes the folder if need be; one that is `new` gets a number if there is one of its name already.
+    /// Makes the folder if need be; a `new` one gets a number if its name is already taken.
     pub(super) fn new(folder: &Path, new: bool) -> Result<Self> {
         let made = match new {
             true => files::new_folder(folder),
@@ -66,7 +66,7 @@ impl Drop for Claim {
         if self.lock.is_some() {
             let _ = fs::remove_file(self.folder.join(LOCK));
         }
-        // Nothing came of the run if the folder is empty.
+        // If the folder is empty, the run has produced nothing.
         let _ = fs::remove_dir(&self.folder);
     }
 }
@@ -78,7 +78,7 @@ fn lock(folder: &Path) -> Result<Option<File>> {
     loop {
         let file = options.open(&path).with_context(|| format!("cannot write {}", path.display()))?;
         match file.try_lock() {
-            // Whoever had it before may have removed it just now.
+            // Its previous holder may have removed it just now.
             Ok(()) if is_at(&file, &path) => return Ok(Some(file)),
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {

@@ -4,7 +4,7 @@
 //! program; what people see comes from rank 0.
 //!
 //! - `worker`: what a worker does.
-//! - `display`: what rank 0 shows on the way and at the end.
+//! - `display`: what rank 0 shows during the run and at its end.
 //! - `folder`: where checkpoints go.
 
 mod display;
@@ -33,10 +33,10 @@ use crate::{
     printer::{Advice, Printer},
 };
 
-/// The most images per step that is chosen by itself: larger steps need more epochs to recognise as many digits.
+/// The most images per step that is chosen automatically: larger steps need more epochs to recognise as many digits.
 const LARGEST_STEP: usize = 128;
 
-/// Decides what is wanted, and has it done.
+/// Decides what is to be done, and has it done.
 pub fn run(arguments: Train, program: &Path, printer: &mut Printer) -> Result<u8> {
     let mut job = arguments.job.0.clone();
     if let Some(word) = job.program.first() {
@@ -111,13 +111,13 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// A path as people see it from where they are.
+/// A path relative to the current folder, if it is below it.
 fn relative(path: &Path) -> String {
     let here = std::env::current_dir().unwrap_or_default();
     path.strip_prefix(&here).unwrap_or(path).display().to_string()
 }
 
-/// On this machine, unless something else was said; fewer if shards could not be shared equally.
+/// On this machine, unless the user chose otherwise; fewer if shards could not be shared equally.
 fn one_worker_per_core(job: &mut Run, shards: Option<NonZeroUsize>, outside: &Outside<'_>) -> Result<()> {
     let elsewhere = job.hosts.is_some() || job.hostfile.is_some() || Allocation::find(outside)?.is_some();
     if job.ranks.is_none() && job.config.is_none() && !elsewhere {

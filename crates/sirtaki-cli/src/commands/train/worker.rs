@@ -1,4 +1,4 @@
-//! One worker of `sirtaki train`. Rank 0 is also the one that talks.
+//! One worker of `sirtaki train`. Rank 0 also prints.
 
 use std::sync::{
     Arc,

@@ -1,7 +1,7 @@
 //! Starting the ranks of a host.
 //!
 //! Their output goes through pipes, or through two pseudo-terminals where the launcher's own output is a terminal: then
-//! programs show progress bars and colours as they would without us.
+//! programs show progress bars and colours as they would without the launcher.
 
 use std::{
     fs::File,
@@ -34,7 +34,7 @@ const PIECE: usize = 64 << 10;
 /// Bytes that are passed on after a rank has ended: more than a pipe holds.
 const LATE: usize = 256 << 10;
 
-/// Both ends of a way for output: what the rank writes to and what we read.
+/// Both ends of a channel for output: the end that the rank writes to and the end that the agent reads.
 fn channel(terminal: Option<(u16, u16)>) -> io::Result<(OwnedFd, OwnedFd)> {
     let Some((columns, rows)) = terminal else {
         let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
@@ -53,13 +53,13 @@ fn channel(terminal: Option<(u16, u16)>) -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((theirs, ours))
 }
 
-/// The reading end of a rank's output, which a thread of its own passes on.
+/// The reading end of a rank's output, which a dedicated thread passes on.
 #[derive(Debug)]
 pub(super) struct Source {
     file: File,
-    /// Locked while something was read and is not passed on yet.
+    /// Locked while something has been read but not passed on yet.
     passing: Mutex<()>,
-    /// Whether the rank has ended, so that whoever still writes is something that it left behind.
+    /// Whether the rank has ended, so that any further output comes from processes that it left behind.
     orphaned: AtomicBool,
 }
 
@@ -69,7 +69,7 @@ impl Source {
         self.passing.try_lock().is_ok_and(|_passing| !self.is_readable(Some(Timespec::default())))
     }
 
-    /// The rank has ended: what is in the way already is passed on, and no more than fits there.
+    /// The rank has ended: what is already in the pipe is passed on, but no more than a pipe holds.
     pub(super) fn orphan(&self) {
         self.orphaned.store(true, Ordering::Release);
     }
@@ -80,8 +80,8 @@ impl Source {
         poll(&mut polled, limit.as_ref()).is_ok_and(|ready| ready > 0)
     }
 
-    /// Passes on everything that comes. A pseudo-terminal whose other end is closed gives an error, which is its way of
-    /// ending.
+    /// Passes on everything that comes. A pseudo-terminal whose other end is closed gives an error, which is how it
+    /// signals the end.
     fn forward(&self, wrote: impl Fn(&[u8])) {
         let mut piece = vec![0; PIECE];
         let mut late = 0;
@@ -103,7 +103,7 @@ impl Source {
     }
 }
 
-/// A rank that runs.
+/// A running rank.
 #[derive(Debug)]
 pub(super) struct Child {
     pub(super) pid: Pid,

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use sirtaki_engine::telemetry::recorder::{FlightEntry, Stage};
 
-/// What the rank was doing at time `now` of the host's monotonic clock; nothing where it has recorded nothing. A rank
-/// may have heard of another's end by then: what it was doing before tells more.
+/// What the rank was doing at time `now` of the host's monotonic clock; `None` if it has recorded nothing. A rank may
+/// have learnt of another's end by then: what it was doing before is more informative.
 pub(super) fn describe(records: &[FlightEntry], now: Duration) -> Option<String> {
     let failed = records.iter().rev().take_while(|record| record.stage == Stage::Failed).last();
     let until = failed.map_or(now, |record| Duration::from_nanos(record.time));

@@ -1,9 +1,9 @@
 //! How the agent sends events to the launcher.
 //!
-//! A thread of its own writes, so that the agent always has time for orders, however long the launcher takes to listen.
-//! Only what ranks write has to wait: the launcher says how much of it was shown, and no more than a [`Window`] of bytes
-//! is on its way. Beyond that ranks wait in their own `write`, as they would if nobody read their output directly. So
-//! neither side needs memory for output that nobody reads, and everything else is heard at once.
+//! A dedicated thread writes, so that the agent can always handle orders, however slowly the launcher reads. Only the
+//! output of ranks has to wait: the launcher says how much of it was shown, and no more than a [`Window`] of bytes is
+//! in transit. Beyond that, ranks block in their own `write`, as they would if their output were read directly, but
+//! slowly. So neither side needs memory for unread output, and all other events arrive at once.
 
 use std::{
     io::{self, Write},
@@ -50,7 +50,7 @@ impl Window {
 
 enum Word {
     Event(Event),
-    /// Say here that everything before was written.
+    /// Confirm here that everything before has been written.
     Flush(SyncSender<()>),
 }
 
@@ -62,14 +62,14 @@ pub(super) struct EventSender {
 }
 
 impl EventSender {
-    /// Writes the mark by which the launcher finds the first word, and then whatever is said.
+    /// Writes the mark by which the launcher finds the first event, and then all events.
     pub(super) fn open(mut to: impl Write + Send + 'static) -> io::Result<Self> {
         to.write_all(MARK)?;
         let (words, said) = channel();
         thread::spawn(move || {
             for word in said {
                 match word {
-                    // A launcher that does not hear is gone, which the end of its orders tells.
+                    // A launcher that cannot be written to is gone, which the end of its orders shows.
                     Word::Event(event) => drop(protocol::write(&mut to, &event)),
                     Word::Flush(done) => drop(done.send(())),
                 }
@@ -91,12 +91,12 @@ impl EventSender {
         }
     }
 
-    /// So many bytes more may be sent.
+    /// Allows this many more bytes to be sent.
     pub(super) fn widen(&self, bytes: usize) {
         self.window.give(bytes);
     }
 
-    /// Waits until everything that was said is written, but no longer than `limit`.
+    /// Waits until all events so far are written, but no longer than `limit`.
     pub(super) fn flush(&self, limit: Duration) {
         let (done, flushed) = sync_channel(1);
         if self.words.send(Word::Flush(done)).is_ok() {

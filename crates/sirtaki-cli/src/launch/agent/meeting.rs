@@ -34,8 +34,8 @@ pub(super) struct StoreHost {
 }
 
 impl StoreHost {
-    /// Serves the store: on loopback alone unless `open`, and else also on the network of this interface, or on all as
-    /// long as none is chosen.
+    /// Serves the store: only on loopback unless `open`; otherwise also on the network of this interface, or on all
+    /// networks until one is chosen.
     pub(super) fn serve(secret: &Secret, tls: bool, open: bool, interface: Option<String>) -> Result<Self> {
         let mut addresses: Vec<IpAddr> = Vec::new();
         if open {
@@ -64,7 +64,7 @@ impl StoreHost {
         self.server.keep(address);
     }
 
-    /// Lets everybody know how a rank ended.
+    /// Tells all ranks how a rank ended.
     pub(super) fn note(&self, rank: usize, how: &str) {
         let _ = self.server.local().set(&exit_key(rank), how.as_bytes());
     }
@@ -79,7 +79,7 @@ fn everywhere() -> IpAddr {
     }
 }
 
-/// Looks whether the job can run here, together with the agents of the other hosts.
+/// Checks whether the job can run here, together with the agents of the other hosts.
 pub(super) fn check(check: &Check) -> Result<Checked> {
     find_program(&check.program)?;
     let (store, address) = reach(check)?;

@@ -1,15 +1,16 @@
 //! Whether the kernel killed a rank for lack of memory.
 //!
-//! To whoever waits for a process, such a kill looks like any other SIGKILL, but the kernel counts them by cgroup, and
-//! ranks run in their agent's. Rejected: the count of the whole machine in `/proc/vmstat`, which blames a lack of memory
-//! for a rank that somebody killed while another job ran out of it. Where the cgroup cannot be read nothing is claimed.
+//! To the parent of a process, this kill looks like any other SIGKILL, but the kernel counts such kills by cgroup, and
+//! ranks run in their agent's. Rejected: the count of the whole machine in `/proc/vmstat`, which would blame a lack of
+//! memory for a rank that was killed by hand while another job ran out of memory. If the cgroup cannot be read, nothing
+//! is claimed.
 
 use std::{fs, path::PathBuf};
 
 /// Where cgroups are mounted.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// The kernel's count for our cgroup, and how many of these kills are explained.
+/// The kernel's count for this cgroup, and how many of these kills are explained.
 #[derive(Debug, Default)]
 pub(super) struct MemoryKills {
     file: Option<PathBuf>,
@@ -26,7 +27,7 @@ impl MemoryKills {
         Self { file, explained: explained.unwrap_or(0) }
     }
 
-    /// Whether a process was killed for lack of memory that was not asked about yet.
+    /// Whether there is a kill for lack of memory that has not been attributed to a process yet.
     pub(super) fn explain_one(&mut self) -> bool {
         let text = self.file.as_ref().and_then(|file| fs::read_to_string(file).ok());
         let more = text.and_then(|text| count(&text)).is_some_and(|count| count > self.explained);
@@ -45,7 +46,7 @@ fn candidates(cgroups: &str) -> Vec<PathBuf> {
         (first || controllers.is_empty()).then(|| (first, path.trim_start_matches('/').to_owned()))
     };
     let mut found: Vec<(bool, String)> = cgroups.lines().filter_map(path_of).collect();
-    // A memory controller of version 1 has all memory, also where there is a hierarchy of version 2.
+    // A memory controller of version 1 covers all memory, even if there is also a hierarchy of version 2.
     found.sort_by_key(|(first, _)| !first);
     found
         .into_iter()
@@ -57,7 +58,7 @@ fn candidates(cgroups: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The count in such a file.
+/// The count in one of these files.
 fn count(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
 }

@@ -1,7 +1,7 @@
-//! The agent: one process per host that starts the host's ranks and sees to it that all of them end.
+//! The agent: one process per host that starts the host's ranks and makes sure that all of them end.
 //!
 //! It listens to its standard input and speaks on its standard output, so it works the same as a plain child, through
-//! ssh and through srun. When its input ends the launcher is gone, however that came about, and so is the job. A
+//! ssh and through srun. When its input ends, the launcher is gone, for whatever reason, and the job ends. A
 //! watchdog takes over when the agent itself is killed or stopped.
 
 mod children;
@@ -45,9 +45,9 @@ use crate::printer::Advice;
 
 /// How long what ranks leave behind may take to end by itself.
 const LEFTOVERS: Duration = Duration::from_secs(2);
-/// How long the agent's last words may take.
+/// How long the agent's last events may take.
 const FLUSH: Duration = Duration::from_secs(1);
-/// Beyond the grace time, how long an agent without a launcher may take before it ends the hard way.
+/// Beyond the grace time, how long an agent without a launcher may take before it exits at once.
 const LAST_RESORT: Duration = Duration::from_secs(10);
 
 /// What reaches the agent.
@@ -107,11 +107,11 @@ fn listen_to_signals(sender: Sender<Happening>) -> Result<()> {
     Ok(())
 }
 
-/// Passes orders on. Ends the process the hard way if the agent does not manage to end in good order, for instance
-/// because it waits for a launcher that does not take its words.
+/// Passes orders on. Exits at once if the agent does not manage to end in good order, for instance because it waits for
+/// a launcher that does not read its events.
 fn listen_to_launcher(sender: &Sender<Happening>, grace: &Mutex<Duration>) {
     let mut input = std::io::stdin();
-    // Whether the launcher would have said something by now.
+    // Whether the launcher should have sent something by now.
     let mut regular = false;
     while !regular || has_input(SILENCE) {
         match protocol::read(&mut input) {
@@ -173,7 +173,7 @@ impl Agent {
                 Ok(Happening::Order(order)) => self.follow(order),
                 Ok(Happening::NoLauncher) => {
                     launcher = false;
-                    // Nobody has to be spared any more.
+                    // There is no launcher left that output could overload.
                     self.events.widen(usize::MAX);
                     self.begin_to_end();
                 }
@@ -281,7 +281,7 @@ impl Agent {
         }
     }
 
-    /// Collects every process that ends from now on, those that others left to us included.
+    /// Collects every process that ends from now on, including orphans adopted by this process.
     fn reap(&mut self) {
         self.ranks.reaping = true;
         let sender = self.sender.clone();

@@ -1,8 +1,8 @@
-//! What MPICH asks of whoever started it: its ranks find each other through PMI-1, lines of text over a socket that
-//! each rank inherits. So a program of MPICH, or of an MPI derived from it, is one job of all ranks here, too.
+//! What MPICH expects of its launcher: its ranks find each other through PMI-1, lines of text over a socket that
+//! each rank inherits. So a program that uses MPICH, or an MPI derived from it, runs as one job of all ranks here, too.
 //!
 //! A rank puts what others need to know, waits for all of them, and gets what they put. On one host that is a table;
-//! between hosts it goes through the job's store, to which an agent connects when the first of its ranks says a word.
+//! between hosts it goes through the job's store, to which an agent connects when the first of its ranks sends a line.
 //! A program without MPI never does.
 
 use std::{
@@ -28,7 +28,7 @@ use crate::launch::protocol::PmiJob;
 const MAXES: &str = "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024";
 /// What the table of a job is called; there is only one.
 const TABLE: &str = "sirtaki";
-/// How long a value that is not there is waited for: who gets has waited until all have put.
+/// How long to wait for a missing value: a rank that gets has already waited until all have put.
 const AT_ONCE: Duration = Duration::ZERO;
 
 /// The ranks of this host, for MPI.
@@ -39,11 +39,11 @@ pub(super) struct Pmi {
     barrier: Mutex<Barrier>,
     passed: Condvar,
     store: OnceLock<Arc<dyn Store>>,
-    /// Where it is told that a rank wants to be ended.
+    /// Receives the news that a rank wants to be ended.
     sender: Sender<Happening>,
 }
 
-/// Ranks of this host that wait, and how often all of the job have come.
+/// How many ranks of this host wait, and how often all ranks of the job have come.
 #[derive(Default)]
 struct Barrier {
     waiting: usize,
@@ -51,7 +51,7 @@ struct Barrier {
 }
 
 impl Pmi {
-    /// For a host with `local` ranks. `sender` hears of those who abort, which have to be ended.
+    /// For a host with `local` ranks. `sender` gets the ranks that abort, which have to be ended.
     pub(super) fn new(job: PmiJob, local: usize, sender: Sender<Happening>) -> Arc<Self> {
         Arc::new(Self {
             job,
@@ -65,7 +65,7 @@ impl Pmi {
     }
 
     /// Serves one rank; what is returned must be open while the rank is started, and its number is in the variables.
-    /// It is inherited by whatever is started meanwhile, so nothing else may be.
+    /// It is inherited by every process started meanwhile, so no other process may be started.
     pub(super) fn serve(self: &Arc<Self>, rank: usize) -> io::Result<(OwnedFd, [(String, String); 3])> {
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::empty(), None)?;
         rustix::io::fcntl_setfd(&ours, rustix::io::FdFlags::CLOEXEC)?;
@@ -73,7 +73,7 @@ impl Pmi {
         let variables = [("PMI_FD", descriptor), ("PMI_RANK", rank), ("PMI_SIZE", self.job.size)];
         let (stream, all) = (UnixStream::from(ours), self.clone());
         thread::spawn(move || {
-            // A rank that has gone, or speaks another language, is the rank's own problem, and it says so itself.
+            // A rank that is gone, or uses another protocol, reports that itself.
             let _ = all.answer(rank, stream);
         });
         Ok((theirs, variables.map(|(name, value)| (name.to_owned(), value.to_string()))))
@@ -98,7 +98,7 @@ impl Pmi {
         Ok(())
     }
 
-    /// What there is to say to a line.
+    /// The answer to a line.
     fn reply(&self, rank: usize, line: &str) -> Result<String> {
         let key = || field(line, "key").context("no key");
         Ok(match field(line, "cmd").unwrap_or_default() {

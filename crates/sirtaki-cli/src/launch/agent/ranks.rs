@@ -30,7 +30,7 @@ use crate::launch::{
 
 /// How long output may come after a rank has ended. What it left behind may keep its streams open for ever.
 const LATE_OUTPUT: Duration = Duration::from_millis(300);
-/// How often the launcher hears how far ranks are.
+/// How often the launcher is told how far ranks are.
 const PULSE: Duration = Duration::from_millis(500);
 
 /// One rank.
@@ -38,7 +38,7 @@ struct Rank {
     rank: usize,
     /// Its process, until that has ended.
     pid: Option<Pid>,
-    /// Its flight record. The memory is ours, so it outlives the rank.
+    /// Its flight record. The memory is the agent's, so it outlives the rank.
     recorder: Option<Recorder>,
     /// The code with which it asked to be ended.
     aborted: Option<i32>,
@@ -50,7 +50,7 @@ struct Rank {
     closed: bool,
 }
 
-/// Who hears what happens to ranks: the launcher, and the agent itself.
+/// Who is told what happens to ranks: the launcher, and the agent itself.
 type Reporting<'a> = (&'a EventSender, &'a Sender<Happening>);
 
 /// All ranks of this host.
@@ -144,7 +144,7 @@ impl Ranks {
         self.ranks.iter().any(|rank| rank.ended.is_some() && !rank.closed)
     }
 
-    /// A process ended: a rank, or one that somebody left behind.
+    /// A process ended: a rank, or one that was left behind.
     pub(super) fn exited(&mut self, pid: Pid, status: WaitStatus, events: &EventSender) {
         let Some(at) = self.ranks.iter().position(|rank| rank.pid == Some(pid)) else { return };
         // How far it came is told before its end.
@@ -193,11 +193,12 @@ impl Ranks {
         }
     }
 
-    /// Sends a signal to every rank and its process group; one that is stopped goes on in order to notice.
+    /// Sends a signal to every rank and its process group; a stopped one is continued so that it notices.
     pub(super) fn signal(&self, number: i32) {
         let Some(signal) = Signal::from_named_raw(number) else { return };
         for pid in self.ranks.iter().filter_map(|rank| rank.pid) {
-            // The rank has not been waited for yet or is not ours any more: its number cannot be a stranger's.
+            // The rank has not been waited for yet or is not listed any more, so its id cannot belong to another
+            // process.
             let _ = kill_process_group(pid, signal);
             let _ = kill_process_group(pid, Signal::CONT);
         }

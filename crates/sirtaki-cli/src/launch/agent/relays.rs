@@ -1,6 +1,6 @@
-//! The relays of Open MPI's launcher on this host: who hands over the variables of a rank, and waits for its end.
+//! The relays of Open MPI's launcher on this host: each hands over the variables of a rank, and waits for its end.
 //!
-//! They come to a socket whose name lies in no file system, and only those of the same user are heard.
+//! They connect to a socket whose name is not in any file system, and only those of the same user are accepted.
 
 use std::{
     io::Read,
@@ -32,7 +32,7 @@ use crate::{
 
 /// Variables of Open MPI that are a rank's own.
 const PREFIXES: [&str; 5] = ["OMPI_", "PMIX_", "PRTE_", "ORTE_", "OPAL_"];
-/// A launcher starts as whoever starts us, and that may be root in a container.
+/// The launcher runs as the user who started this job, which may be root in a container.
 const ALLOWED: [&str; 4] = [
     "OMPI_ALLOW_RUN_AS_ROOT",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
@@ -67,7 +67,7 @@ pub(super) fn begin(start: &HostStart, connect: &Connect, sender: Sender<Happeni
 fn launch(name: &str, words: &[String], start: &HostStart) -> Result<Pid> {
     let mut command = Command::new(name);
     command.args(words).current_dir(&start.program.folder).stdin(Stdio::null());
-    // What it says goes where the agent's own messages go.
+    // Its output goes where the agent's own messages go.
     command.stdout(rustix::io::dup(std::io::stderr())?);
     for name in environment::OWN.iter().chain(environment::OF_MPI) {
         command.env_remove(name);

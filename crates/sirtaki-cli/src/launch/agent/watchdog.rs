@@ -1,9 +1,10 @@
-//! A second process beside the agent, for the case that somebody kills the agent, or stops it for good.
+//! A second process beside the agent, in case the agent is killed, or stopped for good.
 //!
 //! The kernel then kills the ranks, but not what they have started themselves, and on another host there is no launcher
-//! below which it would be found. The watchdog finds it by the job's id, which everything a rank starts inherits in its
-//! environment. It is forked before the agent has threads, so it costs next to nothing, and it listens to a pipe from the
-//! agent: the job's id at first, [`DONE`] in the end. A pipe that ends without that means that the agent is gone.
+//! among whose descendants it would be found. The watchdog finds it by the job's id, which everything a rank starts
+//! inherits in its environment. It is forked before the agent has threads, so it costs next to nothing, and it listens
+//! to a pipe from the agent: the job's id at first, [`DONE`] in the end. A pipe that ends without that means that the
+//! agent is gone.
 
 use std::{
     fs::File,
@@ -24,7 +25,7 @@ use crate::{
     launch::{protocol::SILENCE, tree},
 };
 
-/// How often it looks whether the agent is stopped.
+/// How often it checks whether the agent is stopped.
 const LOOK: Duration = Duration::from_secs(1);
 /// How long killing may take.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -44,13 +45,13 @@ impl Watchdog {
     pub(super) fn start() -> io::Result<Self> {
         let (from, to) = pipe_with(PipeFlags::CLOEXEC)?;
         let agent = getpid();
-        // SAFETY: there is no other thread that could hold a lock, so the child may do anything that we may.
+        // SAFETY: there is no other thread that could hold a lock, so the child may do anything that this process may.
         match unsafe { libc::fork() } {
             0 => {
                 drop(to);
                 prepare();
                 watch(from.into(), agent);
-                // SAFETY: ends this process, without what the agent wants to be done at its own end.
+                // SAFETY: ends this process without running the agent's exit handlers.
                 unsafe { libc::_exit(0) }
             }
             pid => {
@@ -91,7 +92,7 @@ fn prepare() {
         }
     }
     for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT] {
-        // SAFETY: ignoring a signal runs no code of ours.
+        // SAFETY: ignoring a signal runs no code of this program.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
 }
@@ -104,7 +105,7 @@ fn watch(mut from: File, agent: Pid) {
         if !has_input(&from) {
             stopped = tree::is_stopped(agent).then(|| stopped.unwrap_or_else(Instant::now));
             if stopped.is_some_and(|since| since.elapsed() > SILENCE) {
-                // The launcher has given it up by now, and what it cannot end any more has to end.
+                // The launcher has given up on the agent by now, and what the agent can no longer end has to end.
                 let _ = kill_process(agent, Signal::KILL);
             }
             continue;

@@ -1,7 +1,7 @@
 //! `sirtaki bench scaling`: the same job on several numbers of workers, and the report of all those runs.
 //!
-//! Every run is a job of its own, started through this command as a person would, with its output and its record in its
-//! own folder. What was wanted of it lies beside that as `plan.json`, so that a run which failed before it could record
+//! Every run is a separate job, started through this command as a user would start it, with its output and its record
+//! in its own folder. The plan for it is stored there as `plan.json`, so that a run that failed before it could record
 //! anything is counted too.
 
 mod plan;
@@ -33,7 +33,7 @@ use crate::{
 const FORMAT: &str = "sirtaki planned run, version 1";
 const PAGE: &str = "report.html";
 
-/// Makes all runs, or as many as it may, and their report.
+/// Makes all runs, or as many as are allowed, and their report.
 pub fn run(arguments: &Scaling, program: &Path, printer: &mut Printer) -> Result<u8> {
     let command = JobCommand::new(&arguments.command)?;
     if matches!(command, JobCommand::Train(_)) && !cfg!(feature = "train") {
@@ -100,7 +100,7 @@ fn kinds(arguments: &Scaling, command: &JobCommand) -> Result<Vec<Growth>> {
     }
 }
 
-/// A folder for all runs, which has none yet.
+/// A folder for all runs, which contains none yet.
 fn folder(arguments: &Scaling) -> Result<PathBuf> {
     let folder = arguments.output.clone().unwrap_or_else(|| runs::name("scaling"));
     if fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_some()) {
@@ -147,7 +147,7 @@ fn describe(job: &PlannedRun) -> String {
     format!("{kind}{}, batch {}, seed {}", count(job.workers, "worker"), job.all(), job.seed)
 }
 
-/// What a run came to, speed never without accuracy.
+/// The result of a run; speed is never given without accuracy.
 fn outcome(place: &Path, failed: Option<&str>) -> String {
     let run = match (failed, read::read(place)) {
         (Some(why), _) => return format!("failed: {why} ({})", place.join(turn::OUTPUT).display()),

@@ -1,4 +1,4 @@
-//! Which runs a scaling needs, in which order, and the words that start each. Pure.
+//! Which runs a scaling needs, in which order, and the command line of each. Pure.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -9,9 +9,9 @@ use crate::printer::Advice;
 pub(super) enum Growth {
     /// The same work, shared.
     Strong,
-    /// As much for each.
+    /// The same amount for each.
     Weak,
-    /// One worker, for whom there is no difference.
+    /// One worker, for which there is no difference.
     Both,
 }
 
@@ -47,7 +47,7 @@ impl PlannedRun {
         self.each * self.workers
     }
 
-    /// What is told to a report, unless the program says it itself.
+    /// Settings for the report, unless the program states them itself.
     pub(super) fn settings(&self) -> BTreeMap<String, String> {
         let settings = [
             ("batch_per_worker", self.each.to_string()),
@@ -87,7 +87,7 @@ impl JobCommand {
         Ok(JobCommand::Train(options.to_vec()))
     }
 
-    /// Whether the batch can be chosen, without which work cannot be shared.
+    /// Whether the batch size can be chosen; otherwise work cannot be shared.
     pub(super) fn takes_batch(&self) -> bool {
         match self {
             JobCommand::Train(_) => true,
@@ -128,7 +128,7 @@ fn is_sirtaki(program: &str) -> bool {
     Path::new(program).file_name().is_some_and(|name| name == "sirtaki")
 }
 
-/// All runs: seed by seed, so that whatever changes meanwhile changes for all of them.
+/// All runs, seed by seed, so that changes of the machine over time affect all of them alike.
 pub(super) fn jobs(workers: &[usize], kinds: &[Growth], batch: usize, seeds: usize) -> Result<Vec<PlannedRun>, Advice> {
     let mut jobs = Vec::new();
     for seed in 1..=seeds {

@@ -1,4 +1,4 @@
-//! One run of a scaling: started as a person would start it, watched, and ended with us.
+//! One run of a scaling: started as a user would start it, watched, and ended together with this process.
 
 use std::{
     fs::{self, File},
@@ -77,7 +77,7 @@ pub(super) fn take(
     Ok((start.elapsed(), (!status.success()).then(|| reason(&output, status))))
 }
 
-/// Asks the launcher to end its job, and insists if it does not.
+/// Asks the launcher to end its job, and kills it if it does not.
 fn end(child: &mut Child) -> Result<()> {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).context("the process id is not valid")?;
     let _ = kill_process(pid, Signal::TERM);

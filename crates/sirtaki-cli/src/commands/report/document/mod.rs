@@ -36,7 +36,7 @@ pub(crate) struct Table {
     pub(crate) note: String,
     /// Names of columns; those that begin with `#` are numbers.
     pub(crate) head: Vec<&'static str>,
-    /// Columns that carry on after the head's, such as one per group.
+    /// Columns that follow those in `head`, such as one per group.
     pub(crate) more: Vec<String>,
     /// From top to bottom.
     pub(crate) rows: Vec<TableRow>,
@@ -59,7 +59,7 @@ pub(crate) struct Document {
     pub(crate) tables: Vec<Table>,
 }
 
-/// How figures are meant, below every report.
+/// How to read the figures, below every report.
 pub(crate) const READING: [&str; 4] = [
     "Throughput: samples of all workers per second from the first to the last recorded row, tests and checkpoints in between \
      included, starting not.",

@@ -1,5 +1,5 @@
-//! What to keep in mind when reading the figures: everything that makes a comparison weaker than it looks is said, so
-//! that nobody has to ask.
+//! What to keep in mind when reading the figures: everything that makes a comparison weaker than it looks is stated, so
+//! that readers do not have to ask.
 
 use std::collections::BTreeSet;
 
@@ -13,11 +13,11 @@ use crate::commands::report::{
     words::{count, percent, rounded_percent},
 };
 
-/// Test accuracy that may be lost, before it is said.
+/// Loss of test accuracy above which it is mentioned.
 const LOST: f64 = 0.005;
-/// How far the throughput of runs of a group may lie apart, before it is said.
+/// Spread of throughput among the runs of a group above which it is mentioned.
 const APART: f64 = 0.15;
-/// Efficiencies below this one ask for an explanation.
+/// Efficiencies below this need an explanation.
 const LOW: f64 = 0.8;
 
 pub(super) fn notes(findings: &Findings) -> Vec<String> {
@@ -97,7 +97,7 @@ fn machines(findings: &Findings) -> Vec<String> {
     notes
 }
 
-/// That other programs competed for the cores, where that may be why an efficiency is low.
+/// Notes that other programs competed for the cores, if that may be why an efficiency is low.
 pub(crate) fn busy(findings: &Findings) -> Vec<String> {
     let competed = |run: &RecordedRun| {
         let here = run.hosts.iter().filter(|host| Some(*host) == run.hosts.first()).count();

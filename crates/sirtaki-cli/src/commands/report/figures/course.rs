@@ -13,13 +13,13 @@ use crate::{
 
 /// Points of all lines of a plot together, and of one line at least and at most.
 const POINTS: (usize, usize, usize) = (3000, 24, 240);
-/// Points of a line of throughput, which jumps otherwise.
+/// Points of a line of throughput; with more it would be too jagged.
 const RATES: usize = 48;
 
-/// How much below the worst test training accuracy is drawn, of what the test is below perfect.
+/// How far below the worst test accuracy training accuracy is drawn, as a share of that test's distance from perfect.
 const FLOOR: f64 = 0.5;
 
-/// What is to the right.
+/// The horizontal axis.
 #[derive(Clone, Copy)]
 enum Over {
     Time,
@@ -162,7 +162,7 @@ fn accuracies(findings: &Findings) -> String {
     }
 }
 
-/// Samples per second between rows, at most so many.
+/// Samples per second between rows, thinned to a limited number.
 fn rates(run: &RecordedRun) -> Vec<(f64, f64)> {
     let rows = points(run, |step| step.samples, Over::Time);
     let every = rows.len().div_ceil(RATES).max(1);

@@ -11,7 +11,7 @@ use crate::{
     plot::{BarRow, Bars, Chart, Scale, Series},
 };
 
-/// Ranks that have a row each.
+/// Up to this many ranks get a row each.
 const ROWS: usize = 16;
 /// Parts of a step, then what is left of the time.
 const PARTS: [&str; 7] =
@@ -19,7 +19,7 @@ const PARTS: [&str; 7] =
 /// What a rank did while others waited.
 const LATE: [&str; 6] = ["input", "forward", "backward", "optimizer", "other", "network"];
 
-/// All of them that there is something to say about.
+/// All figures for which there is data.
 pub(super) fn figures(findings: &Findings) -> Vec<Figure> {
     [split(findings), memory(findings), messages(findings), late_by_phase(findings), late(findings)]
         .into_iter()
@@ -111,7 +111,7 @@ fn memory(findings: &Findings) -> Option<Figure> {
     (largest > 0.0).then(|| Figure { title, note, svg: bars.draw() })
 }
 
-/// Runs that speak for their group: the first of each that has a profile.
+/// Runs that represent their group: the first of each that has a profile.
 fn speakers(findings: &Findings) -> Vec<(usize, &Profile)> {
     let first = |(index, group): (usize, &Group)| {
         let profile = group.members.iter().find_map(|&member| findings.runs[member].profile.as_ref());

@@ -11,7 +11,7 @@ use crate::{
     plot::{Chart, Dots, Dotted, Guide, Scale, Series},
 };
 
-/// All of them that there is something to say about.
+/// All figures for which there is data.
 pub(super) fn figures(findings: &Findings) -> Vec<Figure> {
     [speedup(findings), efficiency(findings), time_to_accuracy(findings)].into_iter().flatten().collect()
 }
@@ -76,7 +76,7 @@ fn efficiency(findings: &Findings) -> Option<Figure> {
     (!chart.is_empty()).then(|| Figure { title, note: note(findings), svg: chart.draw() })
 }
 
-/// Where several runs have a goal.
+/// Time to accuracy, if several runs have a goal.
 fn time_to_accuracy(findings: &Findings) -> Option<Figure> {
     let with_goal = findings.groups.iter().filter(|group| group.reached.is_some()).count();
     if findings.runs.len() < 2 || with_goal == 0 {

@@ -1,4 +1,4 @@
-//! The files of a run folder: at most so large, really files, and complete as far as lines go.
+//! The files of a run folder: limited in size, regular files, and read only up to the last complete line.
 
 use std::{
     fs::{self, File},
@@ -29,7 +29,7 @@ pub(super) fn runs_in(folder: &Path) -> Vec<PathBuf> {
     runs
 }
 
-/// An open file of at most so many bytes, `None` if there is none.
+/// An open file of at most `most` bytes, `None` if there is none.
 fn open(path: &Path, most: u64) -> Result<Option<File>, String> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let problem = |what: &dyn std::fmt::Display| format!("{name}: {what}");

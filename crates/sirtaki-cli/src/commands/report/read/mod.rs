@@ -1,5 +1,5 @@
-//! Run folders as they lie on the disk. Others wrote them, so every size is checked before memory is taken, every number
-//! before it is used, and a part that is damaged does not take the rest with it.
+//! Run folders on the disk. Other programs wrote them, so every size is checked before memory is allocated, every
+//! number before it is used, and a damaged part does not make the rest unreadable.
 
 mod files;
 mod profile;
@@ -20,9 +20,9 @@ use crate::printer::Advice;
 
 /// What the engine writes at the start of a run and replaces at its end.
 pub(crate) const RUN: &str = "run.json";
-/// What `sirtaki bench scaling` wanted of a run, and how that ended.
+/// What `sirtaki bench scaling` planned for a run, and how the run ended.
 pub(crate) const PLAN: &str = "plan.json";
-/// One row per step, or every so many.
+/// One row per step, or per several steps.
 pub(crate) const STEPS: &str = "steps.jsonl";
 /// What was counted.
 pub(crate) const PROFILE: &str = "profile.json";
@@ -30,11 +30,11 @@ pub(crate) const PROFILE: &str = "profile.json";
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) enum RunState {
-    /// Well.
+    /// Successfully.
     Finished,
     /// With an error.
     Failed(String),
-    /// It still runs, or was killed.
+    /// It is still running, or was killed.
     #[default]
     Unfinished,
 }
@@ -50,7 +50,7 @@ impl RunState {
     }
 }
 
-/// One row of what was measured on the way.
+/// One row of measurements made during the run.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 pub(crate) struct Step {
     /// Since the start.
@@ -96,7 +96,7 @@ pub(crate) struct RunEnd {
     pub(crate) seconds: Option<f64>,
     /// One sentence.
     pub(crate) failed: Option<String>,
-    /// Rows for which there was no room.
+    /// Rows dropped for lack of space.
     #[serde(skip_serializing)]
     pub(crate) dropped: u64,
     /// Processes that wanted a processor of rank 0's machine, on average.
@@ -140,7 +140,7 @@ pub(crate) struct RunPlan {
     pub(crate) format: String,
     /// What was started.
     pub(crate) command: Vec<String>,
-    /// On so many workers.
+    /// The number of workers.
     pub(crate) ranks: usize,
     /// With these settings, where the program does not say otherwise.
     #[serde(deserialize_with = "texts")]
@@ -176,7 +176,7 @@ pub(crate) struct RecordedRun {
     pub(crate) environment: BTreeMap<String, String>,
     /// Hyper-parameters.
     pub(crate) settings: BTreeMap<String, String>,
-    /// What was measured on the way, in the order of time.
+    /// What was measured during the run, in the order of time.
     pub(crate) steps: Vec<Step>,
     /// What was counted.
     pub(crate) profile: Option<Profile>,
@@ -216,7 +216,7 @@ pub(crate) fn find(typed: &[PathBuf]) -> Result<Vec<PathBuf>> {
         }
         folders.extend(inside);
     }
-    // Naming a run twice does not make two of it.
+    // A run that is named twice counts once.
     let mut seen = std::collections::BTreeSet::new();
     folders.retain(|folder| seen.insert(folder.canonicalize().unwrap_or_else(|_| folder.clone())));
     Ok(folders)
@@ -258,7 +258,7 @@ pub(crate) fn read(folder: &Path) -> Result<RecordedRun, Unreadable> {
     Ok(run)
 }
 
-/// What the run says of itself, over what was planned.
+/// What the run says about itself takes precedence over what was planned.
 fn assemble(name: String, written: Option<Written>, plan: Option<RunPlan>) -> RecordedRun {
     let recorded = written.is_some();
     let (written, plan) = (written.unwrap_or_default(), plan.unwrap_or_default());

@@ -12,7 +12,7 @@ pub(crate) struct Profile {
     pub(crate) ranks: Vec<RankProfile>,
     /// All together, by operation.
     pub(crate) operations: Vec<Operation>,
-    /// Who kept the others waiting, if somebody did.
+    /// The rank that kept the others waiting, if there is one.
     pub(crate) straggler: Option<Straggler>,
 }
 
@@ -26,9 +26,9 @@ pub(crate) struct RankProfile {
     pub(crate) host: String,
     /// From joining to the end.
     pub(crate) elapsed_seconds: f64,
-    /// Of communication, while nobody waited for it.
+    /// Of communication while the program did not wait for it.
     pub(crate) hidden_seconds: f64,
-    /// Of communication, while somebody waited.
+    /// Of communication while the program waited.
     pub(crate) exposed_seconds: f64,
     /// The most it ever had.
     pub(crate) largest_memory_bytes: f64,
@@ -60,7 +60,7 @@ pub(crate) struct Lateness {
     pub(crate) mean_seconds: f64,
     /// At worst.
     pub(crate) most_seconds: f64,
-    /// How often how much, by powers of four.
+    /// How often each amount occurred, by powers of four.
     pub(crate) distribution: Vec<LateClass>,
     /// Seconds by what the rank did meanwhile.
     pub(crate) by_phase: BTreeMap<String, f64>,
@@ -70,9 +70,9 @@ pub(crate) struct Lateness {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(crate) struct LateClass {
-    /// At least so much.
+    /// At least this much.
     pub(crate) from_seconds: f64,
-    /// So often.
+    /// How often.
     pub(crate) events: f64,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct LateClass {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(crate) struct Straggler {
-    /// What there is to say of it.
+    /// A sentence about it.
     pub(crate) sentence: String,
 }
 
@@ -108,7 +108,7 @@ pub(crate) struct Operation {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(crate) struct Size {
-    /// At least so many bytes.
+    /// At least this many bytes.
     pub(crate) from_bytes: f64,
     /// Of this size.
     pub(crate) tensors: f64,
@@ -117,7 +117,7 @@ pub(crate) struct Size {
 }
 
 impl Profile {
-    /// The same without numbers that no clock or counter shows.
+    /// The same without numbers that no clock or counter could produce.
     pub(super) fn checked(mut self) -> Self {
         let fix = |value: &mut f64| *value = if *value > 0.0 && *value < 1e18 { *value } else { 0.0 };
         for rank in &mut self.ranks {

@@ -1,4 +1,4 @@
-//! What is made of folders, good and bad.
+//! How good and bad folders are read.
 
 use std::{fs, path::PathBuf};
 
