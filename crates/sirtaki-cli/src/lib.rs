@@ -3,7 +3,7 @@
 //! # Layout
 //!
 //! - [`args`]: what can be typed. Nothing but clap.
-//! - [`commands`]: one module per command; what was typed becomes what is done.
+//! - [`commands`]: one module per command; each carries out what was typed.
 //! - [`launch`]: starting the processes of a job and never leaving one behind.
 //! - [`mod@env`]: the process's environment; what its variables mean is in [`sirtaki_engine::job`].
 //! - [`plot`]: plots as SVG, for reports and benchmarks.
@@ -38,8 +38,8 @@ pub fn main() -> ExitCode {
     run(arguments, &mut Printer::terminal()).into()
 }
 
-/// Runs the command in `arguments` and returns its exit code. The first is the path of a program that does the same, for
-/// the command starts itself again.
+/// Runs the command in `arguments` and returns its exit code. The first is the path of a program that does the same,
+/// because the command starts itself again.
 pub fn run(arguments: impl IntoIterator<Item = OsString>, printer: &mut Printer) -> u8 {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let program: PathBuf = arguments.first().cloned().unwrap_or_default().into();
@@ -87,7 +87,7 @@ fn dispatch(command: Command, program: &Path, printer: &mut Printer) -> Result<u
     .map(|()| 0)
 }
 
-/// Whoever read our output (`head`, a closed pager) has seen enough.
+/// Whether the reader of the output (`head`, a pager) has closed it.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .chain()

@@ -1,6 +1,6 @@
 //! The only place that writes to the terminal.
 //!
-//! Data goes to standard output, everything said about it to standard error, so that a pipe carries data alone.
+//! Data goes to standard output, everything said about it to standard error, so that a pipe carries only data.
 //! Colour only repeats what words or marks say; it is off without a terminal and with `NO_COLOR`. A terminal that can
 //! only append (`TERM=dumb`) counts as none.
 
@@ -19,7 +19,7 @@ use sirtaki_engine::job::JobError;
 
 use self::queue::{Queue, Sink};
 
-/// One of the two ways out of a process.
+/// One of the two output streams of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stream {
     /// Standard output.
@@ -86,16 +86,16 @@ impl Way {
     }
 }
 
-/// Standard output and standard error, or what a test takes for them.
+/// Standard output and standard error, or what a test uses in their place.
 pub struct Printer {
     out: Way,
     err: Way,
     size: Size,
-    /// Whether a progress line stands there now.
+    /// Whether a progress line is shown now.
     progress: bool,
     /// Whether both streams lead to the same place, where their order matters.
     together: bool,
-    /// What writes, while the printer itself does not.
+    /// The queues that write while the printer itself does not.
     queues: Vec<Queue>,
 }
 
@@ -139,7 +139,7 @@ impl Printer {
         Self { out, err, size: Box::new(size), progress: false, together: true, queues: Vec::new() }
     }
 
-    /// From now on threads of their own write, so that nothing here waits for a reader; until [`Printer::attach`].
+    /// From now on, until [`Printer::attach`], separate threads write, so that nothing here waits for a reader.
     pub fn detach(&mut self) {
         let mut take = |way: fn(&mut Self) -> &mut Way| std::mem::replace(&mut way(self).to, Box::new(io::sink()));
         let (out, err) = (take(|printer| &mut printer.out), take(|printer| &mut printer.err));
@@ -149,8 +149,8 @@ impl Printer {
         self.put_back(entrances.into_iter().flatten());
     }
 
-    /// Waits until everything is written, but no longer than `limit`; what nobody has read by then is lost, and so is all
-    /// that follows it.
+    /// Waits until everything is written, but no longer than `limit`; what has not been read by then is lost, and so is
+    /// everything that follows it.
     pub fn attach(&mut self, limit: Option<Duration>) {
         let sinks: Vec<_> = self.queues.drain(..).map(|queue| queue.finish(limit)).collect();
         let missing = || vec![Box::new(io::sink()) as Sink];
@@ -164,7 +164,7 @@ impl Printer {
         }
     }
 
-    /// Whether so much waits for its reader that nothing should be added.
+    /// Whether so much waits to be read that nothing should be added.
     pub fn is_full(&self) -> bool {
         self.queues.iter().any(Queue::is_full)
     }
@@ -207,7 +207,7 @@ impl Printer {
         (self.size)()
     }
 
-    /// Whole lines, or what moves on a terminal, in one call to the system, so that nobody's bytes come between.
+    /// Whole lines, or what moves on a terminal, in one call to the system, so that no other output comes in between.
     pub fn write(&mut self, stream: Stream, bytes: &[u8]) -> io::Result<()> {
         self.clear_progress();
         let way = self.way(stream);
@@ -231,13 +231,13 @@ impl Printer {
         writeln!(self.out.to, "{line}")
     }
 
-    /// One line about the data. What cannot be said is lost; there is nowhere else to say it.
+    /// One line about the data. What cannot be written is lost; there is nowhere else to write it.
     pub fn message(&mut self, line: &str) {
         self.clear_progress();
         let _ = writeln!(self.err.to, "{line}");
     }
 
-    /// A line that the next output replaces; nothing unless standard error is a terminal.
+    /// A line that the next output replaces; does nothing unless standard error is a terminal.
     pub fn progress(&mut self, line: &str) {
         if self.err.terminal {
             let _ = write!(self.err.to, "\r\x1b[2K{line}");
@@ -261,7 +261,7 @@ impl Printer {
         }
     }
 
-    /// A message of some length with what kind it is. On a terminal, lines break between words; anywhere else, a message
+    /// A longer message with its kind. On a terminal, lines break between words; anywhere else, a message
     /// is one line, which can be searched for.
     pub fn labelled(&mut self, style: Style, label: &str, text: &str) {
         let text = match self.err.terminal {
@@ -272,7 +272,7 @@ impl Printer {
         self.message(&format!("{label} {text}"));
     }
 
-    /// What clap has to say: help and version are data, the rest is about the arguments.
+    /// Output of clap: help and version are data, the rest is about the arguments.
     pub fn usage(&mut self, usage: &clap::Error) -> u8 {
         let text = usage.render();
         if usage.use_stderr() {
@@ -309,7 +309,7 @@ fn same_place() -> bool {
     out.is_some() && out == err
 }
 
-/// What a terminal that tells nothing is taken for.
+/// The assumed size of a terminal that does not report one.
 const FALLBACK: (usize, usize) = (80, 24);
 
 /// Columns and rows of the terminal behind standard error or standard output.
@@ -329,7 +329,7 @@ fn paint(colour: bool, style: Style, text: &str) -> String {
     }
 }
 
-/// Text in lines of at most `width` columns, broken between words; `indent` columns of each are taken.
+/// Text in lines of at most `width` columns, broken between words; `indent` columns of each are already used.
 fn wrap(text: &str, width: usize, indent: usize) -> String {
     let room = width.saturating_sub(indent).max(20);
     let mut wrapped = String::new();
@@ -345,7 +345,7 @@ fn wrap(text: &str, width: usize, indent: usize) -> String {
             column += 1;
         }
         wrapped.push_str(word);
-        // What has lines of its own keeps them.
+        // Existing line breaks are kept.
         column = word.rsplit_once('\n').map_or(column + length, |(_, last)| visible(last));
     }
     wrapped

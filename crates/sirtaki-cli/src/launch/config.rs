@@ -80,7 +80,7 @@ fn unknown(place: &str, name: &str, known: &[String]) -> Advice {
     Advice::new(format!("{place}: there is no option `{name}`"), hint)
 }
 
-/// A value of the file as what would be typed.
+/// A value from the file, in the form in which it would be typed.
 fn read(entry: &Entry, value: &DeValue<'_>) -> Result<Vec<String>, Advice> {
     let or = |values: Option<Vec<String>>, why: &str| values.ok_or_else(|| wrong(entry, why));
     match (entry.option.as_str(), value) {
@@ -112,7 +112,8 @@ fn text(value: &DeValue<'_>) -> Option<String> {
     }
 }
 
-/// Reads options as if they had been typed: each alone, so that a mistake has a place, then together, for conflicts.
+/// Reads options as if they had been typed: each by itself, so that mistakes can be located, then together, to find
+/// conflicts.
 fn parse(source: &str, entries: &[Entry]) -> Result<Run, Advice> {
     let typed =
         |entry: &Entry| entry.values.iter().map(|value| format!("--{}={value}", entry.option)).collect::<Vec<_>>();
@@ -127,7 +128,7 @@ fn parse(source: &str, entries: &[Entry]) -> Result<Run, Advice> {
     Ok(all.run)
 }
 
-/// What the parser of arguments found, without its talk about the command line.
+/// What the argument parser found, without its remarks about the command line.
 fn explain(error: &clap::Error) -> String {
     if let Some(source) = error.source() {
         return source.to_string();

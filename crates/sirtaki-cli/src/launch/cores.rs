@@ -1,4 +1,5 @@
-//! Which processors a rank may use: the machine's are divided among its ranks, so that no two keep each other waiting.
+//! Which processors a rank may use: the machine's processors are divided among its ranks, so that no two compete for
+//! one.
 
 use rustix::thread::{CpuSet, sched_getaffinity};
 
@@ -19,7 +20,7 @@ pub fn share<T: Clone>(usable: &[T], rank: usize, ranks: usize) -> Vec<T> {
     usable[begin(rank)..begin(rank + 1)].to_vec()
 }
 
-/// The same as the system wants it; `None` where there is nothing to choose from.
+/// The same in the system's format; `None` if there is nothing to choose from.
 pub fn set(cores: &[usize]) -> Option<CpuSet> {
     let mut set = CpuSet::new();
     cores.iter().for_each(|&core| set.set(core));

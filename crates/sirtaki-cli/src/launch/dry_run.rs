@@ -1,4 +1,4 @@
-//! `--dry-run`: what would be started, where and with what, to be read on 80 columns.
+//! `--dry-run`: what would be started, where and with what, formatted for 80 columns.
 
 use sirtaki_comm::{CommError, secure::Secret};
 
@@ -14,10 +14,10 @@ use crate::env;
 
 const WIDTH: usize = 80;
 const LATER: &str = "(decided at start)";
-/// Shown instead of a value of ours, which may be a secret.
+/// Shown instead of a value from the launcher's environment, which may be a secret.
 const OURS: &str = "(as it is set here)";
 
-/// What is known of the machine we are on; other hosts are asked when a job starts.
+/// What is known about this machine; other hosts are asked when a job starts.
 #[derive(Debug, Clone, Default)]
 pub struct Here {
     /// Its processors.
@@ -94,7 +94,7 @@ fn host_lines(host: &HostPlan, start: Start, options: &Options, here: &Here) -> 
     };
     let mut text = format!("  {}: {which}, {how}\n", host.host);
     let command = start.command(&host.host, options, &here.program);
-    // What goes to ssh is quoted for the other side already.
+    // What goes to ssh is already quoted for the other side.
     let command: Vec<_> = command.iter().map(|word| quote(word)).collect();
     text += &wrapped(&command, 4, " \\");
     if start != Start::Here {
@@ -127,7 +127,7 @@ fn share(options: &Options, here: &Here, host: &HostPlan, rank: usize) -> Share 
     }
 }
 
-/// What rank 0 would find, with words in place of what only a start decides.
+/// The variables of rank 0, with placeholders for values that are only known once a job starts.
 fn variables(options: &Options, placement: &Placement, here: &Here) -> Result<Vec<(String, String)>, CommError> {
     let (Some(place), [first, ..]) = (placement.plan.place(0), placement.plan.hosts.as_slice()) else {
         return Ok(Vec::new());
@@ -174,7 +174,7 @@ fn wrapped(words: &[impl AsRef<str>], indent: usize, more: &str) -> String {
     format!("{margin}{}\n", lines.join(&format!("{more}\n{margin}")))
 }
 
-/// Words in place of a value need no quotes.
+/// Placeholders need no quotes.
 fn quote_value(value: &str) -> String {
     if [LATER, OURS].contains(&value) { value.into() } else { quote(value) }
 }

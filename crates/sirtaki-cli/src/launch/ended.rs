@@ -1,4 +1,4 @@
-//! How a process ended: told between machines, put into words and turned into an exit code.
+//! How a process ended: sent between machines, put into words and turned into an exit code.
 
 use std::{fmt, os::unix::process::ExitStatusExt, process::ExitStatus};
 
@@ -13,12 +13,12 @@ pub enum Ended {
     Signal {
         /// Which one.
         number: i32,
-        /// Whether the kernel killed it for want of memory.
+        /// Whether the kernel killed it for lack of memory.
         out_of_memory: bool,
     },
-    /// It ended with exit code 0 before it met the other ranks, who wait for it.
+    /// It ended with exit code 0 before it met the other ranks, which wait for it.
     Early,
-    /// It has not ended: somebody has stopped it, and the others waited for it in vain.
+    /// It has not ended: it was stopped by a signal, and the others waited for it in vain.
     Stopped,
     /// It never ran.
     NotStarted {
@@ -27,17 +27,17 @@ pub enum Ended {
         /// What to do about it; may be empty.
         hint: String,
     },
-    /// Nobody knows: its host is gone. The text says how, as in `the connection to node7 broke`.
+    /// Unknown: its host is gone. The text says how, as in `the connection to node7 broke`.
     Lost(String),
 }
 
 impl Ended {
-    /// Whether all went well.
+    /// Whether it succeeded.
     pub fn is_success(&self) -> bool {
         *self == Ended::Code(0)
     }
 
-    /// What a shell would make of it: a signal counts from 128. A rank that has no code of its own gets 1.
+    /// The exit code a shell would give: signals are added to 128. A rank without an exit code gets 1.
     pub fn exit_code(&self) -> u8 {
         match self {
             Ended::Code(code) => (*code & 0xff) as u8,
@@ -58,7 +58,7 @@ impl From<ExitStatus> for Ended {
     }
 }
 
-/// Goes on after the name of a rank: `was killed by SIGKILL`.
+/// Follows the name of a rank: `was killed by SIGKILL`.
 impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -75,7 +75,7 @@ impl fmt::Display for Ended {
     }
 }
 
-/// A signal as people know it.
+/// The usual name of a signal.
 pub fn signal_name(number: i32) -> String {
     signal_hook::low_level::signal_name(number).map_or_else(|| format!("signal {number}"), Into::into)
 }

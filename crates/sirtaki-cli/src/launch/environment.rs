@@ -1,7 +1,8 @@
-//! What a rank finds in its environment: its place, where the others are, and the names other tools read, so that
-//! programs written for them run unchanged. And which of the launcher's own variables other hosts get to see.
+//! What a rank finds in its environment: its place, where the others are, and the variables that other tools read, so
+//! that programs written for them run unchanged. Also decides which of the launcher's own variables are passed to other
+//! hosts.
 //!
-//! Pure: whoever starts a process removes [`OWN`] from what it inherits and adds what is returned here.
+//! Pure: the code that starts a process removes [`OWN`] from what it inherits and adds what is returned here.
 
 use std::time::Duration;
 
@@ -49,7 +50,8 @@ pub const OWN: &[&str] = &[
     "OMPI_COMM_WORLD_LOCAL_SIZE",
 ];
 
-/// Variables of an MPI launcher that we may run under ourselves. Ranks are not its ranks, so they do not inherit them.
+/// Variables of an MPI launcher under which this launcher itself may run. Ranks are not its ranks, so they do not
+/// inherit them.
 pub const OF_MPI: &[&str] = &[
     "PMI_FD",
     "PMI_ID",
@@ -65,10 +67,10 @@ pub const OF_MPI: &[&str] = &[
     "PMIX_SERVER_URI41",
 ];
 
-/// Travel to other hosts by name.
+/// Passed to other hosts, by name.
 const TRAVEL: &[&str] = &["PATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "LANG", "LANGUAGE", "TZ", "NO_COLOR"];
 
-/// Travel to other hosts by the beginning of their name.
+/// Passed to other hosts, by the beginning of the name.
 const TRAVEL_PREFIXES: &[&str] = &[
     "CONDA_",
     "CUDA_",
@@ -95,7 +97,7 @@ const TRAVEL_PREFIXES: &[&str] = &[
     "XLA_",
 ];
 
-/// Do not travel although a prefix says so: they describe the launcher's own start.
+/// Not passed although a prefix above matches: they describe the launcher's own start.
 const STAY_PREFIXES: &[&str] = &["SIRTAKI_RUN_", "TORCHELASTIC_"];
 
 /// A variable asked for with `--env`.
@@ -107,14 +109,15 @@ pub struct Wish {
     pub value: Option<String>,
 }
 
-/// What all ranks of a job have in common. As text where a dry run shows words for what only a start decides.
+/// What all ranks of a job have in common. Fields are text so that a dry run can show placeholders for values that are
+/// only known once a job starts.
 #[derive(Debug, Clone)]
 pub struct Meeting {
-    /// The id of the job; no secret.
+    /// The id of the job; not secret.
     pub job: String,
     /// Where the ranks meet: `tcp://ADDRESS:PORT`, or `tls://` where that is encrypted.
     pub store: String,
-    /// What they prove to each other.
+    /// With which they authenticate to each other.
     pub secret: Secret,
     /// Address of the first rank's host, for other tools.
     pub master_address: String,
@@ -135,7 +138,7 @@ pub struct Share {
     pub host: String,
     /// The processors the rank keeps to; empty for all.
     pub cores: Vec<usize>,
-    /// The GPUs it sees; `None` leaves that alone.
+    /// The GPUs it sees; `None` leaves that unchanged.
     pub gpus: Option<Vec<String>>,
     /// The network between hosts; `None` when there is only one.
     pub interface: Option<Interface>,
@@ -150,8 +153,8 @@ pub struct Interface {
     pub address: String,
 }
 
-/// The variables of the rank at `place`. `has` tells what is set already, by the user or by inheritance; that is kept
-/// where the user may have an opinion.
+/// The variables of the rank at `place`. `has` tells which variables are already set, by the user or by inheritance;
+/// these are kept where the choice is the user's.
 pub fn of_rank(place: &Place, job: &Meeting, share: &Share, has: &dyn Fn(&str) -> bool) -> Vec<(String, String)> {
     let mut all = Variables(Vec::with_capacity(64));
     own_names(&mut all, place, job, share);
@@ -176,7 +179,7 @@ pub fn of_rank(place: &Place, job: &Meeting, share: &Share, has: &dyn Fn(&str) -
     all.0
 }
 
-/// The variable that tells a rank where its agent keeps its flight record: process and descriptor.
+/// The variable that tells a rank where its agent keeps the rank's flight record: process and descriptor.
 pub fn record((process, descriptor): (u32, i32)) -> (String, String) {
     (env::RECORD.into(), format!("{process}:{descriptor}"))
 }
@@ -241,8 +244,8 @@ pub fn travels(name: &str) -> bool {
     chosen && !begins(STAY_PREFIXES) && !OWN.contains(&name)
 }
 
-/// What an agent is told to add for all its ranks: the user's wishes and, unless the agent inherits them anyway, the
-/// launcher's variables that travel. A wish for a variable that the launcher does not have is dropped.
+/// What an agent is told to add for all its ranks: the user's wishes and, unless the agent inherits them anyway, those
+/// of the launcher's variables that are passed on. A wish for a variable that the launcher does not have is dropped.
 pub fn of_host(own: impl Iterator<Item = (String, String)>, wishes: &[Wish], inherits: bool) -> Vec<(String, String)> {
     let own: Vec<_> = own.collect();
     let mut all: Vec<(String, String)> = match inherits {

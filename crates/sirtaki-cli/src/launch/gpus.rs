@@ -1,7 +1,7 @@
 //! Which GPUs a host has and which of them a rank sees.
 //!
-//! Device files are counted rather than `nvidia-smi` asked: that takes up to a second, and in a container they are what
-//! can be used, while the driver still lists the whole machine.
+//! Counts device files rather than asking `nvidia-smi`, which takes up to a second; and in a container, the device
+//! files show what can be used, whereas the driver lists the whole machine.
 
 use std::{fs, path::Path};
 
@@ -15,7 +15,7 @@ pub fn usable(visible: Option<&str>) -> Vec<String> {
     }
 }
 
-/// The share of rank `local_rank` of `local_size` of a host. `None` where there is nothing to choose from.
+/// The share of rank `local_rank` of `local_size` of a host. `None` if there is nothing to choose from.
 pub fn share(usable: &[String], local_rank: usize, local_size: usize) -> Option<Vec<String>> {
     (!usable.is_empty()).then(|| cores::share(usable, local_rank, local_size))
 }
@@ -32,7 +32,7 @@ pub fn chooses_itself(program: &[String]) -> bool {
     })
 }
 
-/// Like the driver, takes everything up to the first that cannot be a GPU: `0,1,-1,2` is two GPUs.
+/// Like the driver, takes everything up to the first entry that cannot be a GPU: `0,1,-1,2` is two GPUs.
 fn listed(list: &str) -> Vec<String> {
     let is_gpu = |name: &&str| {
         let number = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,8 +1,8 @@
 //! `--horovod`: what `import horovod` means to the ranks.
 //!
-//! A folder of the Python package that has nothing but a package `horovod` comes first in `PYTHONPATH`. Nothing is
-//! installed and nothing is replaced, so without the option a Horovod that is installed is the one that is found.
-//! Where the folder is, the Python of the ranks knows; it is asked here and has to be in the same place on all hosts.
+//! A folder of the Python package that contains only a package `horovod` comes first in `PYTHONPATH`. Nothing is
+//! installed or replaced, so without the option an installed Horovod is found. The Python of the ranks knows where the
+//! folder is; it is asked here, and the folder has to be in the same place on all hosts.
 
 use std::{
     path::Path,

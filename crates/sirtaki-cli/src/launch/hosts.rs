@@ -1,19 +1,19 @@
 //! Hosts and how many ranks each may have: from `-H` and from host files.
 //!
-//! Names end up in the arguments of `ssh` and of schedulers' tools, so only what can be a name is let through: nothing
-//! that begins with `-` or that a shell would read as something else.
+//! Names end up in the arguments of `ssh` and of schedulers' tools, so only valid names are accepted: nothing that
+//! begins with `-` or has a special meaning to a shell.
 
 use std::path::Path;
 
 use crate::printer::Advice;
 
-/// Most ranks of one host, and most hosts of a job; more is a slip of the keyboard.
+/// Most ranks of one host, and most hosts of a job; more is a typing error.
 pub const MOST: usize = 65_536;
 
 const LIST_HINT: &str = "write HOST:SLOTS, separated by commas, such as -H a:4,user@b:4 or -H '[fd00::1]:4'";
 const FILE_HINT: &str = "write one host per line, such as `a slots=4` or `a:4`; `#` begins a comment";
 
-/// A host and its room.
+/// A host and its slots.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostSlots {
     /// Its name or address as typed, without brackets, with `user@` if that was given.
@@ -44,7 +44,7 @@ pub fn parse_file(path: &Path, text: &str) -> Result<Vec<HostSlots>, Advice> {
     at_least_one(collect(lines)?, &path.display().to_string(), FILE_HINT)
 }
 
-/// A host that is named again gets more room, in its first place.
+/// A host that is named again gets more slots, at its first position.
 pub fn collect<E>(hosts: impl Iterator<Item = Result<HostSlots, E>>) -> Result<Vec<HostSlots>, E> {
     let mut all: Vec<HostSlots> = Vec::new();
     let mut places = std::collections::HashMap::new();

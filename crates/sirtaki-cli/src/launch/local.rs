@@ -1,7 +1,7 @@
-//! Copies of this program on this machine that work for one command, such as a benchmark, and talk to it in lines.
+//! Copies of this program on this machine that work for one command, such as a benchmark, and send it lines of text.
 //!
-//! What users start goes through agents instead, which also look after what it starts itself. These copies start nothing,
-//! so being tied to us is enough: they end with us, however we end, and dropping the job ends them all.
+//! Users' programs run under agents instead, which also end what those programs start. These copies start nothing, so
+//! it is enough to tie them to this process: they end with it, however it ends, and dropping the job ends them all.
 
 use std::{
     io::{BufRead, BufReader, Read},
@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::{child, cores};
 
-/// How often the end of a process is looked for once its output has ended.
+/// How often to check whether a process has ended once its output has.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Something that happened to a process of the job.
@@ -57,7 +57,7 @@ struct Worker {
     ended: bool,
 }
 
-/// The processes of one job. All of them are gone when this is dropped.
+/// The processes of one job. Dropping it ends all of them.
 pub struct LocalJob {
     workers: Vec<Worker>,
     lines: Receiver<(usize, Line)>,
@@ -134,10 +134,10 @@ impl LocalJob {
         Ok(None)
     }
 
-    /// Kills everything that still runs and waits until it is gone.
+    /// Kills everything that is still running and waits until it is gone.
     pub fn end(&mut self) {
         for worker in self.workers.iter_mut().filter(|worker| !worker.ended) {
-            // A child that has not been waited for keeps its number, so this cannot hit a stranger.
+            // A child that has not been waited for keeps its id, so this cannot hit another process.
             if let Some(group) = Pid::from_raw(worker.child.id() as i32) {
                 let _ = kill_process_group(group, Signal::KILL);
             }
@@ -156,7 +156,7 @@ impl Drop for LocalJob {
     }
 }
 
-/// Sends every line of `stream` on; invalid text is shown as well as possible.
+/// Passes on every line of `stream`; invalid text is shown as well as possible.
 fn forward(
     rank: usize,
     stream: Option<impl Read + Send + 'static>,

@@ -4,9 +4,9 @@
 //! from the scheduler's [`allocation`]) → [`plan`] (which rank where) → [`environment`], [`cores`], [`gpus`] (what a rank
 //! gets). All of that is pure; [`dry_run`] shows it.
 //!
-//! Then [`supervise`], the launcher, has an [`agent`] on every host start the ranks; they talk in [`protocol`].
+//! Then [`supervise`], the launcher, has an [`agent`] on every host start the ranks; they communicate by [`protocol`].
 //! [`output`] shows what ranks write and [`progress`] how far they are, [`ended`] and [`report`] say how they end, and
-//! [`tree`] sees to it that nothing stays.
+//! [`tree`] makes sure that nothing is left behind.
 
 pub mod agent;
 pub mod allocation;

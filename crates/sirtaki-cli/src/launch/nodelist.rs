@@ -45,7 +45,7 @@ pub fn counts(list: &str) -> Result<Vec<usize>, String> {
     Ok(all)
 }
 
-/// At the commas outside brackets.
+/// Splits at the commas outside brackets.
 fn split(list: &str) -> Result<Vec<&str>, String> {
     let (mut items, mut begin, mut inside) = (Vec::new(), 0, false);
     for (position, byte) in list.bytes().enumerate() {
@@ -64,7 +64,7 @@ fn split(list: &str) -> Result<Vec<&str>, String> {
     Ok(items)
 }
 
-/// The numbers of `1-3,07-09`, with the zeros they are written with.
+/// The numbers of `1-3,07-09`, with their leading zeros.
 fn numbers(ranges: &str) -> Result<Vec<String>, String> {
     let mut all = Vec::new();
     for range in ranges.split(',') {

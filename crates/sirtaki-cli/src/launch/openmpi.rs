@@ -1,12 +1,12 @@
-//! Programs of Open MPI, which count as a job of one process each unless Open MPI's own launcher starts them.
+//! Programs that use Open MPI, each process of which is a job by itself unless Open MPI's own launcher starts it.
 //!
 //! Its `mpirun` starts a *relay* for every rank, which hands the variables it finds to the agent of its host and waits.
-//! The agent starts the rank with them, so `mpirun` brings ranks together, and everything else (output, cores, limits,
-//! the end) stays as in any job. Where this is needed is seen from the program; where it is not seen, ranks of Open MPI
-//! are made to fail with a word instead of computing alone: [`GUARD`].
+//! The agent starts the rank with them, so `mpirun` connects the ranks, and everything else (output, cores, limits, the
+//! end) stays as in any job. Whether this is needed is detected from the program; where detection fails, ranks that use
+//! Open MPI are made to fail with a message instead of computing alone: [`GUARD`].
 //!
 //! Rejected: becoming a server of PMIx, whose protocol is Open MPI's own and changes; running the job below `mpirun`,
-//! which has tags, limits and an end of its own.
+//! which has its own tags, limits and way of ending.
 
 use std::{
     fs,
@@ -18,14 +18,14 @@ use std::{
 use super::{horovod::python, options::Options};
 use crate::{env, printer::Advice};
 
-/// A variable that no Open MPI can follow: it names a component that does not exist. So `MPI_Init` fails, in all
+/// A variable that no Open MPI can obey: it names a component that does not exist. So `MPI_Init` fails, in all
 /// versions, and repeats the name.
 pub const GUARD: (&str, &str) = ("OMPI_MCA_pml", "needs-sirtaki-run--mpi");
 
-/// Asked of the Python of the ranks. Nothing is initialised by it.
+/// Run by the Python of the ranks. It does not initialise MPI.
 const QUESTION: &str = "import mpi4py, sys; mpi4py.rc.initialize = mpi4py.rc.finalize = False; from mpi4py import MPI; \
                         print(sys.prefix); print(MPI.Get_library_version())";
-/// Bytes of a program that are searched for the names of its libraries, which stand near its beginning.
+/// Bytes of a program that are searched for the names of its libraries, which are near its beginning.
 const HEAD: u64 = 64 << 20;
 
 /// The MPI that a program uses.
@@ -33,7 +33,7 @@ const HEAD: u64 = 64 << 20;
 enum Library {
     /// Open MPI of this major version, if known, and a folder in which its launcher may be.
     Open { major: Option<String>, folder: Option<PathBuf> },
-    /// Another one, which PMI is enough for.
+    /// Another one, for which PMI is enough.
     Other,
 }
 
@@ -42,7 +42,7 @@ enum Library {
 pub struct OpenMpi {
     /// Its launcher.
     pub mpirun: String,
-    /// Why, if nobody asked for it.
+    /// Why it is used, if the user did not ask for it.
     pub note: Option<String>,
 }
 
@@ -93,7 +93,7 @@ fn ask(python: &str) -> Option<Library> {
     Some(told(Path::new(prefix.trim()), version))
 }
 
-/// What an MPI says of itself: `Open MPI v4.1.4, package: …`.
+/// What an MPI says about itself: `Open MPI v4.1.4, package: …`.
 fn told(prefix: &Path, version: &str) -> Library {
     match version.trim().strip_prefix("Open MPI v") {
         Some(rest) => Library::Open { major: major(rest), folder: Some(prefix.join("bin")) },

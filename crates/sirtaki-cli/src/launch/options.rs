@@ -1,4 +1,4 @@
-//! What is wanted of a job, decided: what was typed, the environment, the file and the defaults put together.
+//! The options of a job: the command line, the environment, the file and the defaults combined.
 
 use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 
@@ -20,14 +20,14 @@ use crate::{
 const GRACE: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Everything that can be wanted of a job.
+/// All options of a job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
     /// The program and its arguments; never empty.
     pub program: Vec<String>,
-    /// How many ranks, if that was said.
+    /// How many ranks, if given.
     pub ranks: Option<NonZeroUsize>,
-    /// Where, if that was said.
+    /// Where, if given.
     pub hosts: Option<Vec<HostSlots>>,
     /// How ranks are started.
     pub via: Via,
@@ -45,25 +45,25 @@ pub struct Options {
     pub divide_cores: bool,
     /// Whether a rank sees only its own GPUs.
     pub divide_gpus: bool,
-    /// Whether `import horovod` means us.
+    /// Whether `import horovod` means Sirtaki.
     pub horovod: bool,
-    /// Whether ranks are connected through Open MPI's launcher, if that was said.
+    /// Whether ranks are connected through Open MPI's launcher, if given.
     pub mpi: Option<bool>,
     /// The folder in which the run is recorded.
     pub record: Option<PathBuf>,
-    /// Whether that has to be a folder that was not there before.
+    /// Whether that has to be a new folder.
     pub record_is_new: bool,
-    /// How it is shown how far the program is.
+    /// How the program's progress is shown.
     pub progress: Progress,
-    /// Whether there is a page that shows it, and on which port if that was said.
+    /// Whether there is a page that shows it, and on which port, if given.
     pub dashboard: Option<Option<u16>>,
     /// A folder for one file of output per rank.
     pub output: Option<PathBuf>,
-    /// What stands before every line.
+    /// What comes before every line.
     pub tag_output: Tag,
-    /// How much is said.
+    /// How much the launcher prints.
     pub detail: Detail,
-    /// Between asking ranks to end and killing them.
+    /// Time between asking ranks to end and killing them.
     pub grace: Duration,
     /// How long a rank may wait for another without progress.
     pub timeout: Duration,
@@ -77,7 +77,7 @@ pub struct Options {
     pub dry_run: bool,
 }
 
-/// How to call ssh; what is not said is left to its own configuration.
+/// How to call ssh; what is not given here is left to its own configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ssh {
     /// A configuration file instead of the user's.
@@ -110,7 +110,7 @@ impl Detail {
 }
 
 impl Options {
-    /// What was typed before what the environment says, that before the file, that before the defaults.
+    /// The command line takes precedence over the environment, that over the file, that over the defaults.
     pub fn resolve(typed: Run, outside: &Outside<'_>) -> Result<Self, Advice> {
         let file = match &typed.config {
             None => Run::default(),
@@ -189,7 +189,7 @@ impl Options {
         self.record = Some(folder);
     }
 
-    /// Whether the terminal shows how far the program is.
+    /// Whether the terminal shows the program's progress.
     pub fn shows_progress(&self) -> bool {
         match self.progress {
             Progress::Auto => self.detail != Detail::Quiet,
@@ -209,8 +209,8 @@ fn with<const N: usize>(mut env: Vec<Wish>, options: [(&str, Option<String>); N]
 }
 
 impl Run {
-    /// These wishes, and those `below` about which nothing was said here. Hosts are one question, whether listed or in a
-    /// file, and so is how much is said; variables and options of ssh are collected, and ours come first.
+    /// These options, completed by those `below` that are not given here. Hosts count as one option, whether listed or
+    /// in a file, and so does the amount of output; variables and options of ssh are combined, those given here first.
     #[must_use]
     pub fn over(self, below: Run) -> Run {
         let about_hosts = self.hosts.is_some() || self.hostfile.is_some();

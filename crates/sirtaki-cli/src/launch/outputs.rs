@@ -1,5 +1,5 @@
-//! Whether a job can write what it is asked to leave behind. Asked before anything starts, so that hours of work do not
-//! end with a wrong path.
+//! Whether a job can write the files it is asked for. Checked before anything starts, so that hours of work are not
+//! lost because of a wrong path.
 
 use std::path::Path;
 

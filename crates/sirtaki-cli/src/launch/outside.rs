@@ -1,4 +1,4 @@
-//! What the launcher knows of the world outside: variables and files, passed in so that tests need neither.
+//! What the launcher knows about its surroundings: variables and files, passed in so that tests need neither.
 
 use std::{
     fs::File,
@@ -12,9 +12,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::env::Lookup;
 
-/// Bytes that a file about hosts or options can have at most.
+/// Most bytes of a file with hosts or options.
 const LIMIT: u64 = 1 << 20;
-/// How long whoever writes to a pipe may take.
+/// How long the writer of a pipe may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Where variables and files come from.
@@ -46,8 +46,8 @@ impl Outside<'_> {
     }
 }
 
-/// The text of a file. It may be a pipe, as a shell makes of `<(command)`, but neither one that nobody writes to nor a
-/// device that never ends.
+/// The text of a file. It may be a pipe, as a shell makes for `<(command)`, but neither a pipe without a writer nor an
+/// endless device.
 fn read(path: &Path) -> io::Result<String> {
     let mut file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     let deadline = Instant::now() + PATIENCE;

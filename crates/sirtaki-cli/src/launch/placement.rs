@@ -61,7 +61,7 @@ impl Placement {
             (_, via, None) => return Err(no_allocation(via)),
         };
         let plan = Plan::new(&hosts, options.ranks, options.oversubscribe)?;
-        // Unless ssh was asked for, it is not needed to reach the machine we are on.
+        // Unless ssh was asked for, it is not needed to reach this machine.
         let nearer = options.via == Via::Auto && start == Start::Ssh;
         let start_of = |host: &str| if nearer && is_here(host, here) { Start::Here } else { start };
         let starts = plan.hosts.iter().map(|host| start_of(&host.host)).collect();
@@ -75,7 +75,7 @@ impl Start {
         matches!(self, Start::Here | Start::Slurm | Start::Lsf)
     }
 
-    /// What is in front of `sirtaki agent` to start it on `host`.
+    /// What precedes `sirtaki agent` to start it on `host`.
     pub fn prefix(self, host: &str, options: &Options) -> Vec<String> {
         let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
         match self {
@@ -102,16 +102,16 @@ impl Start {
             _ => options.remote_sirtaki.as_deref().unwrap_or(program),
         };
         let mut command = self.prefix(host, options);
-        // ssh hands its words to a shell on the other side.
+        // ssh passes its words to a shell on the other side.
         command.push(if self == Start::Ssh { quote(program) } else { program.into() });
         command.push("agent".into());
         command
     }
 }
 
-/// The user's options come first, since ssh takes the first of several; after ours it never asks for a password, which
-/// nobody could type, notices a connection that broke in silence, and lends the other host neither keys nor screen nor
-/// ports, whatever the user's configuration does for logins.
+/// The user's options come first, since ssh takes the first of several. The options added here make it never ask for a
+/// password, which could not be typed, notice a connection that broke silently, and forward neither keys nor display
+/// nor ports to the other host, whatever the user's configuration does for logins.
 fn ssh(ssh: &Ssh, host: &str, patience: u64) -> Vec<String> {
     let mut words = vec!["ssh".to_owned(), "-T".into()];
     if let Some(config) = &ssh.config {
@@ -148,7 +148,7 @@ pub fn quote(word: &str) -> String {
     }
 }
 
-/// Whether `host` is surely this machine.
+/// Whether `host` is certainly this machine.
 pub fn is_here(host: &str, here: &str) -> bool {
     host == here || ["localhost", "127.0.0.1", "::1"].contains(&host)
 }

@@ -21,7 +21,7 @@ pub struct HostPlan {
     pub ranks: Range<usize>,
 }
 
-/// Where one rank stands.
+/// The place of one rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// Its number in the job.
@@ -39,7 +39,7 @@ pub struct Place {
 }
 
 impl Plan {
-    /// All ranks on one host that declares no slots: any number will do.
+    /// All ranks on one host that declares no slots: any number is accepted.
     pub fn on_one(host: impl Into<String>, ranks: NonZeroUsize) -> Result<Self, Advice> {
         Self::new(&[HostSlots { host: host.into(), slots: 1 }], Some(ranks), true)
     }
@@ -76,7 +76,7 @@ impl Plan {
         self.hosts.last().map_or(0, |host| host.ranks.end)
     }
 
-    /// Where `rank` stands, if there is such a rank.
+    /// The place of `rank`, if it exists.
     pub fn place(&self, rank: usize) -> Option<Place> {
         let cross_rank = self.hosts.partition_point(|host| host.ranks.end <= rank);
         let ranks = &self.hosts.get(cross_rank)?.ranks;

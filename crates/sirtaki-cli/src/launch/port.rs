@@ -1,4 +1,4 @@
-//! Ports for servers that somebody else will start.
+//! Ports for servers that other programs will start.
 
 use std::{
     io,
@@ -8,8 +8,8 @@ use std::{
 
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket, sockopt::set_socket_reuseaddr};
 
-/// A port of `address` that the system gives to nobody else while the socket lives, although a program that allows
-/// itself to reuse addresses, as servers do, can listen on it.
+/// A port of `address` that the system assigns to no other socket while this one is open, although a program that sets
+/// the option to reuse addresses, as servers do, can listen on it.
 pub fn keep(address: IpAddr) -> io::Result<(OwnedFd, u16)> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let kept = socket(family, SocketType::STREAM, None)?;

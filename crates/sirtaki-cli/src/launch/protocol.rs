@@ -1,9 +1,9 @@
-//! What the launcher and the agent on each host say to each other, over the agent's standard input and output.
+//! The messages between the launcher and the agent on each host, over the agent's standard input and output.
 //!
 //! Standard input and output are what ssh, srun and a plain child process have in common; they end when either side
-//! does, and need neither port nor firewall rule. A frame is its length, a postcard message and the end of a line, because
-//! Slurm keeps what a program writes until a line ends. Login scripts may print before an agent speaks, so its first bytes
-//! are a mark that the launcher looks for.
+//! does, and need neither port nor firewall rule. A frame is its length, a postcard message and the end of a line,
+//! because Slurm buffers what a program writes until a line ends. Login scripts may print before an agent starts, so
+//! its first bytes are a mark that the launcher looks for.
 
 use std::{
     fmt,
@@ -18,17 +18,17 @@ use sirtaki_engine::telemetry::{counts::Counts, recorder::Culprit};
 
 use super::{ended::Ended, output::Stream, progress::Pulse};
 
-/// What an agent says before its first frame.
+/// What an agent writes before its first frame.
 pub const MARK: &[u8] = b"\0sirtaki-agent\0";
-/// Bytes of noise before the mark that are forgiven, and kept to be shown.
+/// Most bytes of other output before the mark, which are kept to be shown.
 const NOISE: usize = 64 << 10;
 /// How a frame ends.
 const END: u8 = b'\n';
-/// Bytes of a frame at most.
+/// Most bytes of a frame.
 const FRAME: usize = 16 << 20;
-/// How often a launcher tells agents that it is there, and has an answer.
+/// How often a launcher greets its agents, which answer.
 pub const GREETING: Duration = Duration::from_secs(2);
-/// After how much silence each side takes the other for gone.
+/// After this much silence, each side assumes that the other is gone.
 pub const SILENCE: Duration = Duration::from_secs(20);
 
 /// The first word of a command that means `sirtaki` itself, wherever it is on a host.
@@ -51,7 +51,7 @@ pub enum Order {
         /// The interface that was asked for.
         interface: Option<String>,
     },
-    /// Look whether the job can run here.
+    /// Check whether the job can run here.
     Check(Check),
     /// Start the ranks.
     Start(Box<HostStart>),
@@ -61,22 +61,22 @@ pub enum Order {
     Kill,
     /// Tell what every rank is doing.
     Look,
-    /// Let the others know how a rank ended; for the agent that serves the store.
+    /// Tell the others how a rank ended; for the agent that serves the store.
     Note {
         /// Which one.
         rank: usize,
         /// How, in words.
         how: String,
     },
-    /// So many bytes of ranks' output were shown, so that as many more may be sent.
+    /// This many bytes of ranks' output were shown, so that as many more may be sent.
     Shown(usize),
     /// Stop everything the job runs here. The launcher stops too, so its silence means nothing until it speaks again.
     Pause,
     /// Let it go on.
     Continue,
-    /// Nothing; the launcher is there.
+    /// The launcher is alive.
     Greeting {
-        /// Whether it says so regularly, so that silence means that it is gone.
+        /// Whether it is sent regularly, so that silence means that the launcher is gone.
         regular: bool,
     },
 }
@@ -109,7 +109,7 @@ pub struct Program {
     pub command: Vec<String>,
     /// Its folder.
     pub folder: String,
-    /// Variables on top of the agent's own.
+    /// Variables in addition to the agent's own.
     pub environment: Vec<(String, String)>,
 }
 
@@ -147,27 +147,27 @@ fn names(environment: &[(String, String)]) -> Vec<&str> {
 /// What an agent needs to start its ranks.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct HostStart {
-    /// The ranks, with the variables that are theirs alone.
+    /// The ranks, each with its own variables.
     pub ranks: Vec<RankStart>,
     /// What they run.
     pub program: Program,
-    /// Columns and rows of the terminal that shows their output; pipes where there is none.
+    /// Columns and rows of the terminal that shows their output; with `None`, output goes through pipes.
     pub terminal: Option<(u16, u16)>,
-    /// How long ranks may take to end after a polite signal.
+    /// How long ranks may take to end after being asked to by a signal.
     pub grace: Duration,
-    /// Whether somebody wants to see how far they are.
+    /// Whether to report their progress.
     pub pulse: bool,
-    /// What ranks of MPICH ask for.
+    /// What ranks that use MPICH ask for.
     pub pmi: PmiJob,
-    /// How ranks of Open MPI are connected, if that is what they are.
+    /// How ranks that use Open MPI are connected, if they do.
     pub connect: Option<Connect>,
-    /// Bytes of output that may be on their way before the launcher says that they were shown.
+    /// Bytes of output that may be in transit before the launcher says that they were shown.
     pub window: usize,
     /// The id of the job, which every rank has among its variables.
     pub job: String,
 }
 
-/// A job in the eyes of MPICH.
+/// A job as MPICH sees it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PmiJob {
     /// Its number of ranks.
@@ -176,7 +176,7 @@ pub struct PmiJob {
     pub host: usize,
     /// How many there are.
     pub hosts: usize,
-    /// Where the store is; whoever serves it needs no other address any more.
+    /// Where the store is; by now it needs no other address.
     pub store: SocketAddr,
     /// The job's secret.
     pub secret: Secret,
@@ -189,7 +189,7 @@ pub struct PmiJob {
 /// How ranks are connected through Open MPI.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Connect {
-    /// The socket to which its relays come.
+    /// The socket to which its relays connect.
     pub socket: String,
     /// Its launcher with all arguments, on the first host.
     pub launcher: Vec<String>,
@@ -229,7 +229,7 @@ pub enum Event {
         /// What to do.
         hint: String,
     },
-    /// A rank runs.
+    /// A rank is running.
     Started {
         /// Which one.
         rank: usize,
@@ -251,7 +251,7 @@ pub enum Event {
         rank: usize,
         /// How.
         how: Ended,
-        /// Whom it waited for in vain, where its engine says so.
+        /// The rank it waited for in vain, if its engine says so.
         culprit: Option<Culprit>,
         /// Whether it ever used the engine, as far as can be seen.
         engine: bool,
@@ -265,24 +265,24 @@ pub enum Event {
     Doing {
         /// Which one.
         rank: usize,
-        /// In words; nothing where it has no flight record.
+        /// In words; `None` if it has no flight record.
         what: Option<String>,
         /// What it has done so far, in numbers.
         counts: Option<Counts>,
         /// Whether it waits until all ranks of the job are there.
         meeting: bool,
-        /// Whether somebody has stopped its process.
+        /// Whether its process was stopped by a signal.
         stopped: bool,
     },
-    /// Of all ranks of the host it was told what they are doing.
+    /// What all ranks of the host are doing has been reported.
     Looked,
     /// How far the ranks of the host are, whenever that has changed.
     Pulse(Vec<Pulse>),
-    /// Somebody sent the agent this signal, meaning the job.
+    /// The agent received this signal, which is meant for the job.
     Signalled(i32),
     /// Everything is stopped.
     Paused,
-    /// Nothing; the agent is there.
+    /// The agent is alive.
     Greeting,
 }
 
@@ -291,7 +291,7 @@ pub enum Event {
 pub struct Hello {
     /// Its version of this program.
     pub version: String,
-    /// What its host calls itself.
+    /// The name its host has for itself.
     pub host: String,
     /// The processors it may use.
     pub cores: Vec<usize>,
@@ -321,7 +321,7 @@ pub fn write(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
     to.flush()
 }
 
-/// Reads one frame; `None` when there is none any more.
+/// Reads one frame; `None` at the end.
 pub fn read<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<Option<T>> {
     let mut length = [0; 4];
     match from.read_exact(&mut length) {
@@ -339,7 +339,7 @@ pub fn read<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<Option<T>> 
     message.map(Some).ok_or_else(|| io::Error::other("a message cannot be read"))
 }
 
-/// Skips what was printed before the mark, and gives it back where the mark never comes.
+/// Skips what was printed before the mark, and returns it if the mark never comes.
 pub fn find_mark(from: &mut impl Read) -> Result<(), String> {
     let mut noise = Vec::new();
     let mut byte = [0];

@@ -1,5 +1,5 @@
-//! Folders of runs: each has one of its own below `runs`, named after the program and the time, so that no run ever touches
-//! another's.
+//! Folders of runs: each run has its own below `runs`, named after the program and the time, so that no run ever
+//! touches another's.
 
 use std::{
     fs, io,
@@ -12,12 +12,12 @@ use sirtaki_engine::files;
 
 use crate::printer::Advice;
 
-/// Where they are, unless something else is said.
+/// Where they are by default.
 pub const RUNS: &str = "runs";
 /// The file that makes a folder one of a run.
 const RUN: &str = "run.json";
 
-/// What the folder for a new run of this program is called. Whoever makes it sees to it that nobody else has it.
+/// The name of the folder for a new run of this program. The code that creates it ensures that no other run uses it.
 pub fn name(program: &str) -> PathBuf {
     Path::new(RUNS).join(format!("{program}-{}", stamp(SystemTime::now())))
 }
@@ -60,8 +60,8 @@ pub fn note_ending(folder: &Path, code: u8, how: &str) -> io::Result<()> {
     files::write(&file, format!("{about:#}\n").as_bytes())
 }
 
-/// A command line of ours without the values of `--env NAME=VALUE`, which may be secrets; what comes after `--` is the
-/// program's own.
+/// A command line of `sirtaki` without the values of `--env NAME=VALUE`, which may be secrets; what comes after `--` is
+/// the program's own.
 fn without_values(words: Vec<String>) -> Vec<String> {
     let (mut ours, mut value_next) = (true, false);
     let hide = |assignment: &str| match assignment.split_once('=') {
@@ -97,7 +97,7 @@ fn stamp(time: SystemTime) -> String {
     format!("{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}")
 }
 
-/// Year, month and day, so many days after 1970 began.
+/// Year, month and day, this many days after the beginning of 1970.
 fn date(mut days: u64) -> (u64, usize, u64) {
     let leap = |year: u64| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
     let mut year = 1970;

@@ -1,11 +1,11 @@
 //! Everything that a process has started, directly or not, and ending it.
 //!
 //! Launcher and agents adopt what their children leave behind (the kernel calls them subreapers), so whatever a job
-//! started is found below them, also what detached itself from its parent, its process group or its session. What has
-//! lost all of them is found by a variable that it inherited.
+//! started is found below them, including processes that detached themselves from their parent, process group or
+//! session. Processes that have lost all of them are found by a variable that they inherited.
 //!
-//! Process numbers are used again. So a process is first held by a descriptor, then looked at once more, and signalled
-//! through the descriptor.
+//! Process ids are reused. So a process is first opened by a descriptor, then checked once more, and signalled through
+//! the descriptor.
 
 use std::{
     collections::HashMap,
@@ -17,7 +17,7 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, getpid, pidfd_open, pidfd_send_signal, set_child_subreaper, wait,
 };
 
-/// How often what does not end is looked for.
+/// How often to check for processes that have not ended.
 pub const LOOK: Duration = Duration::from_millis(20);
 
 /// From now on orphans below this process become its children.
@@ -65,7 +65,7 @@ fn parent(pid: i32) -> Option<i32> {
     stat(pid)?.get(1)?.parse().ok()
 }
 
-/// Whether somebody has stopped this process, by a signal and not by a debugger.
+/// Whether this process was stopped by a signal and not by a debugger.
 pub fn is_stopped(pid: Pid) -> bool {
     stat(pid.as_raw_nonzero().get()).is_some_and(|fields| fields.first().is_some_and(|state| state == "T"))
 }
@@ -82,12 +82,12 @@ fn signal(pid: Pid, signal: Signal, same: impl Fn() -> bool) {
 /// Sends a signal to every process below this one, except for `spared`.
 pub fn signal_all(number: Signal, spared: Option<Pid>) {
     for (pid, above) in with_parents().into_iter().filter(|(pid, _)| Some(*pid) != spared) {
-        // An orphan has moved to another parent of ours; it is found the next time.
+        // An orphan has moved to another parent below this process; it is found the next time.
         signal(pid, number, || parent(pid.as_raw_nonzero().get()) == Some(above));
     }
 }
 
-/// Kills everything below this process and waits until it is gone. Nobody else may wait for children meanwhile.
+/// Kills everything below this process and waits until it is gone. No other thread may wait for children meanwhile.
 pub fn kill_all(limit: Duration) {
     let deadline = Instant::now() + limit;
     while Instant::now() < deadline {
@@ -111,7 +111,7 @@ pub fn kill_marked(variable: &str, limit: Duration) {
         environment.split(|&byte| byte == 0).any(|entry| entry == variable.as_bytes())
     };
     let own = getpid().as_raw_nonzero().get();
-    // What is being started while we look is found by the next look.
+    // What is started during a search is found by the next one.
     let mut empty_looks = 0;
     while empty_looks < 2 && Instant::now() < deadline {
         let found: Vec<i32> = processes().into_iter().filter(|&pid| pid != own && is_marked(pid)).collect();

@@ -1,11 +1,11 @@
-//! Axes: from values to places, with round numbers on the way.
+//! Axes: from values to places, with round numbers as ticks.
 
 use crate::commands::report::words;
 
 /// What an axis measures, and so how its numbers are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
-    /// Numbers without a unit, or with one that the label has.
+    /// Numbers without a unit, or with the unit in the label.
     Plain,
     /// The same, logarithmic if the values span a lot.
     Wide,
@@ -21,7 +21,7 @@ pub enum Scale {
     Workers,
 }
 
-/// How many times the smallest value the largest is, from which on an axis of [`Scale::Wide`] is logarithmic.
+/// Ratio of the largest to the smallest value from which an axis of [`Scale::Wide`] is logarithmic.
 const WIDE: f64 = 12.0;
 
 /// An axis.
@@ -103,7 +103,7 @@ impl Axis {
         (self.low, self.high)
     }
 
-    /// What the label is with its unit.
+    /// The label with its unit.
     pub(super) fn label(&self, name: &str) -> String {
         let unit = self.unit().1;
         let unit = if unit.is_empty() { String::new() } else { format!(" ({unit})") };
@@ -141,7 +141,7 @@ impl Axis {
     }
 }
 
-/// A round step at least so large: 1, 2, 2.5 or 5 times a power of ten.
+/// A round step that is at least this large: 1, 2, 2.5 or 5 times a power of ten.
 fn step(at_least: f64) -> f64 {
     let power = 10_f64.powf(at_least.max(1e-12).log10().floor());
     [1.0, 2.0, 2.5, 5.0, 10.0]

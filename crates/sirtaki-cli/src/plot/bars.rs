@@ -16,7 +16,7 @@ const GAP: f64 = 9.0;
 pub(crate) struct BarRow {
     /// To the left.
     pub(crate) name: String,
-    /// Parts as their number in the legend, and how much it is.
+    /// Parts: their index in the legend, and their size.
     pub(crate) bars: Vec<Vec<(usize, f64)>>,
     /// To the right; may be empty.
     pub(crate) note: String,
@@ -33,7 +33,7 @@ pub(crate) struct Bars {
     pub(crate) parts: Vec<&'static str>,
     /// From top to bottom.
     pub(crate) rows: Vec<BarRow>,
-    /// How values are written for whoever points at a bar.
+    /// How values are written in the tooltip of a bar.
     pub(crate) show: fn(f64) -> String,
 }
 

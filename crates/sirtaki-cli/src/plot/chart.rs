@@ -9,7 +9,7 @@ const TOP: f64 = 30.0;
 const BOTTOM: f64 = 44.0;
 /// Letters of a name at the end of a line.
 const NAME: usize = 15;
-/// Height of such a name.
+/// Height of a name.
 const LABEL: f64 = 13.0;
 
 /// Points that belong together.
@@ -21,11 +21,11 @@ pub struct Series {
     pub style: usize,
     /// From left to right.
     pub points: Vec<(f64, f64)>,
-    /// From where to where each point might be, if that is known.
+    /// The range of each point, if known.
     pub ranges: Vec<(f64, f64)>,
     /// In the background.
     pub faint: bool,
-    /// Whether every point has a mark, and what is said of it.
+    /// Whether every point has a mark, and the text of its tooltip.
     pub marks: Option<Vec<String>>,
 }
 
@@ -43,9 +43,9 @@ pub struct Guide {
 pub struct Chart {
     /// Of the plot, for those who cannot see it.
     pub title: String,
-    /// What is to the right.
+    /// The horizontal axis.
     pub x: (&'static str, Scale),
-    /// What is above.
+    /// The vertical axis.
     pub y: (&'static str, Scale),
     /// Whether both axes begin at zero, unless logarithmic.
     pub from_zero: (bool, bool),

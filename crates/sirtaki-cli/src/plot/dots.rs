@@ -16,7 +16,7 @@ pub(crate) struct Dotted {
     pub(crate) name: String,
     /// How it is drawn.
     pub(crate) style: usize,
-    /// Each with what is said of it.
+    /// The measurements.
     pub(crate) values: Vec<f64>,
     /// A stroke across.
     pub(crate) mean: Option<f64>,
@@ -33,7 +33,7 @@ pub(crate) struct Dots {
     pub(crate) x: (&'static str, Scale),
     /// From top to bottom.
     pub(crate) lines: Vec<Dotted>,
-    /// How values are written for whoever points at a mark.
+    /// How values are written in the tooltip of a mark.
     pub(crate) show: fn(f64) -> String,
 }
 

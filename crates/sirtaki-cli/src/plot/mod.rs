@@ -1,8 +1,8 @@
-//! Plots as SVG, drawn by hand: no library, no script, nothing from elsewhere. Reports have them in their page,
-//! benchmarks in a file of their own.
+//! Plots as SVG, drawn by hand: no library, no script, nothing from elsewhere. Reports include them in their page,
+//! benchmarks write them to a separate file.
 //!
-//! Colours come from `STYLE`, so that they follow light and dark. Everything can be told apart without them: lines by
-//! dashes, marks and a name at their end, bars by hatching and order.
+//! Colours come from `STYLE`, so that they follow light and dark. Everything can be distinguished without them: lines
+//! by dashes, marks and a name at their end, bars by hatching and order.
 
 mod axis;
 mod bars;
@@ -27,7 +27,7 @@ pub(crate) const STYLE: &str = include_str!("plot.css");
 
 /// Width of every plot, in its own units; a phone shows it a little smaller, a desktop a little larger.
 const WIDTH: f64 = 440.0;
-/// Width of a letter of labels, in the wide fonts among those that a browser may take.
+/// Width of a letter of labels, in the widest of the fonts that a browser may choose.
 const LETTER: f64 = 6.9;
 
 /// Some charts as one picture, two beside each other, with everything it needs in it.

@@ -5,7 +5,8 @@ use std::fmt::Write;
 use super::WIDTH;
 use crate::commands::report::words::escape;
 
-/// Dashes of lines. With the marks, whose number has no factor in common with theirs, 30 styles can be told apart.
+/// Dashes of lines. Together with the marks, whose number has no common factor with theirs, they make 30
+/// distinguishable styles.
 const DASHES: [&str; 5] = ["", "7 3", "2 3", "10 3 2 3", "5 2 1 2 1 2"];
 /// Marks.
 const MARKS: usize = 6;
@@ -62,7 +63,7 @@ impl Svg {
         let _ = write!(self.body, "<path class=\"line c{}{faint}\"{dashes} d=\"{path}\"/>", style % COLOURS);
     }
 
-    /// The mark of this style, with a text for whoever points at it.
+    /// The mark of this style, with a tooltip.
     pub(super) fn mark(&mut self, style: usize, at: (f64, f64), tip: &str) {
         let path = mark(style, at);
         let tip = if tip.is_empty() { String::new() } else { format!("<title>{}</title>", escape(tip)) };

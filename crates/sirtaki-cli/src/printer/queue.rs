@@ -1,7 +1,7 @@
-//! Writing in a thread of its own, so that a reader who takes his time holds up nobody who has something else to do.
+//! Writing in a separate thread, so that a slow reader does not hold up code that has something else to do.
 //!
-//! What is written waits in a queue. Whoever writes asks how full that is and, where it has to wait for room, is woken up
-//! when there is some again.
+//! What is written waits in a queue. The writer asks how full it is and, if it has to wait for room, is woken up when
+//! there is some again.
 
 use std::{
     collections::VecDeque,
@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-/// Bytes in the queue that are too many.
+/// A queue of this many bytes is full.
 const FULL: usize = 256 << 10;
 
 /// Where bytes go.
@@ -70,7 +70,7 @@ impl Queue {
         self.shared.state().broken
     }
 
-    /// Has this called whenever the queue is not full any more, and when a sink breaks.
+    /// Has `waker` called whenever the queue is not full any more, and when a sink breaks.
     pub(super) fn wake(&self, waker: impl Fn() + Send + 'static) {
         self.shared.state().waker = Some(Box::new(waker));
     }
@@ -94,7 +94,7 @@ impl Queue {
     }
 }
 
-/// The thread: writes what comes until nothing more will.
+/// The thread: writes what comes until the queue is closed.
 fn write_all(mut sinks: Vec<Sink>, shared: &Shared) -> Vec<Sink> {
     let idle = |state: &mut State| state.waiting.is_empty() && !state.closed;
     loop {
@@ -107,7 +107,7 @@ fn write_all(mut sinks: Vec<Sink>, shared: &Shared) -> Vec<Sink> {
         state.bytes -= bytes.len();
         if result.is_err() {
             state.broken = true;
-            // What waits for a reader who is gone is lost.
+            // What waits for a reader that is gone is lost.
             let lost: usize = state.waiting.iter().filter(|(to, _)| *to == sink).map(|(_, bytes)| bytes.len()).sum();
             state.waiting.retain(|(to, _)| *to != sink);
             state.bytes -= lost;
@@ -149,7 +149,7 @@ mod tests {
 
     use super::*;
 
-    /// Writes a piece whenever it is allowed to, and breaks when nobody is there to allow it.
+    /// Writes a piece whenever it is allowed to, and breaks when the permissions end.
     struct Slow(Receiver<()>, Sender<Vec<u8>>);
 
     impl Write for Slow {

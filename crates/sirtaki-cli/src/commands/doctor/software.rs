@@ -8,7 +8,7 @@ use std::{
 
 use super::finding::Finding;
 
-/// Programs that start jobs, and those used in them.
+/// Programs that start jobs, and Python.
 pub(super) fn examine() -> Vec<Finding> {
     vec![mpirun(), slurm(), ssh(), python()]
 }

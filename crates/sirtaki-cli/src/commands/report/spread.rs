@@ -55,7 +55,7 @@ fn middle(sorted: &[f64]) -> &[f64] {
 /// How long it took runs to reach an accuracy. A run that never did counts as worse than all others.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Reached {
-    /// Of the runs that did.
+    /// Times of the runs that reached it.
     pub(crate) times: Vec<f64>,
     /// How many runs there were.
     pub(crate) runs: usize,

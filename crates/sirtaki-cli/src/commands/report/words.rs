@@ -3,8 +3,8 @@
 pub(crate) use crate::launch::report::grouped;
 use crate::launch::report::{percent as share_in_words, seconds_in_words};
 
-/// Text for HTML and SVG, also inside quotes. Characters that control a terminal or change the direction of writing are
-/// replaced.
+/// Text for HTML and SVG, also inside quotes. Characters that control a terminal or change the direction of writing
+/// become the replacement character.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {

@@ -173,7 +173,7 @@ impl Agent {
                 Ok(Happening::Order(order)) => self.follow(order),
                 Ok(Happening::NoLauncher) => {
                     launcher = false;
-                    // There is no launcher left that output could overload.
+                    // Without a launcher, output need not be held back any more.
                     self.events.widen(usize::MAX);
                     self.begin_to_end();
                 }

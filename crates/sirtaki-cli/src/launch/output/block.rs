@@ -1,17 +1,17 @@
-//! The rows at the bottom of a terminal that are written again and again.
+//! The rows at the bottom of a terminal that are redrawn again and again.
 //!
 //! They take at most half of the window. The cursor rests at the end of the last one, and all of them are erased before
-//! anything else is printed, so that what scrolls by above is whole lines only.
+//! anything else is printed, so that only whole lines scroll by above.
 
 /// The rows on the screen.
 #[derive(Debug, Default)]
 pub(super) struct Block {
-    /// What stands there, and how many columns it takes.
+    /// The text of each row, and how many columns it takes.
     drawn: Vec<(String, usize)>,
 }
 
 impl Block {
-    /// Whether nothing stands there.
+    /// Whether there are no rows.
     pub(super) fn is_empty(&self) -> bool {
         self.drawn.is_empty()
     }
@@ -21,7 +21,8 @@ impl Block {
         self.drawn == rows
     }
 
-    /// What erases the block in a window of `columns`. If that has become narrower, terminals have wrapped the rows.
+    /// What erases the block in a window of `columns`. If the window has become narrower, the terminal has wrapped the
+    /// rows.
     pub(super) fn erase(&mut self, columns: usize) -> String {
         let lines: usize = self.drawn.drain(..).map(|(_, used)| used.div_ceil(columns.max(1)).max(1)).sum();
         match lines {
@@ -31,7 +32,7 @@ impl Block {
         }
     }
 
-    /// What draws `rows`; nothing else stands there.
+    /// What draws `rows`; the place must be empty.
     pub(super) fn draw(&mut self, rows: Vec<(String, usize)>) -> String {
         self.drawn = rows;
         let texts: Vec<&str> = self.drawn.iter().map(|(text, _)| text.as_str()).collect();

@@ -1,7 +1,7 @@
 //! A row cut to a number of columns.
 //!
-//! Columns are counted per character. Where a terminal joins several characters into one sign, the row ends early, which
-//! is harmless; a row that is too long would wrap and destroy the lines above it.
+//! Columns are counted per character. Where a terminal joins several characters into one glyph, the row ends early,
+//! which is harmless; a row that is too long would wrap and destroy the lines above it.
 
 use unicode_width::UnicodeWidthChar;
 
@@ -10,8 +10,8 @@ use super::scanner::{Scanner, Token};
 /// Distance of tab stops.
 const TAB: usize = 8;
 
-/// The beginning of `row` that fits into `columns`, with its looks, which are reset at the end; and how many columns it
-/// takes. What is no character is shown as the replacement character.
+/// The beginning of `row` that fits into `columns`, with its colours and attributes, which are reset at the end; and
+/// how many columns it takes. Invalid characters are shown as the replacement character.
 pub(super) fn cut(row: &[u8], columns: usize) -> (String, usize) {
     let (mut shown, mut used, mut full, mut looks) = (String::new(), 0, false, false);
     let mut text = Vec::new();
@@ -53,7 +53,7 @@ pub(super) fn cut(row: &[u8], columns: usize) -> (String, usize) {
     (shown, used)
 }
 
-/// The text of a line alone: no looks, nothing else that a terminal would obey.
+/// Only the text of a line: no colours, nothing else that a terminal would obey.
 pub(super) fn text(line: &[u8], columns: usize) -> String {
     let mut plain = Vec::new();
     let mut scanner = Scanner::new();

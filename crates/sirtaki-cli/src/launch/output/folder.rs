@@ -23,7 +23,7 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    /// Makes the folder where it is missing, and a file for each of `ranks` ranks in it.
+    /// Creates the folder if it is missing, and a file for each of `ranks` ranks in it.
     pub(super) fn create(path: &Path, ranks: usize) -> Result<Self> {
         files::make_private(path).with_context(|| format!("cannot make the folder {}", path.display()))?;
         refuse_logs(path)?;
@@ -41,7 +41,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Adds what a rank wrote. An error comes once per rank; what it writes afterwards is lost.
+    /// Adds what a rank wrote. An error is returned once per rank; what the rank writes afterwards is lost.
     pub(super) fn write(&mut self, rank: usize, bytes: &[u8]) -> Result<(), String> {
         let Some(file) = &mut self.files[rank] else { return Ok(()) };
         file.write_all(bytes).map_err(|error| {
@@ -51,7 +51,7 @@ impl Folder {
         })
     }
 
-    /// In words, what is in it.
+    /// The contents of the folder, in words.
     pub(super) fn describe(&self) -> String {
         let name = |rank| file_name(rank, self.files.len());
         match self.files.len() {

@@ -1,14 +1,14 @@
 //! What many ranks write, on one terminal.
 //!
 //! Only whole lines are printed, each with its rank before it, standard output to standard output and standard error to
-//! standard error. Rows that are still being written, such as progress bars, stand in a block at the bottom of a
-//! terminal; without one, only what they become in the end is printed. While a block stands there the screen changes
-//! at most [twenty times a second](FRAME), lines above it and block together, so that it neither flickers nor costs time.
+//! standard error. Rows that are still being written, such as progress bars, are shown in a block at the bottom of a
+//! terminal; without a terminal, only their final state is printed. While there is a block, the screen changes at most
+//! [twenty times a second](FRAME), lines above it and block together, so that it neither flickers nor costs time.
 //!
 //! # Layout
 //!
 //! - `scanner`: bytes to text, line ends, movements of the cursor and colours.
-//! - `rows`: those to lines, and to the rows that are unfinished.
+//! - `rows`: from these to lines, and to unfinished rows.
 //! - `tag`, `cut`, `block`: how lines and rows look on a terminal.
 //! - `folder`, `tail`: where else output goes: to files, and to the closing report.
 //!
@@ -44,7 +44,7 @@ use crate::printer::{Printer, Style};
 /// Time between two changes of a screen with a block.
 pub const FRAME: Duration = Duration::from_millis(50);
 
-/// A row that nobody ended for this long is shown, although it may be an ordinary line.
+/// A row that is unfinished for this long is shown, although it may be an ordinary line.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Most bytes of lines that wait for the next change of the screen.
@@ -53,11 +53,11 @@ const MOST: usize = 256 << 10;
 /// What is to be shown, and how.
 #[derive(Debug, Clone, Default)]
 pub struct OutputOptions {
-    /// What stands before each line.
+    /// What comes before each line.
     pub tag: Tag,
     /// Show no standard output of ranks, only their standard error and what the launcher itself says.
     pub quiet: bool,
-    /// A file for every rank in this folder; shown are only rank 0 and standard error of the others.
+    /// A file for every rank in this folder; only rank 0 and the standard error of the others are shown.
     pub folder: Option<PathBuf>,
     /// The host of each rank.
     pub hosts: Vec<String>,
@@ -91,7 +91,7 @@ pub struct Output<'a> {
     footer: Vec<String>,
     /// Lines that are not printed yet.
     waiting: Vec<(Stream, Vec<u8>)>,
-    /// A row in the block is not what it was.
+    /// A row in the block has changed.
     changed: bool,
     /// The latest time that is known.
     now: Instant,
@@ -104,7 +104,7 @@ pub struct Output<'a> {
 const STREAMS: [Stream; 2] = [Stream::Out, Stream::Err];
 
 impl<'a> Output<'a> {
-    /// Nothing is shown yet, but where files were asked for, they are there. Refuses a folder with files of another job.
+    /// Nothing is shown yet, but files that were asked for are created. Refuses a folder with files of another job.
     pub fn new(printer: &'a mut Printer, options: &OutputOptions, now: Instant) -> Result<Self> {
         let size = options.hosts.len();
         let folder = options.folder.as_ref().map(|path| Folder::create(path, size)).transpose()?;
@@ -125,7 +125,7 @@ impl<'a> Output<'a> {
             waiting: Vec::new(),
             changed: false,
             now,
-            // The first change needs not wait.
+            // The first change need not wait.
             shown: now.checked_sub(FRAME).unwrap_or(now),
             broken: false,
             printer,
@@ -181,7 +181,7 @@ impl<'a> Output<'a> {
         self.show();
     }
 
-    /// Rows of the launcher itself, which stand below all others where standard error is a terminal.
+    /// Rows of the launcher itself, which are shown below all others if standard error is a terminal.
     pub fn set_footer(&mut self, now: Instant, rows: Vec<String>) {
         if self.footer != rows {
             self.footer = rows;
@@ -200,7 +200,7 @@ impl<'a> Output<'a> {
         self.printer.paint_message(style, text)
     }
 
-    /// Whether rows can stand at the bottom.
+    /// Whether rows can be shown at the bottom.
     pub fn is_live(&self) -> bool {
         self.printer.is_terminal(Stream::Err)
     }
@@ -234,12 +234,12 @@ impl<'a> Output<'a> {
         rank.tail.lines(rank.sources.iter().flat_map(|source| source.rows.unfinished()))
     }
 
-    /// Whether output cannot be written any more, often because whoever read it has seen enough.
+    /// Whether output cannot be written any more, often because its reader has closed it.
     pub fn is_broken(&self) -> bool {
         self.broken || self.printer.is_broken()
     }
 
-    /// Whether so much waits for its reader that ranks should write no more for the time being.
+    /// Whether so much output waits to be read that ranks should pause writing.
     pub fn is_full(&self) -> bool {
         self.printer.is_full()
     }
@@ -336,7 +336,7 @@ impl<'a> Output<'a> {
         for group in writes.chunk_by(|one, other| one.0 == other.0) {
             let bytes: Vec<u8> = group.iter().flat_map(|(_, bytes)| bytes).copied().collect();
             let result = self.printer.write(group[0].0, &bytes);
-            // What cannot be said on standard error is lost; there is nowhere else to say it.
+            // What cannot be written to standard error is lost; there is nowhere else to write it.
             self.broken |= group[0].0 == Stream::Out && result.is_err();
         }
     }

@@ -2,8 +2,9 @@
 //!
 //! A row is finished by a line end. Until then it may be overwritten after a carriage return, as progress bars do, and
 //! only its last state counts. Programs with several bars go up to earlier rows again; so after an upward movement as many
-//! rows are kept open as it went over, until line ends show that nobody comes back. Text after a return replaces the row
-//! as a whole: bars write their full width, and columns cannot be known without the width of a terminal.
+//! rows are kept open as it went over, until line ends show that the cursor will not come back. Text after a return
+//! replaces the row as a whole: bars write their full width, and columns cannot be known without the width of a
+//! terminal.
 
 use std::collections::VecDeque;
 
@@ -15,7 +16,7 @@ pub(super) const LIMIT: usize = 64 << 10;
 /// Most rows that are open at a time.
 const MOST: usize = 16;
 
-/// Longest memory of looks that a row leaves to the next.
+/// Most bytes of colours and attributes that are carried over to the next row.
 const LOOKS: usize = 128;
 
 /// A finished line.
@@ -30,13 +31,13 @@ pub(super) struct OutputLine {
 #[derive(Debug, Default)]
 struct Row {
     bytes: Vec<u8>,
-    /// The cursor went back: the next text replaces what stands here.
+    /// The cursor went back: the next text replaces the row.
     returned: bool,
-    /// Looks that came since then; they change nothing of what stands here.
+    /// Attributes that came since then; they do not change the existing text.
     after: Vec<u8>,
     /// It is meant to be overwritten.
     live: bool,
-    /// The cursor came by on its way up or started from below: one of several bars, and no line while it is blank.
+    /// The cursor came by on its way up or started from below: one of several bars, and not a line while it is blank.
     bar: bool,
 }
 
@@ -65,7 +66,7 @@ struct Page {
     falls: usize,
     /// For a terminal: obey what is understood and drop the rest. Otherwise it is passed on.
     terminal: bool,
-    /// The looks in effect, which the next row begins with on a terminal.
+    /// The attributes in effect, with which the next row begins on a terminal.
     looks: Vec<u8>,
     limit: usize,
 }
@@ -83,7 +84,7 @@ impl Rows {
         scanner.feed(bytes, &mut |token| page.take(token, line));
     }
 
-    /// The stream has ended: what stands there is finished.
+    /// The stream has ended: its rows are finished.
     pub(super) fn finish(&mut self, line: &mut dyn FnMut(OutputLine)) {
         let Self { scanner, page } = self;
         scanner.finish(&mut |token| page.take(token, line));
@@ -94,7 +95,7 @@ impl Rows {
         *self = Self::new(page.terminal, page.limit);
     }
 
-    /// Whether anything stands in an unfinished row.
+    /// Whether an unfinished row has any text.
     pub(super) fn is_unfinished(&self) -> bool {
         self.page.rows.iter().any(|row| !is_blank(&row.bytes))
     }
@@ -104,7 +105,7 @@ impl Rows {
         self.page.rows.iter().any(|row| row.live && !is_blank(&row.bytes))
     }
 
-    /// The unfinished rows in which anything stands.
+    /// The unfinished rows that have any text.
     pub(super) fn unfinished(&self) -> impl Iterator<Item = &[u8]> {
         self.page.rows.iter().map(|row| row.bytes.as_slice()).filter(|bytes| !is_blank(bytes))
     }
@@ -165,13 +166,13 @@ impl Page {
             self.begin();
             return self.write(bytes, line);
         }
-        // A terminal's next text begins with all looks in effect anyway.
+        // On a terminal, the next text begins with all attributes in effect anyway.
         if !self.terminal && row.after.len() + bytes.len() <= LOOKS {
             row.after.extend_from_slice(bytes);
         }
     }
 
-    /// On a terminal a row begins with the looks in effect, since each line is reset at its end.
+    /// On a terminal a row begins with the attributes in effect, since each line is reset at its end.
     fn begin(&mut self) {
         let row = &mut self.rows[self.at];
         if self.terminal && row.bytes.is_empty() {

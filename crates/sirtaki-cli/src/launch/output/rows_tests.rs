@@ -27,7 +27,7 @@ fn the_last_state_of_a_row_is_its_line() {
         (b"\x1b[32m9%\r\x1b[0m\nx\n", &["\\x1b[32m9%\\x1b[0m", "x"]),
         // Two bars: only the very first state of the upper one is taken for a line.
         (b"\r0%\n\r0%\x1b[A\r5%\n\r6%\x1b[A\r9%\n\r8%\x1b[A\n\n", &["0%", "9%", "8%"]),
-        // Whoever goes back may do so once more, so lines wait; but not for ever.
+        // A program that goes up may do so again, so lines wait; but not for ever.
         (b"\n\rx\x1b[A\ra\nb\nc\nd\n", &["", "a", "b", "c", "d"]),
         (b"\x1b[99999999999A\x1b[70Aa\x1b[5Bb\n", &["a", "b"]),
         (b"bell\x07 \xff\n", &["bell\\x07 \\xff"]),

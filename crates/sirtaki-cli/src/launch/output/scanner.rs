@@ -4,7 +4,7 @@
 //! [`LONGEST`] bytes. Rejected: a whole terminal emulator per rank, which would have to know a width that ranks were
 //! never told, and could not pass on bytes that it does not understand.
 
-/// A control sequence longer than this is none.
+/// A longer sequence is not taken for a control sequence.
 const LONGEST: usize = 64;
 
 const ESCAPE: u8 = 0x1b;
@@ -24,10 +24,10 @@ pub(super) enum Token<'a> {
     Down(usize),
     /// The line from the cursor on, or all of it.
     Erase {
-        /// Also what stands before the cursor.
+        /// Also what is before the cursor.
         all: bool,
     },
-    /// Colour, or another look of the text that follows.
+    /// Colour, or another attribute of the text that follows.
     Look(&'a [u8]),
     /// Anything else that a terminal would obey or ignore.
     Other(&'a [u8]),

@@ -43,7 +43,7 @@ pub(super) fn colour(tag: &str, rank: usize) -> String {
 /// Host names without their domains, where that is enough to tell them apart.
 fn short(hosts: &[String]) -> Vec<&str> {
     fn first(host: &str) -> &str {
-        // The parts of an address are no domains.
+        // The parts of an address are not domains.
         if host.parse::<std::net::IpAddr>().is_ok() { host } else { host.split('.').next().unwrap_or(host) }
     }
     let full: BTreeSet<&str> = hosts.iter().map(String::as_str).collect();

@@ -21,11 +21,11 @@ impl Tail {
         if self.lines.len() == LINES {
             self.lines.pop_front();
         }
-        // Looks take bytes and no columns; beyond this they are more than any honest line has.
+        // Attributes take bytes but no columns; no ordinary line has more than this.
         self.lines.push_back(line[..line.len().min(8 * COLUMNS)].to_vec());
     }
 
-    /// The last lines, `unfinished` rows behind them.
+    /// The last lines, followed by `unfinished` rows.
     pub(super) fn lines<'a>(&'a self, unfinished: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
         let all: Vec<&[u8]> = self.lines.iter().map(Vec::as_slice).chain(unfinished).collect();
         let last = &all[all.len().saturating_sub(LINES)..];

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A terminal that both streams lead to; line ends become what the kernel makes of them.
+/// A terminal that both streams lead to; line ends are converted as by the kernel.
 #[derive(Clone)]
 struct Screen(Arc<Mutex<vt100::Parser>>);
 
@@ -269,7 +269,7 @@ fn memory_is_bounded() {
 }
 
 proptest! {
-    /// Whatever comes in whatever pieces from whomever: each call writes whole lines, and without tags every rank's lines
+    /// Whatever ranks write, in whatever pieces: each call writes whole lines, and without tags every rank's lines
     /// are there, once and in order.
     #[test]
     fn lines_are_never_torn(

@@ -12,7 +12,7 @@ use super::{pulse::Pulse, trail::Trail};
 pub struct Moment {
     /// Seconds since the ranks were started.
     pub seconds: f64,
-    /// What the program says of itself; what it said before of whatever it leaves out now.
+    /// What the program says about itself; for what it leaves out now, what it said before.
     pub said: Progress,
     /// How long ago that was.
     pub silent: f64,
@@ -37,9 +37,9 @@ pub struct RankMoment {
     pub late: Option<f64>,
     /// The phase of a step that explains most of it.
     pub phase: Option<&'static str>,
-    /// Bytes of memory it had at most.
+    /// Most bytes of memory it ever had.
     pub memory: u64,
-    /// Its last step, where it says so itself.
+    /// Its last step, if it reports it.
     pub step: Option<u64>,
 }
 
@@ -74,7 +74,7 @@ pub(super) struct Going {
     ranks: Vec<Rank>,
     /// What the program says, put together.
     said: Option<Progress>,
-    /// When it was said, on the clock of the host it was said on, and on ours.
+    /// When it was said, by the clock of that host, and by this one's.
     when: (u64, f64),
     /// Steps, samples and epochs.
     course: Trail<3>,
@@ -86,7 +86,7 @@ impl Going {
         Self { hosts, ranks, said: None, when: (0, 0.0), course: Trail::default() }
     }
 
-    /// Takes in what was told of ranks. Those that do not exist are ignored.
+    /// Takes in what was reported about ranks. Those that do not exist are ignored.
     pub(super) fn heard(&mut self, pulses: &[Pulse], seconds: f64) {
         for pulse in pulses {
             if let Some(rank) = self.ranks.get_mut(pulse.rank) {
@@ -97,10 +97,10 @@ impl Going {
                 rank.last = Some(*pulse);
             }
         }
-        // The lowest rank that says anything speaks for all.
+        // The lowest rank that reports anything stands for all.
         let Some((time, now)) = self.ranks.iter().find_map(|rank| rank.last?.said()) else { return };
         if self.said.is_none() {
-            // Who waited for whom before the first step was not part of the work.
+            // Waiting before the first step was not part of the work.
             self.ranks.iter_mut().for_each(|rank| rank.late = Trail::default());
         }
         if self.said.is_none() || time != self.when.0 {
@@ -160,7 +160,7 @@ fn phase(late: &Trail<{ 1 + Phase::ALL.len() }>) -> Option<&'static str> {
     Phase::ALL.iter().find(explains).map(|phase| phase.name())
 }
 
-/// What is said now, and what was said before of the rest.
+/// What is said now, completed by what was said before.
 fn together(now: Progress, before: Option<Progress>) -> Progress {
     let before = before.unwrap_or_default();
     Progress {

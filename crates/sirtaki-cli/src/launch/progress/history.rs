@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::going::Moment;
 
-/// Rows at most.
+/// Most rows.
 const ROWS: usize = 600;
 
 /// A job at some moment, as far as plots show it.
@@ -51,7 +51,7 @@ pub(super) struct History {
 }
 
 impl History {
-    /// Adds a moment, unless it comes too soon; one with news of a test never does.
+    /// Adds a moment, unless it comes too soon; one with a new test result is always added.
     pub(super) fn add(&mut self, moment: &Moment) {
         let said = &moment.said;
         let tested = (said.test_loss, said.test_accuracy);
@@ -83,7 +83,7 @@ impl History {
         &self.rows
     }
 
-    /// Leaves out every second row, tests last.
+    /// Leaves out every second row; those with tests only if that is not enough.
     fn thin(&mut self) {
         let mut number = 0;
         let mut every_second = |row: &HistoryRow, tests: bool| {

@@ -1,10 +1,10 @@
 //! How far a job is, for people: live rows on a terminal, lines in a log, plots on a page.
 //!
-//! Programs say how far they are with `Engine::progress`, which writes into their flight record. Agents look there twice
-//! a second and tell the launcher, so it costs ranks nothing and works for every front end. A program that says nothing
-//! shows nothing.
+//! Programs report their progress with `Engine::progress`, which writes into their flight record. Agents look there
+//! twice a second and tell the launcher, so it costs ranks nothing and works for every front end. Nothing is shown for
+//! a program that reports nothing.
 //!
-//! - [`pulse`]: what is told of one rank.
+//! - [`pulse`]: what is reported about one rank.
 //! - `going`, `trail`: the whole job from that, with its rates. Pure.
 //! - `view`: in rows and lines.
 //! - `history`, [`dashboard`]: in plots, on a page.
@@ -28,11 +28,11 @@ pub use self::{
 use self::{going::Going, history::History};
 use super::output::Output;
 
-/// How often rows change although nothing was heard: time goes by.
+/// How often rows are redrawn even without news, to show the passing time.
 const TICK: Duration = Duration::from_secs(1);
-/// How often the page gets something new at most, however many hosts there are.
+/// Least time between two updates of the page, however many hosts there are.
 const NEWS: Duration = Duration::from_millis(400);
-/// How often there is a line where rows cannot live.
+/// How often there is a line where rows cannot be redrawn.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How the terminal shows it.
@@ -46,7 +46,7 @@ pub enum Show {
     Nothing,
 }
 
-/// Everything that shows how far a job is.
+/// Everything that shows a job's progress.
 #[derive(Debug)]
 pub struct Live {
     going: Going,
@@ -78,7 +78,7 @@ impl Live {
         (self.began, self.due) = (now, now + PATIENCE);
     }
 
-    /// What an agent told of its ranks.
+    /// What an agent reported about its ranks.
     pub fn heard(&mut self, pulses: &[Pulse], now: Instant) {
         let seconds = self.seconds(now);
         self.going.heard(pulses, seconds);
@@ -120,14 +120,14 @@ impl Live {
         }
     }
 
-    /// The ranks have ended; `how` in words, and whether that is well. Rows go away.
+    /// The ranks have ended; `how` in words, and whether that is a success. Rows are removed.
     pub fn ended(&mut self, well: bool, how: &str, output: &mut Output<'_>) {
         output.set_footer(Instant::now(), Vec::new());
         self.show = Show::Nothing;
         self.publish(self.going.moment(self.seconds(Instant::now())).as_ref(), Some((well, how)));
     }
 
-    /// Lets whoever looks at the page see the end.
+    /// Lets an open page show the end.
     pub fn finish(self) {
         if let Some((page, _)) = self.page {
             page.finish();

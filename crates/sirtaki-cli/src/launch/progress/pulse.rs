@@ -18,7 +18,7 @@ pub struct Pulse {
     said: Option<(u64, [u64; 9])>,
     /// For how long others have waited for it since its start, where ranks have been compared.
     pub late: Option<Late>,
-    /// Bytes of memory it had at most.
+    /// Most bytes of memory it ever had.
     pub memory: u64,
 }
 
@@ -32,7 +32,7 @@ pub struct Late {
 }
 
 impl Pulse {
-    /// What a rank's numbers tell; nothing before it has an engine.
+    /// What a rank's counters show; `None` before it has an engine.
     pub fn of(rank: usize, time: u64, counts: &Counts) -> Option<Pulse> {
         let said = counts.progress().map(|(time, progress)| (time, progress.to_words()));
         let (lateness, memory) = (counts.lateness(), counts.memory());

@@ -15,7 +15,7 @@ pub(super) struct Trail<const N: usize> {
 }
 
 impl<const N: usize> Trail<N> {
-    /// The counters at this time, in seconds of any clock. Where one has gone back, everything begins anew.
+    /// The counters at this time, in seconds of any clock. If one has decreased, the trail starts afresh.
     pub(super) fn add(&mut self, time: f64, counts: [f64; N]) {
         let back = |(then, before): &(f64, [f64; N])| {
             time < *then || before.iter().zip(&counts).any(|(before, now)| now < before)
@@ -33,7 +33,7 @@ impl<const N: usize> Trail<N> {
         }
     }
 
-    /// How much of a counter comes per second.
+    /// How much a counter grows per second.
     pub(super) fn rate(&self, counter: usize) -> Option<f64> {
         rate(*self.points.front()?, *self.points.back()?, counter)
     }

@@ -1,7 +1,7 @@
 //! A job in a few rows of a terminal, or in one line of a log.
 //!
-//! Rows are the same at any time, whatever is known, so that nothing jumps: how far it is, what it has learned, and,
-//! with several ranks, who is late. What does not fit is left out from the right.
+//! The same rows are always shown, whatever is known, so that nothing jumps: progress, training results, and, with
+//! several ranks, which one is late. What does not fit is left out from the right.
 
 use unicode_width::UnicodeWidthStr;
 
@@ -11,20 +11,20 @@ use crate::{
     printer::Style,
 };
 
-/// Cells of the bar at most.
+/// Most cells of the bar.
 const BAR: usize = 24;
-/// Cells for ranks at most.
+/// Most cells for ranks.
 const STRIP: usize = 32;
 /// Shares from nothing to everything.
 const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// From how much silence on it is mentioned, in seconds.
+/// Seconds of silence after which it is mentioned.
 const SILENCE: f64 = 10.0;
 /// The share of the time that others have to wait for a rank before it is mentioned.
 const LATE: f64 = 0.05;
 /// How many times the mean of all ranks its lateness has to be before it is named: ranks are late in turn on any machine.
 const ODD: f64 = 1.5;
 
-/// Words that stand together: what it is, the value, its unit.
+/// Words that belong together: the name, the value, its unit.
 #[derive(Debug, PartialEq)]
 struct Figure(&'static str, String, &'static str);
 
@@ -40,7 +40,7 @@ impl Figure {
     }
 }
 
-/// The rows of a window of so many columns.
+/// The rows of a window of `columns` columns.
 pub(super) fn rows(moment: &Moment, columns: usize, paint: &dyn Fn(Style, &str) -> String) -> Vec<String> {
     let mut rows = vec![row(bar(moment, columns, paint), position(moment), columns, paint)];
     let learned = learned(moment);
@@ -59,7 +59,7 @@ pub(super) fn line(moment: &Moment) -> String {
     parts.join("  ")
 }
 
-/// A beginning of known width, and as many figures as fit behind it.
+/// A beginning of known width, followed by as many figures as fit.
 fn row(
     (mut row, mut width): (String, usize),
     figures: Vec<Figure>,
@@ -102,7 +102,7 @@ fn position(moment: &Moment) -> Vec<Figure> {
     [epoch, Some(step), silent, left, moment.steps_per_second.map(pace)].into_iter().flatten().collect()
 }
 
-/// What it has learned, and from how many samples.
+/// Loss and accuracy, and the number of samples.
 fn learned(moment: &Moment) -> Vec<Figure> {
     let said = &moment.said;
     let share = |name, share: Option<f64>, digits| share.map(|share| Figure(name, percent(share, digits), ""));
@@ -138,7 +138,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// A cell for each rank, or for some neighbours of whom the latest is shown; and who that is.
+/// A cell for each rank, or for a few neighbours, of which the latest is shown; and which rank that is.
 fn lateness(moment: &Moment, columns: usize, paint: &dyn Fn(Style, &str) -> String) -> Option<String> {
     let words = latest(moment)?;
     let shares: Vec<f64> = moment.ranks.iter().filter_map(|rank| rank.late).collect();

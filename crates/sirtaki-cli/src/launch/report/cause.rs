@@ -4,14 +4,14 @@ use crate::launch::ended::Ended;
 
 const SMALLER: &str = "a smaller batch or model per rank, fewer ranks on this host, or a host with more memory";
 
-/// The line that says it best, where there is one, and what to try.
+/// The line that explains it best, if there is one, and what to try.
 pub(super) fn explain<'a>(how: &Ended, lines: &'a [String]) -> (Option<&'a str>, String) {
     if lines.iter().any(|line| is_mpi_start(line)) {
         let hint = "Open MPI makes every process a job of its own unless its mpirun starts it: add --mpi to connect \
                     the ranks through it, or --mpi=no if each is meant to be alone";
         return (Some("MPI cannot start without its launcher"), hint.into());
     }
-    // Words that a rank said long before somebody killed it explain nothing; an abort is its own doing.
+    // What a rank printed long before it was killed explains nothing; an abort is its own doing.
     if matches!(how, Ended::Code(_) | Ended::Signal { number: 6, .. }) {
         if let Some(exception) = exception(lines) {
             return (Some(exception), after_exception(exception));
@@ -28,8 +28,8 @@ fn is_mpi_start(line: &str) -> bool {
     line.contains("MPI_Init") && line.contains("error") || line.contains("ORTE_ERROR_LOG") && line.contains("show_help")
 }
 
-/// The exception at the end of a Python traceback: the first line behind the last frame that is not indented. What Python
-/// itself ignores, mostly in exit handlers and destructors, is not why a rank ended.
+/// The exception at the end of a Python traceback: the first line after the last frame that is not indented. What
+/// Python itself ignores, mostly in exit handlers and destructors, is not why a rank ended.
 fn exception(lines: &[String]) -> Option<&str> {
     let is_frame = |line: &&String| line.trim_start().starts_with("File \"") && line.contains(", line ");
     let (at, frame) = lines.iter().enumerate().rfind(|(_, line)| is_frame(line))?;

@@ -1,6 +1,6 @@
-//! What is said at the end of a job.
+//! The report at the end of a job.
 //!
-//! A pure function from facts to text of one page at most: which rank failed first, where and how, its last lines, what
+//! A pure function from facts to at most a page of text: which rank failed first, where and how, its last lines, what
 //! the others were doing meanwhile, and what to try. The others' own errors are left out: they only follow the first.
 
 mod cause;
@@ -47,7 +47,7 @@ pub struct Failure {
     pub others: Vec<(usize, String)>,
     /// What ranks had done by then, as far as known.
     pub profile: Profile,
-    /// Where the output of all ranks lies.
+    /// Where the output of all ranks is.
     pub folder: Option<PathBuf>,
     /// The job's number of ranks.
     pub ranks: usize,
@@ -100,7 +100,7 @@ impl Failure {
         std::iter::once(title).chain(lines).collect()
     }
 
-    /// What the others were doing, those who did the same together.
+    /// What the others were doing; ranks that did the same are grouped.
     fn meanwhile(&self, paint: &impl Fn(Style, &str) -> String) -> Vec<String> {
         let mut groups: Vec<(Vec<usize>, &str)> = Vec::new();
         for (rank, doing) in &self.others {
@@ -126,14 +126,14 @@ impl Failure {
     }
 }
 
-/// What there is to say about a job that went well.
+/// The message about a job that succeeded.
 pub fn success(ranks: usize, hosts: usize, time: Duration) -> String {
     let plural = |count: usize| if count == 1 { "" } else { "s" };
     let time = duration_in_words(time);
     format!("{ranks} rank{} on {hosts} host{} finished in {time}", plural(ranks), plural(hosts))
 }
 
-/// What there is to say about a job that somebody ended.
+/// The message about a job that was ended by a signal.
 pub fn interrupted(signal: i32, time: Duration) -> String {
     format!("ended by {} after {}", signal_name(signal), duration_in_words(time))
 }

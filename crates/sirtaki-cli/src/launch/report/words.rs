@@ -29,7 +29,7 @@ pub fn duration_in_words(time: Duration) -> String {
     }
 }
 
-/// The same for seconds that may be anything.
+/// The same for seconds that may have any value.
 pub fn seconds_in_words(seconds: f64) -> String {
     duration_in_words(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
 }

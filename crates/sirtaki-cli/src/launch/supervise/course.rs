@@ -1,12 +1,12 @@
 //! The course of a job from its start to its end: what happened, and what has to be done about it. Pure; the time is
 //! passed in.
 //!
-//! The first rank that fails decides the job's result. The others get a moment to notice by themselves, so that what
-//! they say about it is heard; then they are asked to end, and killed if they do not.
+//! The first rank that fails decides the job's result. The others get a moment to notice by themselves, so that their
+//! messages about it arrive; then they are asked to end, and killed if they do not.
 //!
 //! The first to fail is not always the first to end: a rank that runs exit handlers has left the others long before its
-//! process ends, and they may be faster. So a rank that fails because another one is gone says whom it missed, and that
-//! one's end is waited for and counts.
+//! process ends, and they may be faster. So a rank that fails because another one is gone names that one, whose end is
+//! then awaited and decides the result.
 
 use std::time::{Duration, Instant};
 
@@ -17,15 +17,15 @@ use crate::launch::ended::Ended;
 
 /// How long ranks may take to notice that another one failed.
 const NOTICING: Duration = Duration::from_secs(3);
-/// How much longer the rank that the others miss may take to end by itself.
+/// How much longer the missing rank may take to end by itself.
 const LAST_WORDS: Duration = Duration::from_secs(30);
 /// How long agents may take to confirm that everything was killed.
 const CONFIRMING: Duration = Duration::from_secs(5);
-/// The same for somebody who has asked twice.
+/// The same if the user has asked twice.
 const HURRY: Duration = Duration::from_millis(300);
-/// How long it is at first until ranks are looked at again while one that never joined has ended.
+/// How long to wait at first before checking ranks again after one that never joined has ended.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// And how long at most.
+/// And the longest such wait.
 const LOOK_SELDOM: Duration = Duration::from_secs(60);
 
 /// What has to be done.
@@ -37,7 +37,7 @@ pub(super) enum Action {
     Kill,
     /// Ask what every rank is doing.
     Look,
-    /// Say that the end of this rank is waited for.
+    /// Report that the end of this rank is awaited.
     Await(usize),
     /// End the agents that do not answer.
     GiveUp,
@@ -46,7 +46,7 @@ pub(super) enum Action {
 /// How the job came to its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// All ranks ended well.
+    /// All ranks succeeded.
     Success,
     /// This rank failed first.
     Failed {
@@ -55,7 +55,7 @@ pub enum Outcome {
         /// How.
         how: Ended,
     },
-    /// Somebody ended it with this signal.
+    /// It was ended by this signal.
     Interrupted(i32),
 }
 
@@ -90,11 +90,11 @@ pub(super) struct Course {
     /// Hosts that have been asked what their ranks are doing and have not answered yet.
     asked: Vec<bool>,
     outcome: Outcome,
-    /// Whom the rank that failed waited for in vain.
+    /// The rank that the failed one waited for in vain.
     culprit: Option<Culprit>,
-    /// That one, while it has not ended and its end would decide.
+    /// That rank, while it has not ended and its end would decide the result.
     missed: Option<usize>,
-    /// A rank that ended well without having joined the others.
+    /// A rank that ended with success without having joined the others.
     early: Option<usize>,
     next: Next,
 }
@@ -118,7 +118,7 @@ impl Course {
         &self.outcome
     }
 
-    /// Whether all ranks have ended and said all they had to say, and all hosts have answered.
+    /// Whether all ranks have ended, all their output has arrived, and all hosts have answered.
     pub(super) fn is_over(&self) -> bool {
         self.closed.iter().all(|&closed| closed) && !self.asked.contains(&true)
     }
@@ -151,7 +151,7 @@ impl Course {
         }
     }
 
-    /// A rank ended; `culprit` is whom it waited for in vain, and `joined` whether it had met the others.
+    /// A rank ended; `culprit` is the rank it waited for in vain, and `joined` says whether it had met the others.
     pub(super) fn ended(
         &mut self,
         rank: usize,
@@ -171,7 +171,7 @@ impl Course {
                 self.next = Next::Look(now, LOOK_AGAIN);
                 Vec::new()
             }
-            // Others may notice that a host is gone before we do.
+            // Others may notice that a host is gone before the launcher does.
             Outcome::Failed { .. } if matches!(how, Ended::Lost(_)) && self.accuses(rank) => {
                 self.outcome = Outcome::Failed { rank, how: how.clone() };
                 Vec::new()
@@ -212,7 +212,7 @@ impl Course {
         }
     }
 
-    /// A rank is stopped. If another one failed for want of it, it is the culprit.
+    /// A rank is stopped. If another one failed because of that, it is the culprit.
     pub(super) fn stopped(&mut self, rank: usize) {
         let Outcome::Failed { rank: first, how: Ended::Code(_) } = &self.outcome else { return };
         if *first != rank && self.culprit.is_none_or(|culprit| culprit.rank == rank) {
@@ -235,7 +235,7 @@ impl Course {
                 self.next = Next::Kill(now + self.grace);
                 vec![Action::Signal(if signal == SIGINT { SIGINT } else { SIGTERM })]
             }
-            // What it means is between the scheduler and the program.
+            // Its meaning is a matter between the scheduler and the program.
             other => vec![Action::Signal(other)],
         }
     }
@@ -248,7 +248,7 @@ impl Course {
             Next::Look(_, pause) => (Next::Look(now + pause, (2 * pause).min(LOOK_SELDOM)), Some(Action::Look)),
             Next::Await(_) => (Next::Ask(now + LAST_WORDS), self.missed.map(Action::Await)),
             Next::Ask(_) => {
-                // From now on ends are our doing.
+                // From now on, ranks end because the launcher ends them.
                 self.missed = None;
                 (Next::Kill(now + self.grace), Some(Action::Signal(SIGTERM)))
             }

@@ -3,7 +3,7 @@ use signal_hook::consts::SIGUSR1;
 use super::*;
 
 const GRACE: Duration = Duration::from_secs(10);
-/// Of a rank of whose engine nothing is known.
+/// For a rank whose engine is unknown.
 const UNKNOWN: (Option<Culprit>, bool) = (None, true);
 
 fn killed() -> Ended {

@@ -1,7 +1,7 @@
 //! The launcher's connections to the agents of all hosts.
 //!
-//! Nothing here waits for an agent: threads read what agents say and write what they are told. Every agent, also the one
-//! on this machine, is greeted and has to answer; one that does not is ended, because a process can also be stopped.
+//! Nothing here waits for an agent: threads read events and write orders. Every agent, including the one on this
+//! machine, is greeted and has to answer; one that does not is ended, because a process may also have been stopped.
 
 use std::{
     collections::VecDeque,
@@ -36,13 +36,13 @@ const KEPT: usize = 10;
 /// What reaches the launcher.
 #[derive(Debug)]
 pub(super) enum Heard {
-    /// An agent said something.
+    /// An agent sent an event.
     Event { host: usize, event: Event },
-    /// An agent, or what started it, printed a line that nobody expects.
+    /// An agent, or what started it, printed an unexpected line.
     Message { host: usize, line: String },
     /// An agent is gone, and why.
     Gone { host: usize, how: String },
-    /// Somebody sent the launcher a signal.
+    /// The launcher received a signal.
     Signal(i32),
     /// Output was written, or cannot be written any more.
     Written,
@@ -51,11 +51,11 @@ pub(super) enum Heard {
 struct Link {
     name: String,
     child: Arc<Mutex<Child>>,
-    /// What the agent is told; closed when there is nothing more to say.
+    /// Orders for the agent; closed when there are no more.
     orders: Option<Sender<Order>>,
     remote: bool,
     heard: Instant,
-    /// Why it was given up.
+    /// Why it was given up on.
     given_up: Option<String>,
     gone: bool,
 }
@@ -71,7 +71,7 @@ pub(super) struct Links {
 }
 
 impl Links {
-    /// Nobody yet; signals are heard from now on.
+    /// No agents yet; signals are received from now on.
     pub(super) fn new() -> Result<Self> {
         let (sender, inbox) = channel();
         let known = Arc::<Known>::default();
@@ -122,7 +122,7 @@ impl Links {
         Ok(())
     }
 
-    /// Gives an order to one agent. One that is gone cannot hear; its absence is reported by itself.
+    /// Gives an order to one agent. One that is gone gets nothing; that it is gone is reported separately.
     pub(super) fn order(&mut self, host: usize, order: Order) {
         if let Some(orders) = &self.links[host].orders {
             let _ = orders.send(order);
@@ -133,7 +133,7 @@ impl Links {
         (0..self.links.len()).for_each(|host| self.order(host, order.clone()));
     }
 
-    /// Says that there will be no more orders.
+    /// Tells agents that there will be no more orders.
     pub(super) fn dismiss(&mut self) {
         self.links.iter_mut().for_each(|link| link.orders = None);
     }
@@ -146,13 +146,12 @@ impl Links {
         self.links[host].gone
     }
 
-    /// The job is over, and nothing of it is left that we know of.
+    /// The job is over, and nothing is known to be left of it.
     pub(super) fn set_over(&self) {
         self.known.set_over();
     }
 
-    /// What is heard next, or nothing until `deadline`. Agents are greeted meanwhile, and given up when they do not
-    /// answer.
+    /// What arrives next, or `None` at `deadline`. Agents are greeted meanwhile, and given up on if they do not answer.
     pub(super) fn hear(&mut self, deadline: Instant) -> Option<Heard> {
         loop {
             self.greet();
@@ -210,21 +209,21 @@ impl Links {
         }
     }
 
-    /// Whoever was silent may have been so because we were stopped.
+    /// Silent agents may have been silent because the launcher was stopped.
     pub(super) fn forgive(&mut self) {
         let now = Instant::now();
         self.links.iter_mut().for_each(|link| link.heard = now);
     }
 
-    /// Gives up every agent that is still there.
+    /// Gives up on every agent that is still there.
     pub(super) fn give_up_all(&mut self) {
         (0..self.links.len()).filter(|&host| !self.links[host].gone).collect::<Vec<_>>().into_iter().for_each(|host| {
             self.give_up(host);
         });
     }
 
-    /// Ends what connects us to an agent: here the agent itself, elsewhere the way to it. An agent that loses its
-    /// launcher ends by itself, and one that is stopped has a watchdog.
+    /// Ends the connection to an agent: on this machine the agent itself, elsewhere the program that leads to it. An
+    /// agent that loses its launcher ends by itself, and one that is stopped has a watchdog.
     fn give_up(&mut self, host: usize) {
         let link = &mut self.links[host];
         let mut child = link.child.lock().unwrap_or_else(PoisonError::into_inner);
@@ -242,7 +241,7 @@ impl Links {
     }
 }
 
-/// Writes orders in a thread of its own: an agent that is stopped does not read them.
+/// Writes orders in a separate thread: an agent that is stopped does not read them.
 fn write_orders(mut to: ChildStdin) -> Sender<Order> {
     let (sender, orders) = channel();
     thread::spawn(move || {
@@ -255,7 +254,7 @@ fn write_orders(mut to: ChildStdin) -> Sender<Order> {
     sender
 }
 
-/// Passes on what an agent says; at the end, what was in the way of understanding it.
+/// Passes on an agent's events; returns why they could not be read, if so.
 fn read_events(host: usize, output: Option<impl Read>, to: &Sender<Heard>) -> Vec<String> {
     let Some(output) = output else { return Vec::new() };
     let mut output = BufReader::with_capacity(256 << 10, output);
@@ -288,8 +287,7 @@ fn read_messages(host: usize, messages: Option<impl Read>, kept: &Mutex<VecDeque
     }
 }
 
-/// How a process whose output has ended ends itself. It may have closed its output and go on, so it is not waited for
-/// without end.
+/// How a process whose output has ended ends itself. It may have closed its output and go on, so the wait is limited.
 fn ending(child: &Mutex<Child>) -> String {
     let deadline = Instant::now() + Duration::from_secs(5);
     loop {
@@ -303,7 +301,7 @@ fn ending(child: &Mutex<Child>) -> String {
     }
 }
 
-/// Why the command that starts an agent does not start itself.
+/// Why the command that starts an agent could not be started.
 fn cannot_start(name: &str, error: &std::io::Error) -> Advice {
     let hint = match name {
         "srun" => {

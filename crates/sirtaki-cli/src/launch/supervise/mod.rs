@@ -1,5 +1,5 @@
 //! The launcher while a job runs: it brings up an agent on every host, has the ranks started, shows what they write,
-//! and ends them all when one fails or somebody wants it.
+//! and ends them all when one fails or the user wants it.
 
 mod course;
 mod links;
@@ -39,10 +39,10 @@ const CLEANING: Duration = Duration::from_secs(5);
 const LONG: Duration = Duration::from_secs(3600);
 /// How long agents may take to stop everything.
 const PAUSING: Duration = Duration::from_secs(2);
-/// Bytes of output that may be on their way from all hosts together.
+/// Bytes of output that may be in transit from all hosts together.
 const WINDOW: usize = 1 << 20;
 
-/// How much of that one of so many hosts gets: little where there are many, but enough for some lines.
+/// How much of that each of `hosts` hosts gets: little if there are many, but enough for a few lines.
 fn window(hosts: usize) -> usize {
     (WINDOW / hosts.max(1)).clamp(16 << 10, 256 << 10)
 }
@@ -50,7 +50,7 @@ fn window(hosts: usize) -> usize {
 /// A job with everything decided.
 #[derive(Debug, Clone)]
 pub struct Job {
-    /// What was wanted.
+    /// Its options.
     pub options: Options,
     /// Which ranks run where, and the way to each host.
     pub placement: Placement,
@@ -58,11 +58,11 @@ pub struct Job {
     pub sirtaki: String,
     /// The folder to run in.
     pub folder: String,
-    /// The job's name for people; no secret.
+    /// The job's name for people; not secret.
     pub id: String,
     /// The job's secret.
     pub secret: Secret,
-    /// Columns and rows that ranks may think they have, where their output goes to a terminal.
+    /// Columns and rows that ranks are told, if their output goes to a terminal.
     pub terminal: Option<(u16, u16)>,
     /// How ranks are connected through Open MPI, if they are.
     pub open_mpi: Option<OpenMpi>,
@@ -86,7 +86,7 @@ impl Job {
     }
 }
 
-/// What came of a job.
+/// The result of a job.
 #[derive(Debug, Clone)]
 pub struct Ending {
     /// How it ended.
@@ -139,8 +139,7 @@ fn start(job: &Job, found: &Found, links: &mut Links) {
     }
 }
 
-/// Lets the agents end, and waits for that a little longer than they should need. Somebody who sends a signal now does
-/// not want to wait.
+/// Lets the agents end, and waits for that a little longer than they should need. A signal now ends the wait.
 fn dismiss(links: &mut Links, limit: Duration) {
     links.dismiss();
     let deadline = Instant::now() + limit;
@@ -158,7 +157,7 @@ struct Supervisor<'a, 'b> {
     started: Instant,
     /// Bytes of output that every host has sent and has not been told that they were shown.
     owed: Vec<usize>,
-    /// Whether somebody asked twice.
+    /// Whether the user asked twice.
     hurried: bool,
 }
 
@@ -180,7 +179,7 @@ impl<'a, 'b> Supervisor<'a, 'b> {
         Self { job, links, output, live, course, ending, started, owed, hurried: false }
     }
 
-    /// What came of it, and whether somebody was in a hurry.
+    /// The result, and whether the user asked twice.
     fn run(mut self) -> (Ending, bool) {
         while !self.course.is_over() {
             let times = [self.course.alarm(), self.output.next_refresh(), self.live.next_refresh()];
@@ -252,8 +251,8 @@ impl<'a, 'b> Supervisor<'a, 'b> {
         }
     }
 
-    /// Shows what a rank wrote. Where that cannot be shown and the job is to end, it is left out: the end of the job does
-    /// not wait for a reader.
+    /// Shows what a rank wrote. If it cannot be shown and the job is ending, it is dropped: the end of the job does not
+    /// wait for a reader.
     fn wrote(&mut self, host: usize, rank: usize, stream: Stream, bytes: &[u8]) {
         self.owed[host] += bytes.len();
         if !(self.output.is_full() && self.is_ending()) {
@@ -261,7 +260,7 @@ impl<'a, 'b> Supervisor<'a, 'b> {
         }
     }
 
-    /// Whether somebody has ended the job.
+    /// Whether the job is being ended.
     fn is_ending(&self) -> bool {
         matches!(self.course.outcome(), Outcome::Interrupted(_))
     }
@@ -278,7 +277,7 @@ impl<'a, 'b> Supervisor<'a, 'b> {
         }
     }
 
-    /// Says what only those want to know who asked for it.
+    /// Prints a message that is only shown with `--verbose`.
     fn tell(&mut self, what: &str) {
         if self.job.options.detail == Detail::Verbose {
             self.output.note(what);
@@ -297,7 +296,7 @@ impl<'a, 'b> Supervisor<'a, 'b> {
         self.act(actions);
     }
 
-    /// An agent is gone. What connected us to it does not say whether that is still there.
+    /// An agent is gone. The broken connection does not tell whether its host is still there.
     fn agent_lost(&mut self, host: usize, mut how: String) {
         if !how.contains("agent") {
             how.push_str("; its agent was killed, or the connection to it broke");
@@ -305,7 +304,7 @@ impl<'a, 'b> Supervisor<'a, 'b> {
         self.host_lost(host, &how);
     }
 
-    /// All ranks of a host are gone as far as we can know.
+    /// All ranks of a host are gone, as far as is known.
     fn host_lost(&mut self, host: usize, how: &str) {
         let name = self.host(host).to_owned();
         self.course.answered(host);
@@ -324,7 +323,7 @@ impl<'a, 'b> Supervisor<'a, 'b> {
         self.act(actions);
     }
 
-    /// Ctrl-Z: everything stops, we included, until somebody lets us go on.
+    /// Ctrl-Z: everything stops, including the launcher, until it is continued.
     fn pause(&mut self) {
         self.links.order_all(&Order::Pause);
         let deadline = Instant::now() + PAUSING;
@@ -347,7 +346,7 @@ impl<'a, 'b> Supervisor<'a, 'b> {
         self.links.order_all(&Order::Continue);
     }
 
-    /// Whoever read our output does not want more of it, so there is nobody to run the job for.
+    /// The reader of the output has closed it, so nobody is left to run the job for.
     fn heed_reader(&mut self) {
         if self.output.is_broken() && *self.course.outcome() == Outcome::Success {
             self.signalled(SIGPIPE);
@@ -372,7 +371,7 @@ impl<'a, 'b> Supervisor<'a, 'b> {
     }
 }
 
-/// The rank that an agent speaks of.
+/// The rank that an event is about.
 fn rank_of(event: &Event) -> Option<usize> {
     match event {
         Event::Started { rank, .. }

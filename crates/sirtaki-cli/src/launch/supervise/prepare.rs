@@ -97,7 +97,7 @@ fn same_version(hosts: &[HostPlan], hellos: &[Hello]) -> Result<(), Advice> {
     Ok(())
 }
 
-/// Waits until each of these hosts has said what is wanted.
+/// Waits until each of these hosts has sent the expected answer.
 fn gather<T>(
     job: &Job,
     links: &mut Links,

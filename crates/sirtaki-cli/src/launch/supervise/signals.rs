@@ -1,8 +1,8 @@
-//! Signals sent to the launcher, heard by a thread of its own.
+//! Signals sent to the launcher, received by a dedicated thread.
 //!
-//! What ends a job is passed on and politely obeyed. Somebody who asks again is in a hurry, and is obeyed whatever the
+//! A signal that ends a job is passed on, and the job ends in good order. A second one is obeyed at once, whatever the
 //! launcher is doing: if it has not ended [a moment](HURRY) later by itself, this thread kills everything below it and
-//! ends it. Once the job is over only output is left to be written, and the first such signal suffices.
+//! ends it. Once the job is over, only output is left to be written, and the first signal suffices.
 
 use std::{
     io::Write,
@@ -29,7 +29,7 @@ const HURRY: Duration = Duration::from_millis(600);
 /// How long killing may take then.
 const KILLING: Duration = Duration::from_millis(200);
 
-/// What the thread has to know of the job.
+/// What the thread has to know about the job.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     /// All ranks have ended.

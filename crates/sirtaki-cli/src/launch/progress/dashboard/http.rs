@@ -1,9 +1,10 @@
-//! What a request asks for, and whether it may. Pure: bytes in, an answer out.
+//! What a request asks for, and whether that is allowed. Pure: bytes in, an answer out.
 //!
 //! A token in the path keeps other users of the machine out. A page of another site cannot know it; nor can it read
-//! answers by giving its own name our address, because only names of this machine are answered to.
+//! answers by pointing its own name to this address (DNS rebinding), because only requests to names of this machine are
+//! answered.
 
-/// Bytes of a request at most.
+/// Most bytes of a request.
 pub(super) const LONGEST: usize = 8 << 10;
 
 /// What is asked for.
@@ -15,7 +16,7 @@ pub(super) enum Asked {
     Data,
 }
 
-/// Why it is not given: a code and its words.
+/// Why it is refused: a status code and its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Refused(pub(super) u16, pub(super) &'static str);
 
@@ -56,7 +57,7 @@ pub(super) fn asked(head: &[u8], token: &str) -> Result<Asked, Refused> {
     }
 }
 
-/// Whether a name is one of this machine's for itself. The port may be another one: ssh forwards it.
+/// Whether a name is one by which this machine calls itself. The port may differ: ssh may forward it.
 fn is_here(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => name,
@@ -65,7 +66,7 @@ fn is_here(host: &str) -> bool {
     ["127.0.0.1", "localhost", "[::1]"].iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
-/// Compares in a time that depends on the lengths alone, so that nobody can find a token letter by letter.
+/// Compares in a time that depends only on the lengths, so that a token cannot be guessed letter by letter.
 fn same(one: &[u8], other: &[u8]) -> bool {
     let differences = one.iter().zip(other).fold(0, |all, (one, other)| std::hint::black_box(all | (one ^ other)));
     one.len() == other.len() && differences == 0

@@ -1,9 +1,8 @@
-//! A page that shows the job while it runs, on this machine alone.
+//! A page that shows the job while it runs, on this machine only.
 //!
-//! Three fixed files and one that changes do not need a web server; a small answerer has nothing that could be reached by
-//! mistake. It listens on loopback only, answers whoever knows the token in the address, and nobody else: not other
-//! users of the machine, and not pages of other sites that a browser has been tricked into asking by (`http`). It ends
-//! with the launcher.
+//! Three fixed files and one that changes do not need a full web server; this small one exposes nothing by mistake. It
+//! listens on loopback only and answers only requests that have the token in the address: not those of other users of
+//! the machine, and not those of other sites' pages in a browser (`http`). It ends with the launcher.
 
 mod http;
 mod server;
@@ -24,7 +23,7 @@ use sirtaki_comm::secure::fresh_id;
 use self::server::Served;
 use crate::printer::Advice;
 
-/// How long a page that was there a moment ago is given to fetch the end.
+/// How long a page that asked a moment ago is given to fetch the final state.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// A page that is being served.
@@ -54,7 +53,7 @@ impl Dashboard {
         Ok(Self { address, served, closing, thread: Some(thread) })
     }
 
-    /// Where a browser finds it; whoever knows this may look.
+    /// Its address for a browser; anyone who knows it may look.
     pub fn url(&self) -> String {
         format!("http://{}/{}/", self.address, self.served.token())
     }
@@ -73,7 +72,7 @@ impl Dashboard {
 impl Drop for Dashboard {
     fn drop(&mut self) {
         self.closing.store(true, Ordering::Release);
-        // It waits for a connection, and this is one.
+        // The server waits for a connection; this wakes it.
         let woken = TcpStream::connect_timeout(&self.address, Duration::from_secs(1)).is_ok();
         if let Some(thread) = self.thread.take().filter(|_| woken) {
             let _ = thread.join();

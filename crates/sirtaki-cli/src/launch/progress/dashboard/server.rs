@@ -1,4 +1,4 @@
-//! Connections: one request each, in a time and of a size that are limited, and not too many at a time.
+//! Connections: one request each, limited in time, in size and in number at a time.
 
 use std::{
     io::{self, Read, Write},
@@ -17,7 +17,7 @@ use super::http::{self, Asked, Refused};
 const LIMIT: Duration = Duration::from_secs(5);
 /// Most connections at a time.
 const MOST: usize = 16;
-/// How recently a page must have asked to be looked at now; it asks every second.
+/// A page that asked this recently counts as open; it asks every second.
 const RECENTLY: Duration = Duration::from_secs(4);
 
 const PAGE: &str = include_str!("page.html");
@@ -29,9 +29,9 @@ const OK: Refused = Refused(200, "OK");
 #[derive(Debug, Default)]
 struct State {
     data: Arc<str>,
-    /// When somebody last got data.
+    /// When data was last served.
     asked: Option<Instant>,
-    /// Whether somebody has got what is there now.
+    /// Whether the current data has been served.
     seen: bool,
 }
 
@@ -61,7 +61,7 @@ impl Served {
         (state.data, state.seen) = (data.into(), false);
     }
 
-    /// Waits until a page that is being looked at has what is there now.
+    /// Waits until an open page has fetched the current data.
     pub(super) fn await_last_look(&self, limit: Duration) {
         let state = self.state();
         if state.asked.is_some_and(|asked| asked.elapsed() < RECENTLY) {
@@ -111,7 +111,7 @@ pub(super) fn serve(listener: &TcpListener, served: &Arc<Served>, closing: &Atom
         }
         let (served, open) = (served.clone(), open.clone());
         let answer = move || {
-            // Whoever goes away before the answer does not want it.
+            // A client that disconnects before the answer does not want it.
             let _ = served.answer(&mut stream);
             drop(open);
         };
@@ -149,7 +149,7 @@ fn read_head(stream: &mut TcpStream, deadline: Instant) -> io::Result<Result<Vec
 
 /// Writes all of it, unless that takes too long.
 fn write(stream: &mut TcpStream, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
-    // Whoever was too slow asking hears so all the same.
+    // A client that asked too slowly is still told so.
     let deadline = deadline.max(Instant::now() + Duration::from_millis(100));
     while !bytes.is_empty() {
         stream.set_write_timeout(Some(left(deadline)?))?;

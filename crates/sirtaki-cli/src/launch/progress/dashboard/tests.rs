@@ -56,7 +56,7 @@ fn malformed_long_and_slow_requests_do_no_harm() {
     assert!(send(&dashboard, "nonsense\r\n\r\n").starts_with("HTTP/1.1 400 "));
     let long = format!("GET / HTTP/1.1\r\nX: {}", "x".repeat(http::LONGEST));
     assert!(send(&dashboard, &long).starts_with("HTTP/1.1 431 "));
-    // Somebody who asks a letter at a time, or never, holds nobody up, and is sent away in the end.
+    // A client that asks one letter at a time, or never, does not hold up others, and is disconnected in the end.
     let mut slow = TcpStream::connect(dashboard.address).unwrap();
     slow.write_all(b"GET ").unwrap();
     assert!(get(&dashboard, "/").starts_with("HTTP/1.1 403 "));
