@@ -1,4 +1,4 @@
-//! NCCL's collectives. A thread may begin a group; its calls are then done together when it ends the group.
+//! NCCL's collectives. A thread may begin a group; its calls are then executed together when it ends the group.
 
 use std::{cell::RefCell, ffi::c_int, sync::Arc};
 
@@ -28,7 +28,7 @@ struct Prepared {
     call: Call,
 }
 
-/// What comes as arguments of most functions.
+/// The arguments that most functions have.
 struct Arguments {
     from: u64,
     to: u64,

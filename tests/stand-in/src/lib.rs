@@ -1,10 +1,10 @@
 //! A test double of the CUDA driver and of NCCL, so that loading, error paths, aborts and the order of queued work can be
-//! tested without a GPU. It is nothing else: it is not part of any package, and it is slow.
+//! tested without a GPU. It has no other use: it is not part of any package, and it is slow.
 //!
-//! Device memory is ordinary memory. A stream is a thread with a queue, so work really is done later and in order. Ranks of
-//! a communicator may be threads or processes; they meet in memory without a name, so nothing is left behind by a process
-//! that is killed. What is undefined with the real libraries is an error here where that can be noticed: memory that is
-//! too short or unknown, collectives that do not match, a missing context.
+//! Device memory is ordinary memory. A stream is a thread with a queue, so work really is executed later and in order.
+//! Ranks of a communicator may be threads or processes; they share memory without a name, so a process that is killed
+//! leaves nothing behind. What is undefined with the real libraries is an error here if it can be detected: memory that
+//! is too short or unknown, collectives that do not match, a missing context.
 //!
 //! | variable | meaning |
 //! |---|---|
@@ -12,7 +12,7 @@
 //! | `STAND_IN_NCCL_VERSION` | the version that NCCL claims to have; 22809 |
 //! | `STAND_IN_NCCL_LAZY` | 1: the first call of a communicator returns when all ranks have made it |
 //! | `STAND_IN_NCCL_FAIL` | the call of each communicator, counted from 1, that fails with `ncclSystemError` |
-//! | `STAND_IN_NCCL_FAIL_LATER` | the same, but the call goes well and the failure shows afterwards |
+//! | `STAND_IN_NCCL_FAIL_LATER` | the same, but the call succeeds and the failure shows afterwards |
 //!
 //! Both libraries keep state between calls that have no other place for it, hence the statics.
 
