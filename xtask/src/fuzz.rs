@@ -1,8 +1,8 @@
 //! Fuzzing of every byte parser for a bounded time.
 //!
 //! libFuzzer needs a program that reports which branches it took. The compiler's coverage pass does that on the stable
-//! tool chain, so neither a nightly compiler nor cargo-fuzz is needed. A target is given for the build, because only
-//! then flags leave build scripts alone.
+//! tool chain, so neither a nightly compiler nor cargo-fuzz is needed. The build names a target, because only then do
+//! the flags not apply to build scripts.
 
 use std::{fs, num::NonZeroUsize, thread};
 
@@ -46,7 +46,7 @@ pub(crate) fn check(shell: &Shell) -> Result<()> {
 fn try_inputs(shell: &Shell, host: &str, target: &str) -> Result<()> {
     let corpus = format!("target/fuzz/corpus/{target}");
     fs::create_dir_all(shell.root.join(&corpus))?;
-    // Where inputs have so much form that chance would not find it.
+    // For inputs with so much structure that chance would not find it.
     let seeds = Some(format!("fuzz/seeds/{target}")).filter(|seeds| shell.root.join(seeds).is_dir());
     let program = shell.root.join(format!("target/fuzz/{host}/release/{target}")).display().to_string();
     let limits = ["-rss_limit_mb=2048", "-timeout=10", "-max_len=8192", "-verbosity=0", "-print_final_stats=1"];

@@ -1,8 +1,8 @@
 //! Tests and figures on a machine with a GPU.
 //!
-//! Such machines often have neither cargo nor a network, so all that they need is packed into one folder first: the
-//! wheel, what its tests need beside PyTorch, and a script that runs everything. Where cargo runs on such a machine, it
-//! makes and uses the same folder: there is one way.
+//! These machines often have neither cargo nor a network, so everything they need is packed into one folder first: the
+//! wheel, what its tests need besides PyTorch, and a script that runs everything. If cargo runs on such a machine, it
+//! makes and uses the same folder, so there is only one way.
 
 use std::{
     fs,
@@ -16,19 +16,19 @@ use crate::{
     shell::{Call, Shell, has},
 };
 
-/// Where the folder and the archive of it are made.
+/// Where the folder and its archive are made.
 const PLACE: &str = "target/gpu-bundle";
 const NAME: &str = "sirtaki-gpu";
-/// Packages in pure Python that the tests need, none of which brings others.
+/// Pure Python packages that the tests need, none of which needs others.
 const NEEDS: [&str; 6] = ["cloudpickle", "iniconfig", "packaging", "pluggy", "pygments", "pytest"];
 const LARGEST: u64 = 60 << 20;
 
-/// Runs the tests; an error where there is no GPU.
+/// Runs the tests; fails if there is no GPU.
 pub(crate) fn test(shell: &Shell) -> Result<()> {
     run(shell, "tests")
 }
 
-/// Measures; an error where there is no GPU.
+/// Measures; fails if there is no GPU.
 pub(crate) fn bench(shell: &Shell) -> Result<()> {
     run(shell, "bench")
 }
@@ -46,7 +46,7 @@ fn run(shell: &Shell, what: &str) -> Result<()> {
     shell.run(Call::new("sh").args([script.as_str(), what]).env("PYTHON", python))
 }
 
-/// Packs the folder and its archive, and gives the folder.
+/// Packs the folder and its archive, and returns the folder.
 pub(crate) fn bundle(shell: &Shell) -> Result<PathBuf> {
     let place = shell.root.join(PLACE);
     if place.exists() {

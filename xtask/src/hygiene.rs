@@ -55,8 +55,8 @@ fn examine(path: &Path, text: &str) -> Vec<String> {
     problems
 }
 
-/// Types of one crate that share a name and can be seen from outside their module. Two of one file are versions of the
-/// same, for different targets.
+/// Types of one crate that share a name and can be seen from outside their module. Two in one file are versions of the
+/// same type, for different targets.
 fn same_names(files: &[(PathBuf, String)]) -> Vec<String> {
     let mut places: BTreeMap<(&Path, &str), Vec<&Path>> = BTreeMap::new();
     for (path, text) in files {

@@ -1,7 +1,7 @@
 //! Model checking of the shared-memory synchronisation.
 //!
 //! Models are modules under `#[cfg(all(test, loom))]`. The other tests of the crate use real memory and real sleeping,
-//! which do not exist under loom, so exactly the models are run: they are found by that attribute.
+//! which do not exist under loom, so only the models are run: they are found by that attribute.
 
 use std::{fs, path::Path};
 

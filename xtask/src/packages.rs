@@ -1,4 +1,4 @@
-//! What the tests need beside Rust: found, installed where that is allowed, or named.
+//! What the tests need besides Rust: found, installed if that is allowed, or named.
 
 use std::{
     fs::{self, Permissions},
@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::shell::{Call, Shell, cargo, has};
 
-/// A Debian package, a program, or a command that succeeds, which shows it is there, and who needs it.
+/// A Debian package, the program or successful command that shows that it is there, and what needs it.
 struct Package {
     name: &'static str,
     program: &'static str,

@@ -1,7 +1,7 @@
-//! `cargo xtask ptx`: compiles the kernels for GPUs to the text that programs carry.
+//! `cargo xtask ptx`: compiles the GPU kernels to the text that programs contain.
 //!
-//! By NVIDIA's run-time compiler of CUDA 11.8, which is a Python package of 20 MB: the oldest version whose drivers are
-//! supported, since drivers compile the texts of older versions and refuse those of newer ones.
+//! Uses NVIDIA's run-time compiler of CUDA 11.8, which is a Python package of 20 MB: the oldest version whose drivers
+//! are supported, since drivers compile the output of older versions and refuse that of newer ones.
 
 use std::{
     ffi::{CString, c_char, c_int, c_void},
@@ -17,7 +17,7 @@ use crate::{python, shell::Shell};
 
 const COMPILER: &str = "nvidia-cuda-nvrtc-cu11==11.8.89";
 const FOLDER: &str = "crates/sirtaki-comm/src/device";
-/// The oldest GPUs that it is for, no fused operations, and integers of 128 bits.
+/// The oldest supported GPUs, no fused operations, and integers of 128 bits.
 const OPTIONS: [&str; 4] = ["--gpu-architecture=compute_70", "--fmad=false", "--device-int128", "--std=c++14"];
 
 type Program = *mut c_void;
@@ -33,7 +33,7 @@ type Compile = unsafe extern "C" fn(Program, c_int, *const *const c_char) -> c_i
 type Size = unsafe extern "C" fn(Program, *mut usize) -> c_int;
 type Text = unsafe extern "C" fn(Program, *mut c_char) -> c_int;
 
-/// Writes `reduce.ptx` anew.
+/// Regenerates `reduce.ptx`.
 pub(crate) fn write(shell: &Shell) -> Result<()> {
     let folder = shell.root.join(FOLDER);
     let source = fs::read_to_string(folder.join("reduce.cu")).context("cannot read reduce.cu")?;
@@ -75,7 +75,7 @@ fn compile(library: &Path, source: &str) -> Result<String> {
     }
 }
 
-/// A text about a program.
+/// A text that the compiler has about a program.
 ///
 /// # Safety
 /// The library must be NVIDIA's compiler and the program one of its own.

@@ -1,4 +1,4 @@
-//! The Python package: its wheel, and its tests in an environment that has nothing but what `pip install` brings.
+//! The Python package: its wheel, and its tests in an environment that has only what `pip install` installs.
 
 use std::{
     fs,
@@ -10,17 +10,17 @@ use anyhow::{Context, Result, bail};
 use crate::shell::{Call, Shell};
 
 const MATURIN: &str = "maturin==1.16.*";
-/// A linker that knows old versions of the C library.
+/// A linker that supports old versions of the C library.
 const ZIG: &str = "ziglang==0.17.*";
 const RUFF: &str = "ruff==0.17.*";
 const MYPY: &str = "mypy==2.4.*";
 /// Where these are installed.
 const TOOLS: &str = "target/tools/python";
-/// The oldest system that wheels are for: its C library is from 2012, and computing centres are slow to change.
+/// The oldest system that wheels are for: its C library is from 2012, and computing centres are slow to upgrade.
 const OLDEST: &str = "manylinux_2_17";
 /// Where PyTorch and the following are installed, once.
 const ENVIRONMENT: &str = "target/python/environment";
-/// What the tests need beside the wheel and PyTorch.
+/// What the tests need besides the wheel and PyTorch.
 const NEEDS: [&str; 8] = ["accelerate", "cloudpickle", "mpi4py", "mypy", "numpy", "pytest", "selenium", "viztracer"];
 const PYTEST: [&str; 7] = ["-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider"];
 /// Tests that one process runs.
@@ -39,7 +39,7 @@ const ALONE: [&str; 9] = [
 const OLDER: [&str; 2] = ["1.13.1", "2.0.1"];
 /// Ranks that each test runs on.
 const RANKS: [&str; 3] = ["1", "2", "4"];
-/// Names a Python that has PyTorch, so that it need not be downloaded, and tells tests which one to use.
+/// Names a Python that has PyTorch, so that PyTorch need not be downloaded, and tells tests which one to use.
 pub(crate) const WITH_TORCH: &str = "SIRTAKI_BENCH_PYTHON";
 
 /// Builds the wheel as users get it, and returns its path.
@@ -78,7 +78,7 @@ pub(crate) fn test_older(shell: &Shell) -> Result<()> {
         if !shell.succeeds(&Call::new(&torch).args(["-c", "import torch"])) {
             println!("  installing PyTorch {version} into {kept}, once");
             shell.run(Call::new("python3").args(["-m", "venv", "--clear", &kept]))?;
-            // What pip would cache besides is as large again.
+            // pip's cache would take the same space again.
             let pip = Call::new(&torch).args(["-m", "pip", "install", "--quiet", "--no-cache-dir"]);
             shell.run(pip.args([&format!("torch=={version}"), "numpy<2", "setuptools"]))?;
         }
@@ -108,7 +108,7 @@ pub(crate) fn environment(shell: &Shell) -> Result<String> {
     Ok(python)
 }
 
-/// Makes an environment with the wheel, the packages of `other`, and whatever else is needed; gives its Python.
+/// Makes an environment with the wheel, the packages of `other`, and whatever else is needed; returns its Python.
 fn install(shell: &Shell, folder: &str, other: &str, needs: &[&str]) -> Result<String> {
     let wheel = build(shell, maturin(shell)?, "target/python/wheels", &[])?;
     shell.run(Call::new("python3").args(["-m", "venv", "--clear", folder]))?;
@@ -148,7 +148,7 @@ fn build(shell: &Shell, maturin: Call, folder: &str, options: &[&str]) -> Result
     }
 }
 
-/// Fetches the wheels of packages in pure Python into a folder, without what they need themselves.
+/// Fetches the wheels of pure Python packages into a folder, without their dependencies.
 pub(crate) fn download(shell: &Shell, folder: &Path, packages: &[&str]) -> Result<()> {
     let python = shell.root.join(TOOLS).join("bin/python").display().to_string();
     let pip = Call::new(python).args(["-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]);
@@ -188,7 +188,7 @@ fn installed(shell: &Shell, module: &str, package: &str) -> Result<Call> {
     Ok(Call::new(python).args(["-m", module]))
 }
 
-/// Lets a new environment see the packages of another that has PyTorch; says whether it has.
+/// Lets a new environment see the packages of another that has PyTorch; returns whether it has.
 fn borrow_packages(shell: &Shell, python: &str, other: &str) -> Result<bool> {
     let place = "import os, sysconfig, torch; print(sysconfig.get_path('purelib')); \
                  print(os.path.dirname(torch.__path__[0]))";

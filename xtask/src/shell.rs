@@ -1,4 +1,4 @@
-//! Running programs from the root of the repository, saying which.
+//! Running programs from the root of the repository, printing which.
 
 use std::{
     ffi::OsStr,
@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-/// A program to run. A value of our own, because a started [`Command`] cannot say what its variables were.
+/// A program to run. A separate type, because a started [`Command`] cannot say what its variables were.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     program: String,
@@ -17,7 +17,7 @@ pub(crate) struct Call {
     variables: Vec<(String, String)>,
 }
 
-/// A call of the cargo that runs us.
+/// A call of the cargo that runs this program.
 pub(crate) fn cargo<const N: usize>(arguments: [&str; N]) -> Call {
     let program = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     Call::new(program).args(arguments)
@@ -47,7 +47,7 @@ impl Call {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).current_dir(root).stdin(Stdio::null());
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
-        // What cargo sets for us would make every inner cargo think that something changed.
+        // What cargo sets for this program would make every inner cargo think that something changed.
         command.env_remove("CARGO_MANIFEST_DIR").env_remove("CARGO_MANIFEST_PATH");
         command
     }
@@ -78,7 +78,7 @@ impl Shell {
         Ok(Self { root: root.to_owned() })
     }
 
-    /// Runs a program; an error if it fails.
+    /// Runs a program; returns an error if it fails.
     pub(crate) fn run(&self, call: Call) -> Result<()> {
         println!("  $ {call}");
         let status = self.status(&call)?;
@@ -88,7 +88,7 @@ impl Shell {
         Ok(())
     }
 
-    /// Runs a program that talks a lot: what it says goes into `file`, and its end is shown if it fails.
+    /// Runs a program with much output: the output goes into `file`, and its end is shown if the program fails.
     pub(crate) fn run_logged(&self, call: Call, file: &str) -> Result<String> {
         println!("  $ {call}");
         let path = self.root.join(file);

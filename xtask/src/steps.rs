@@ -31,7 +31,7 @@ const STEPS: &[Step] = &[
     Step { name: "fuzz", about: "every byte parser, 20 s each", run: fuzz::check },
 ];
 
-/// Steps for now and then, which take long or need large downloads; they run only when they are named.
+/// Occasional steps, which take long or need large downloads; they run only when they are named.
 const NOW_AND_THEN: &[Step] = &[
     Step {
         name: "gpu",
@@ -63,7 +63,7 @@ pub(crate) fn list() {
     }
 }
 
-/// Runs the named steps, or all of every day, until one fails.
+/// Runs the named steps, or all everyday ones, until one fails.
 pub(crate) fn run(shell: &Shell, names: &[String]) -> Result<()> {
     let steps = select(names)?;
     let mut outcomes: Vec<(&Step, Outcome)> = Vec::new();
@@ -143,7 +143,7 @@ fn format(shell: &Shell) -> Result<()> {
     shell.run(cargo(["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]))
 }
 
-/// What only feature `train` builds is checked by itself. Burn's training loop turns on the thread pool of Burn's CPU
+/// What only feature `train` builds is checked separately. Burn's training loop turns on the thread pool of Burn's CPU
 /// back end, which would change every other program of the workspace.
 const TRAIN: [&str; 4] = ["-p", "sirtaki", "--features", "train"];
 
