@@ -1,5 +1,5 @@
-//! What the first moments of a job take: broadcasting the parameters of ResNet-50, fused and not. Ranks
-//! are threads, everything takes turns, and every figure comes from engines that were just started.
+//! How long the first moments of a job take: broadcasting the parameters of ResNet-50, fused and not. Ranks are
+//! threads, the variants take turns, and every figure comes from engines that were just started.
 //!
 //! ```sh
 //! cargo run --release -p sirtaki-bench --example engine_start -- [ranks] [rounds]
@@ -24,7 +24,7 @@ fn numbers(only_small: bool) -> Vec<usize> {
     resnet::tensors().into_iter().filter(|&length| !only_small || length * 4 < SMALL).collect()
 }
 
-/// Milliseconds until everybody has all parameters of rank 0.
+/// Milliseconds until all ranks have all parameters of rank 0.
 fn broadcast(engine: &Engine, only_small: bool, one_by_one: bool) -> f64 {
     let tensors: Vec<Vec<f32>> = numbers(only_small).into_iter().map(|length| vec![1.0; length]).collect();
     engine.barrier("begin").unwrap();

@@ -1,7 +1,9 @@
-"""The table of figures on a GPU: ours beside torch.distributed's NCCL in the same run, with goals, met or missed.
+"""The table of figures on a GPU: sirtaki's beside those of torch.distributed's NCCL in the same
+run, with goals, met or missed.
 
-Every line comes from a job of its own, whose ranks measure both in turns (measure.py). Ranks may share one GPU: then
-each has a host id of its own, without which NCCL refuses them, and the multi-process service should run.
+Every line comes from a separate job, whose ranks measure both in turns (measure.py). Ranks may
+share one GPU: then each has a different host id, without which NCCL refuses them, and the
+multi-process service should run.
 """
 
 import argparse
@@ -27,7 +29,7 @@ MIB = 1 << 20
 
 
 def measured(section, ranks, way, folder):
-    """What a job has found, or why it has not."""
+    """What a job has measured, or why it has not."""
     file = Path(folder, f"{section}-{ranks}-{way}.json")
     command = [str(Path(sys.executable).with_name("sirtaki")), "run", "-n", str(ranks), "--oversubscribe"]
     command += ["--gpus", "none", "--", "sh", str(HERE.parent / "rank.sh"), sys.executable]

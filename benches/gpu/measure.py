@@ -1,4 +1,5 @@
-"""What one job of ranks measures, ours and PyTorch's NCCL in turns; the first rank writes it down.
+"""What one job of ranks measures, sirtaki and PyTorch's NCCL in turns; the first rank writes the
+results.
 
 Started by bench.py: measure.py SECTION FILE. Times are those of the slowest rank.
 """
@@ -24,13 +25,13 @@ MIB = 1 << 20
 
 
 def slowest(times):
-    """The median of what took the slowest rank longest, in microseconds."""
+    """The median over calls of the slowest rank's time, in microseconds."""
     times = torch.tensor(times, dtype=torch.float64) * 1e6
     return statistics.median(hvd.allreduce(times, op=hvd.Max, name="times").tolist())
 
 
 def timed(call, repeat):
-    """Seconds of each call, until the GPU is through with it."""
+    """Seconds of each call, until the GPU is done with it."""
     hvd.barrier()
     torch.cuda.synchronize()
     seconds = []
@@ -80,7 +81,7 @@ def all_reduces(device):
 
 
 def own_seconds():
-    """CPU time of our own threads."""
+    """CPU time of sirtaki's own threads."""
     ticks = 0
     for task in os.listdir("/proc/self/task"):
         with open(f"/proc/self/task/{task}/stat") as file:
@@ -91,7 +92,7 @@ def own_seconds():
 
 
 def waiting(device):
-    """The share of a core that our threads take while collectives wait for the GPU."""
+    """The share of a core that sirtaki's threads take while collectives wait for the GPU."""
     tensors = [torch.zeros(1 << 18, device=device) for _ in range(20)]
     cpu, begin = own_seconds(), time.perf_counter()
     for _ in range(6):

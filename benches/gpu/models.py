@@ -56,7 +56,7 @@ class Block(nn.Module):
 
 
 class Gpt(nn.Module):
-    """The sizes of the smallest GPT-2; the matrix of words serves at both ends."""
+    """The sizes of the smallest GPT-2; the embedding matrix is used at both ends."""
 
     words, length, width, layers, heads = 50304, 1024, 768, 12, 12
 

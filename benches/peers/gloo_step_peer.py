@@ -1,8 +1,9 @@
 """PyTorch's Gloo reducing a training step, as a benchmark peer.
 
-STEP_FORM says how: `works` hands in every tensor by itself and waits for all of them at the end, `buckets` copies
-neighbouring tensors into flat buffers of at most 25 MB first and back afterwards. Gloo needs the same order on every
-rank, so nothing is shuffled here. Rendezvous as in gloo_peer.py.
+STEP_FORM says how: `works` submits every tensor by itself and waits for all of them at the end,
+`buckets` copies neighbouring tensors into flat buffers of at most 25 MB first and back afterwards.
+Gloo needs the same order on every rank, so nothing is shuffled here. Rendezvous as in
+gloo_peer.py.
 """
 
 import os

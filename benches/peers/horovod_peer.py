@@ -1,7 +1,7 @@
 """Horovod reducing a training step, as a benchmark peer, over Gloo or MPI as its launcher says.
 
-Every tensor is handed in by name, in an order that differs from rank to rank and from step to step, and all are waited
-for at the end.
+Every tensor is submitted by name, in an order that differs from rank to rank and from step to
+step, and all are waited for at the end.
 """
 
 import random

@@ -1,7 +1,7 @@
 """PyTorch training on two ranks as a benchmark peer, by whatever its first argument names:
 
-- `alone`: nothing is exchanged, and nobody knows of sirtaki.
-- `in_step`: sirtaki, but only to begin no step before the other has ended the last one.
+- `alone`: nothing is exchanged, and sirtaki is not used.
+- `in_step`: sirtaki, but only to start each step after the other rank has ended its last one.
 - `optimizer`: sirtaki's DistributedOptimizer. `parallel`: sirtaki's data_parallel.
 - `ddp`: PyTorch's DistributedDataParallel over the back end in BACKEND, Gloo or sirtaki.
 - `horovod`: Horovod's DistributedOptimizer.
@@ -43,7 +43,7 @@ class Alone:
 
 
 class Optimizer(Alone):
-    """Horovod's interface, whoever serves it."""
+    """Horovod's interface, whichever library implements it."""
 
     def __init__(self, library):
         self.library = library
@@ -135,7 +135,7 @@ class Trainer:
     def answer(self, order):
         name = order["work"]
         if name != self.name:
-            # The memory of the last one first.
+            # Frees the memory of the last one first.
             self.name, self.step = name, None
             self.step = self.prepared(name)
         self.system.barrier()

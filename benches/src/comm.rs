@@ -1,5 +1,5 @@
-//! The comparison behind `cargo xtask bench comm`: all-reduce of `f32`, size by size, library after library, again and
-//! again, so that all of them see the same machine.
+//! The comparison behind `cargo xtask bench comm`: all-reduce of `f32`, size by size, library after library, in many
+//! rounds, so that all of them see the same conditions.
 
 use sirtaki_tests::hosts::Hosts;
 
@@ -28,11 +28,11 @@ pub struct Plan {
 pub struct Column {
     /// The library.
     pub name: String,
-    /// Microseconds: the middle of all rounds.
+    /// Microseconds: the median of all rounds.
     pub micros: f64,
-    /// Its time over sirtaki's in the same round: the middle of all rounds. Above one, sirtaki is faster.
+    /// Its time divided by sirtaki's in the same round: the median of all rounds. Above one, sirtaki is faster.
     pub ratio: f64,
-    /// What was to be reached, where something was.
+    /// The goal, if there is one.
     pub goal: Option<Goal>,
 }
 
@@ -63,7 +63,7 @@ pub struct Table {
     pub rows: Vec<Row>,
 }
 
-/// Runs everything. `show` gets every row as soon as it is known, `say` a word on what is going on.
+/// Runs everything. `show` gets every row as soon as it is known, `say` a message about what is going on.
 pub fn run(
     plan: &Plan,
     starter: &mut Starter,
@@ -104,7 +104,8 @@ fn iterations(bytes: usize) -> usize {
     ((2 << 20) / bytes.max(1)).clamp(1, 100)
 }
 
-/// Asks `peers`, the first of which is sirtaki's, in turn. `absent` are those that were asked for and are not there.
+/// Asks `peers`, the first of which is sirtaki's, in turn. `absent` are those that were asked for but are not
+/// installed.
 pub(crate) fn measure(
     plan: &Plan,
     setting: Setting,
@@ -117,7 +118,7 @@ pub(crate) fn measure(
         let mut times = vec![Vec::new(); peers.len()];
         for round in 0..plan.rounds {
             for turn in 0..peers.len() {
-                // Nobody always follows the same one.
+                // No library always follows the same one.
                 let index = (turn + round) % peers.len();
                 times[index].push(median(&peers[index].measure(bytes, iterations(bytes))?));
             }
@@ -134,7 +135,7 @@ fn columns(setting: &Setting, bytes: usize, peers: &[Peer], times: &[Vec<f64>]) 
         let ratios: Vec<f64> = theirs.iter().zip(&times[0]).map(|(theirs, ours)| theirs / ours).collect();
         let name = peer.name().to_owned();
         let goal = goal(setting, bytes, &name);
-        // The goal for memory of our own is one of distance from the limit, so it is measured against that.
+        // The goal for sirtaki's own memory is a distance from the limit, so it is measured against that.
         let ratio = match (name.as_str(), peers.iter().position(|peer| peer.name() == "add")) {
             ("shared", Some(limit)) => {
                 median(&times[limit].iter().zip(theirs).map(|(limit, ours)| limit / ours).collect::<Vec<_>>())

@@ -1,7 +1,7 @@
 //! A command from its start to its end: how long it takes, when its processes get to work, what it leaves behind.
 //!
-//! What a command prints goes to files and not through pipes: nobody has to read beside it, and a process that is left
-//! behind and keeps its output open does not delay the end.
+//! What a command prints goes to files and not through pipes: nothing has to read it meanwhile, and a process that is
+//! left behind and keeps its output open does not delay the end.
 
 use std::{
     fs::File,
@@ -19,15 +19,15 @@ use sirtaki_cli::launch::tree;
 
 use crate::BenchError;
 
-/// What stands before the time in the line of a process that got to work.
+/// What precedes the time in the line of a process that got to work.
 const STAMP: &str = "done at ";
-/// How long what is left behind may take to be killed.
+/// How long killing what is left behind may take.
 const CLEANING: Duration = Duration::from_secs(5);
 
-/// What was seen of a command.
+/// What was observed of a command.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Seen {
-    /// Microseconds until the last process had got to work, where they say so.
+    /// Microseconds until the last process had got to work, if they report it.
     pub first: Option<f64>,
     /// Microseconds until the command had ended.
     pub whole: f64,
@@ -46,13 +46,13 @@ pub fn stamp() -> String {
     format!("{STAMP}{}", now())
 }
 
-/// The latest time in what processes printed, whatever stands before it.
+/// The latest time in what processes printed, whatever precedes it.
 fn latest(text: &str) -> Option<i128> {
     text.lines().filter_map(|line| line.rsplit_once(STAMP)?.1.trim().parse().ok()).max()
 }
 
-/// Starts these commands together and waits for all of them; nothing is seen of commands that take longer than `limit`,
-/// which are killed. This process has to adopt orphans.
+/// Starts these commands together and waits for all of them; `None` for commands that take longer than `limit`, which
+/// are killed. This process has to adopt orphans.
 pub fn watch(commands: &mut [Command], limit: Duration) -> Result<Option<Seen>, BenchError> {
     let file = || tempfile::tempfile().map_err(BenchError::io("cannot make a file for what a command prints"));
     let copy = |file: &File| file.try_clone().map_err(BenchError::io("cannot share a file"));
@@ -83,7 +83,7 @@ pub fn watch(commands: &mut [Command], limit: Duration) -> Result<Option<Seen>, 
     Ok(Some(Seen { first: latest(&text(&mut out)?).map(micros), whole, left: clean() }))
 }
 
-/// Waits without looking again and again, which would cost precision or time.
+/// Waits without polling, which would cost precision or time.
 fn ends(child: &Child, deadline: Instant) -> Result<bool, BenchError> {
     let failed = |error: rustix::io::Errno| BenchError::io("cannot wait for a process")(error.into());
     let Some(pid) = Pid::from_raw(child.id() as i32) else { return Ok(true) };
@@ -100,7 +100,7 @@ fn text(file: &mut File) -> Result<String, BenchError> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Ends what a command has left behind; how much there was.
+/// Ends the processes that a command has left behind; returns how many there were.
 pub fn clean() -> usize {
     while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
     let left = tree::descendants().len();
@@ -122,7 +122,7 @@ pub fn thread_time(process: u32, wanted: &dyn Fn(&str) -> bool) -> Result<Durati
     let mut nanos = 0;
     for task in std::fs::read_dir(&folder).map_err(failed())? {
         let folder = task.map_err(failed())?.path();
-        // A thread that has just ended has no time any more.
+        // A thread that has just ended has no files any more.
         let read = |file: &str| std::fs::read_to_string(folder.join(file)).unwrap_or_default();
         if !wanted(read("comm").trim()) {
             continue;

@@ -9,7 +9,7 @@ use crate::{
 
 /// Seconds in which two workers have to reach the target.
 const SECONDS: f64 = 60.0;
-/// How much of twice the speed of one worker two must have.
+/// The share of twice the speed of one worker that two must reach.
 const EFFICIENCY: f64 = 0.95;
 
 /// Times to the target, one line per system.
@@ -49,7 +49,7 @@ pub fn speeds(speeds: &[Speed]) -> String {
     text
 }
 
-/// Whether our times to the target are good enough.
+/// Whether sirtaki's times to the target are good enough.
 pub fn fast(races: &[(Trainer, Vec<Race>)]) -> Vec<Verdict> {
     let time = |system: Trainer| {
         let races = &races.iter().find(|(other, _)| *other == system)?.1;
@@ -66,7 +66,8 @@ pub fn fast(races: &[(Trainer, Vec<Race>)]) -> Vec<Verdict> {
     verdicts
 }
 
-/// Whether two workers are as good as twice one, and better at it than DDP's; and how one compares with one of theirs.
+/// Whether two workers are as fast as twice one, and scale better than DDP's; and how one worker compares with one of
+/// DDP's.
 pub fn scaling(speeds: &[Speed]) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for ours in speeds.iter().filter(|speed| speed.system == Trainer::Sirtaki) {

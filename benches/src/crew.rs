@@ -1,4 +1,5 @@
-//! Who trains with PyTorch, and how each of them is started: two processes, as its own launcher would.
+//! The systems that train with PyTorch, and how each of them is started: two processes, as its own launcher would start
+//! them.
 
 use std::{
     path::Path,
@@ -13,20 +14,20 @@ use crate::{
     wheel::Environment,
 };
 
-/// Ranks of everybody.
+/// Ranks of each system.
 const RANKS: usize = 2;
 
-/// Who trains.
+/// A system that trains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum System {
-    /// Two processes that know nothing of each other nor of sirtaki, as one would start them by hand.
+    /// Two processes that do not communicate and do not use sirtaki, as if started by hand.
     Strangers,
-    /// Two processes that wait for each other after every step and exchange nothing: what training together gives at
-    /// most, for both go as fast as the slower one.
+    /// Two processes that wait for each other after every step and exchange nothing: the most that training together
+    /// can reach, since both run at the speed of the slower one.
     InStep,
-    /// Sirtaki by the interface of Horovod.
+    /// Sirtaki through Horovod's interface.
     Optimizer,
-    /// Sirtaki by `data_parallel`.
+    /// Sirtaki through `data_parallel`.
     Parallel,
     /// PyTorch's `DistributedDataParallel` over sirtaki.
     DdpOverUs,
@@ -37,7 +38,7 @@ pub enum System {
 }
 
 impl System {
-    /// How it is called in tables.
+    /// Its name in tables.
     pub fn name(self) -> &'static str {
         match self {
             System::Strangers => "2 strangers",
@@ -55,7 +56,7 @@ impl System {
         matches!(self, System::Optimizer | System::Parallel | System::DdpOverUs)
     }
 
-    /// Those that an environment has.
+    /// The systems that an environment has.
     pub fn all(environment: &Environment) -> Vec<System> {
         let mut all = vec![System::Strangers, System::InStep, System::Optimizer, System::Parallel];
         all.extend(environment.group.then_some(System::DdpOverUs));

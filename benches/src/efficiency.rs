@@ -9,7 +9,7 @@ use crate::{
     torch::{Course, Workload},
 };
 
-/// How many times slower than ours Horovod's smallest all-reduce has to be.
+/// How many times slower than sirtaki's Horovod's smallest all-reduce has to be.
 const OVER_HOROVOD: f64 = 5.0;
 
 /// The versions of PyTorch, in order.
@@ -49,7 +49,8 @@ pub fn table(work: &Workload, courses: &[Course]) -> String {
     text
 }
 
-/// The smallest all-reduce, one line per system and version of PyTorch; ratios are times of others over this one.
+/// The smallest all-reduce, one line per system and version of PyTorch; ratios are the times of others divided by this
+/// one's.
 pub fn small_table(courses: &[Course]) -> String {
     let mut text =
         format!("{:<40} {:>12} {:>12} {:>12} {:>12}", "all-reduce of 4 B", "median", "least", "DDP ÷", "Horovod ÷");
@@ -65,7 +66,7 @@ pub fn small_table(courses: &[Course]) -> String {
     text
 }
 
-/// Whether we are fast enough beside DDP and close enough to strangers.
+/// Whether sirtaki is fast enough compared with DDP and close enough to strangers.
 pub fn goals(work: &Workload, courses: &[Course]) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for course in courses.iter().filter(|course| course.system.is_ours()) {
@@ -85,7 +86,7 @@ pub fn goals(work: &Workload, courses: &[Course]) -> Vec<Verdict> {
     verdicts
 }
 
-/// Whether the smallest all-reduce is fast enough beside Horovod's.
+/// Whether the smallest all-reduce is fast enough compared with Horovod's.
 pub fn small_goals(courses: &[Course]) -> Vec<Verdict> {
     let ours = courses.iter().filter(|course| course.system == System::Optimizer);
     let verdict = |course: &Course| {

@@ -1,4 +1,5 @@
-//! The proof behind `cargo xtask bench engine`: steps beside other libraries, and what the engine costs by itself.
+//! The measurements behind `cargo xtask bench engine`: steps compared with other libraries, and what the engine costs
+//! by itself.
 
 use std::{thread::sleep, time::Duration};
 
@@ -19,15 +20,16 @@ use crate::{
 const SMALL: f64 = 150.0;
 /// How much longer a step may take because of the records.
 const RECORDS: f64 = 1.01;
-/// How much longer a step may take because of these, a timeline and a profile.
+/// How much longer a step may take because of the records, a timeline and a profile.
 const TELEMETRY: f64 = 1.02;
 /// Steps of each kind per round when the records are measured.
 const PAIRS: usize = 10;
-/// Times they are started for that: where its memory happens to lie makes as much of a difference as the records.
+/// How often the engines are started for that: where their memory happens to lie makes as much of a difference as the
+/// records.
 const STARTS: usize = 3;
 /// How long an idle engine is watched.
 const IDLE: Duration = Duration::from_secs(5);
-/// What of a core an idle rank may use, in percent: what cannot be told from nothing.
+/// Percentage of a core that an idle rank may use: too little to be distinguished from nothing.
 const IDLE_PERCENT: f64 = 0.1;
 /// Steps of every number of ranks per round.
 const STEPS: usize = 8;
@@ -82,8 +84,8 @@ pub fn telemetry(rounds: usize, ranks: usize, starter: &mut Starter) -> Result<V
     turns(rounds, ranks, starter, ("telemetry", TELEMETRY))
 }
 
-/// Two engines in the same processes take turns, step by step: one in this mode, one that writes nothing down. What is done
-/// beside the steps falls into the turns of both, so its processor time is added to those of the first.
+/// Two engines in the same processes take turns, step by step: one in this mode, one that records nothing. What is done
+/// besides the steps falls into the turns of both, so its processor time is added to those of the first.
 fn turns(rounds: usize, ranks: usize, starter: &mut Starter, (mode, most): (&str, f64)) -> Result<Verdict, BenchError> {
     let (mut pairs, mut beside) = (Vec::new(), Duration::ZERO);
     for _ in 0..STARTS {
@@ -129,7 +131,7 @@ pub fn idle(ranks: usize, starter: &mut Starter) -> Result<Verdict, BenchError> 
 /// What one step costs, in milliseconds.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Cost {
-    /// From its begin to its end.
+    /// From its beginning to its end.
     pub wall: f64,
     /// Processor time of all ranks together.
     pub cpu: f64,

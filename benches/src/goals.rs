@@ -1,4 +1,4 @@
-//! What we want to reach, so that the benchmark can say where we do not.
+//! The goals, so that the benchmark can say which are missed.
 
 use std::fmt;
 
@@ -7,9 +7,9 @@ const MIB: usize = 1 << 20;
 /// What was measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Setting {
-    /// Ranks of one host, by shared memory where the library has it.
+    /// Ranks of one host, over shared memory if the library supports it.
     Shared(usize),
-    /// Ranks of one host handing named tensors to the engine.
+    /// Ranks of one host submitting named tensors to the engine.
     Engine(usize),
     /// Two ranks over TCP on loopback.
     Loopback,
@@ -28,7 +28,7 @@ impl fmt::Display for Setting {
     }
 }
 
-/// The least ratio of a library's time to ours.
+/// The least ratio of a library's time to sirtaki's.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Goal(pub f64);
 

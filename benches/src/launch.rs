@@ -1,8 +1,8 @@
-//! The proof behind `cargo xtask bench launch`: how fast a job starts and ends beside other launchers, and what ours uses
-//! while a job runs.
+//! The measurements behind `cargo xtask bench launch`: how fast a job starts and ends compared with other launchers,
+//! and what `sirtaki run` uses while a job runs.
 //!
 //! Every launcher starts the same work in every round: one all-reduce of one number, by the library that belongs to it.
-//! Between `torchrun` and us it is the same PyTorch script, so that both pay for Python and its modules.
+//! `torchrun` and `sirtaki run` start the same PyTorch script, so that both pay for Python and its modules.
 
 use std::{
     fs,
@@ -25,7 +25,7 @@ use crate::{
 
 /// Microseconds that the first collective may take beyond the bare start of the same processes.
 const START: f64 = 150e3;
-/// What of a core the launcher may use while a job runs, in percent.
+/// Percentage of a core that the launcher may use while a job runs.
 const PERCENT: f64 = 1.0;
 /// How long it is watched.
 const WATCH: Duration = Duration::from_secs(10);
@@ -35,32 +35,32 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const HANGS: Duration = Duration::from_secs(10);
 /// When any other job is given up; Python with PyTorch takes a while to start on a busy machine.
 const LIMIT: Duration = Duration::from_secs(180);
-/// What our command is called in tables.
+/// The name of `sirtaki run` in tables.
 const OURS: &str = "sirtaki run";
 
 /// One way to start a job.
 struct Way {
     name: &'static str,
-    /// What is started together; none where it is not installed.
+    /// The commands that are started together; none if it is not installed.
     commands: Vec<Command>,
 }
 
 /// What a way to start a job took, round by round.
 #[derive(Debug, Clone)]
 pub struct Start {
-    /// How it is called.
+    /// Its name.
     pub name: &'static str,
-    /// None where it is not installed; nothing was seen of a round that did not end.
+    /// Empty if it is not installed; `None` for a round that did not end.
     pub rounds: Vec<Option<Seen>>,
 }
 
 impl Start {
-    /// The middle of the times until the first collective was done, or until `true` had ended, which does none.
+    /// The median of the times until the first collective was done, or until `true`, which does none, had ended.
     pub fn first(&self) -> f64 {
         median(&self.rounds.iter().flatten().map(first).collect::<Vec<_>>())
     }
 
-    /// The middle of the times from start to end.
+    /// The median of the times from start to end.
     pub fn whole(&self) -> f64 {
         median(&self.rounds.iter().flatten().map(|seen| seen.whole).collect::<Vec<_>>())
     }
@@ -109,7 +109,7 @@ fn measure(rounds: usize, limit: Duration, mut ways: Vec<Way>) -> Result<Vec<Sta
     Ok(starts)
 }
 
-/// Two ranks that do one all-reduce: bare processes that do nothing, ours with the engine, Open MPI's with MPI.
+/// Two ranks that do one all-reduce: bare processes that do nothing, sirtaki's with the engine, Open MPI's with MPI.
 pub fn programs(rounds: usize, starter: &Starter) -> Result<Vec<Start>, BenchError> {
     let program = starter.program("start-peer");
     let bare = || with(Command::new(&program), "nothing");
@@ -122,7 +122,7 @@ pub fn programs(rounds: usize, starter: &Starter) -> Result<Vec<Start>, BenchErr
     measure(rounds, LIMIT, ways)
 }
 
-/// Two ranks of the same PyTorch script, started by us and by `torchrun`.
+/// Two ranks of the same PyTorch script, started by `sirtaki run` and by `torchrun`.
 pub fn scripts(rounds: usize, starter: &Starter) -> Result<Vec<Start>, BenchError> {
     let script = peer_script("first_collective.py");
     let mut ways =
@@ -158,8 +158,8 @@ pub fn soon(bare: &Start, ours: &Start) -> Verdict {
     Verdict { reached: over <= START, text }
 }
 
-/// Whether our first collective comes sooner than another launcher's, where that is installed: the middle of the ratios
-/// of all rounds.
+/// Whether sirtaki's first collective comes sooner than another launcher's, if that is installed: the median of the
+/// ratios of all rounds.
 pub fn sooner(ours: &Start, other: &Start) -> Option<Verdict> {
     if other.rounds.is_empty() {
         return None;
@@ -171,7 +171,7 @@ pub fn sooner(ours: &Start, other: &Start) -> Option<Verdict> {
     Some(Verdict { reached: ratio > 1.0, text })
 }
 
-/// Whether all our jobs ended and nothing of them was left behind, where there were any.
+/// Whether all of sirtaki's jobs ended and left nothing behind, if there were any.
 pub fn clean(title: &str, starts: &[Start]) -> Option<Verdict> {
     let ours = starts.iter().find(|start| start.name.starts_with(OURS) && !start.rounds.is_empty())?;
     let (jobs, left, hung) = (ours.rounds.len(), ours.left(), ours.hung());
@@ -183,7 +183,7 @@ pub fn clean(title: &str, starts: &[Start]) -> Option<Verdict> {
     Some(Verdict { reached: left + hung == 0, text })
 }
 
-/// What our launcher and its agent use while two ranks sleep, and while two ranks print ten lines per second each.
+/// What sirtaki's launcher and agent use while two ranks sleep, and while two ranks print ten lines per second each.
 pub fn running(starter: &Starter) -> Result<Vec<Verdict>, BenchError> {
     let quiet = with(ours(starter, 2, Path::new("sleep")), "3600");
     let chatter = with(ours(starter, 2, &starter.program("start-peer")), "chatter");
@@ -220,7 +220,8 @@ fn use_of(name: &str, mut command: Command) -> Result<Verdict, BenchError> {
 /// Processes of the command itself in a job on one host.
 const PROCESSES: usize = 3;
 
-/// Waits until a launcher has an agent and so many ranks; launcher, agent and its watchdog, which are the same program.
+/// Waits until a launcher has an agent and `ranks` ranks; returns launcher, agent and its watchdog, which are the same
+/// program.
 fn wait_for_start(program: &Path, ranks: usize) -> Result<Vec<u32>, BenchError> {
     let program = fs::canonicalize(program).map_err(BenchError::io("cannot find the launcher"))?;
     let deadline = Instant::now() + PATIENCE;

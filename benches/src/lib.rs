@@ -9,12 +9,12 @@
 //! - [`peer`]: the measuring side.
 //! - [`comm`], [`engine`], [`goals`], [`report`], [`plot`]: the comparisons, what they should show, and how it is shown.
 //! - [`start`], [`python`]: how every library is started.
-//! - [`launch`], [`command`]: the launcher beside others, and what is seen of a command from outside.
+//! - [`launch`], [`command`]: the launcher compared with others, and what can be observed of a command from outside.
 //! - [`limit`]: what the machine itself can do with the same bytes.
-//! - [`train`], [`contest`]: training runs beside PyTorch's, and what they show.
-//! - [`torch`], [`crew`], [`wheel`], [`efficiency`]: PyTorch training by the Python package and by others, who trains, the
-//!   environments it is installed into, and what it shows.
-//! - [`predict`]: what `sirtaki predict` says beside what happens.
+//! - [`train`], [`contest`]: training runs compared with PyTorch's, and what they show.
+//! - [`torch`], [`crew`], [`wheel`], [`efficiency`]: PyTorch training by the Python package and by others, the systems
+//!   that train, the environments the package is installed into, and what the comparison shows.
+//! - [`predict`]: what `sirtaki predict` says compared with what happens.
 //! - [`resnet`], [`steps`]: the tensors of a training step, and the engine reducing them.
 
 pub mod comm;
@@ -45,7 +45,7 @@ use std::process::ExitCode;
 pub use peer::Peer;
 pub use protocol::BenchError;
 
-/// How a peer ends: who it is, and why it failed if it did, on its error output.
+/// Ends a peer: if it failed, prints its name and the reason to standard error.
 pub fn exit_with(program: &str, result: Result<(), BenchError>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -21,7 +21,7 @@ pub enum Task {
     Copy,
 }
 
-/// Looks at the counter before going to sleep on it.
+/// How often to read the counter before sleeping on it.
 const SPINS: u32 = 2000;
 /// Bytes of the shared memory: one counter.
 const BYTES: usize = 4096;

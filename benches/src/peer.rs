@@ -19,7 +19,7 @@ use crate::{
     protocol::{BenchError, Hello, Lines, Order, SOCKET, Times},
 };
 
-/// How long processes may take to leave before they are killed.
+/// How long processes may take to end before they are killed.
 const FAREWELL: Duration = Duration::from_secs(10);
 
 /// The processes of one library, connected and waiting.
@@ -125,12 +125,13 @@ impl Peer {
         self.ranks.len()
     }
 
-    /// Runs `iterations` all-reduces of `bytes` bytes; for each of them the microseconds of the slowest process.
+    /// Runs `iterations` all-reduces of `bytes` bytes; returns, for each of them, the microseconds of the slowest
+    /// process.
     pub fn measure(&mut self, bytes: usize, iterations: usize) -> Result<Vec<f64>, BenchError> {
         self.ask(&Order { bytes, iterations, ..Order::default() }).map(|times| slowest(&times))
     }
 
-    /// Has it do some work, `iterations` times; the microseconds of each time, by process.
+    /// Has it do some work, `iterations` times; returns the microseconds of each time, by process.
     pub fn perform(&mut self, work: &str, iterations: usize) -> Result<Vec<Vec<f64>>, BenchError> {
         self.ask(&Order { work: Some(work.into()), iterations, ..Order::default() })
     }
@@ -158,7 +159,7 @@ impl Peer {
         self.children.iter().map(|child| command::processor_time(child.id())).sum()
     }
 
-    /// Processor time so far of the engine's threads that do not run collectives, in the process where it is most.
+    /// Processor time so far of the engine's threads that do not run collectives, in the process that has most of it.
     pub fn time_beside(&self) -> Result<Duration, BenchError> {
         let beside = |name: &str| name == "sirtaki-scribe" || name == "sirtaki-watch";
         let times = self.children.iter().map(|child| command::thread_time(child.id(), &beside));
@@ -190,7 +191,7 @@ pub fn slowest(times: &[Vec<f64>]) -> Vec<f64> {
     (0..calls).map(|call| times.iter().map(|micros| micros[call]).fold(0.0, f64::max)).collect()
 }
 
-/// The middle of some times; of an even number, the lower of the two.
+/// The median of some times; for an even number of them, the lower of the two in the middle.
 pub fn median(times: &[f64]) -> f64 {
     let mut sorted = times.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,7 +1,7 @@
-//! `cargo xtask bench predict`: what `sirtaki predict` says about a recorded job, beside what really happens.
+//! `cargo xtask bench predict`: what `sirtaki predict` says about a recorded job, compared with what really happens.
 //!
 //! The job is recorded on this host, over shared memory. Then it runs on several hosts made of network namespaces, over
-//! links with a rate and a latency of their own, and its steps are compared with those predicted from the record.
+//! links with a given rate and latency, and its steps are compared with those predicted from the record.
 
 use std::{
     fmt,
@@ -28,13 +28,13 @@ use crate::{
 pub const FORWARD: Duration = Duration::from_millis(40);
 /// Computing of all gradients.
 pub const BACKWARD: Duration = Duration::from_millis(80);
-/// How much the longest step computes longer than the shortest, of the mean.
+/// How much longer the longest step computes than the shortest, relative to the mean.
 pub const VARIATION: f64 = 0.1;
 /// Steps that are not measured: names become known and an order is adopted.
 pub const WARM_UP: usize = 5;
-/// ResNet-50's tensors are cut to this part, so that none of the links takes forever.
+/// ResNet-50's tensors are divided by this, so that none of the links takes too long.
 const PART: usize = 8;
-/// What a small message takes in any case, system calls and waking up included, in microseconds.
+/// The least time of a small message, including system calls and waking up, in microseconds.
 const LEAST: u32 = 30;
 
 /// Numbers per gradient, the last layer's first.
@@ -94,17 +94,17 @@ pub struct Comparison {
     pub predicted: f64,
     /// The mean of the measured steps.
     pub measured: f64,
-    /// Predicted speed of all over that of one, times their number.
+    /// Predicted speed of all ranks divided by that of one times their number.
     pub efficiency: f64,
 }
 
 impl Comparison {
-    /// How far the prediction is off, of what was measured.
+    /// The error of the prediction, relative to what was measured.
     pub fn error(&self) -> f64 {
         self.predicted / self.measured - 1.0
     }
 
-    /// The efficiency that was measured, by the same one-rank step.
+    /// The measured efficiency, relative to the same one-rank step.
     pub fn measured_efficiency(&self) -> f64 {
         self.efficiency * self.predicted / self.measured
     }

@@ -1,7 +1,7 @@
 //! The lines of JSON between the measuring side and a peer's processes.
 //!
-//! A process says [`Hello`], then answers every [`Order`] with [`Times`], and leaves on `{"end":true}` or when the
-//! socket is closed.
+//! A process says [`Hello`], then answers every [`Order`] with [`Times`], and ends on `{"end":true}` or when the socket
+//! is closed.
 
 use std::{
     io::{self, BufRead, BufReader, Write},
@@ -37,11 +37,11 @@ pub struct Order {
     pub bytes: usize,
     /// How many timed calls, back to back.
     pub iterations: usize,
-    /// Nothing any more: leave.
+    /// Nothing more to do: end.
     pub end: bool,
 }
 
-/// What came out.
+/// The result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Times {
     /// Microseconds of every call.

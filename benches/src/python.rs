@@ -1,5 +1,5 @@
 //! A Python that has PyTorch: the one in SIRTAKI_BENCH_PYTHON, or an environment made for the benchmark. Horovod is
-//! only used where somebody has installed it: in that Python, or in the one in SIRTAKI_BENCH_HOROVOD.
+//! only used if it is installed: in that Python, or in the one in SIRTAKI_BENCH_HOROVOD.
 
 use std::{
     path::{Path, PathBuf},
@@ -19,7 +19,7 @@ fn succeeds(command: &mut Command) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// Finds one or makes one below `folder`, saying what it does. `None` where that fails.
+/// Finds one or makes one below `folder`, saying what it does. `None` if that fails.
 pub fn with_torch(folder: &Path, say: &dyn Fn(&str)) -> Option<PathBuf> {
     if let Some(given) = std::env::var_os("SIRTAKI_BENCH_PYTHON").map(PathBuf::from) {
         return has_torch(&given).then_some(given);
@@ -47,7 +47,7 @@ pub fn with_torch(folder: &Path, say: &dyn Fn(&str)) -> Option<PathBuf> {
 pub struct Horovod {
     /// The interpreter.
     pub python: PathBuf,
-    /// What it can run over, of `gloo` and `mpi`.
+    /// Which of `gloo` and `mpi` it can run over.
     pub carriers: Vec<&'static str>,
 }
 

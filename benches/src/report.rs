@@ -13,7 +13,7 @@ use crate::{
 pub struct Verdict {
     /// Whether it was reached.
     pub reached: bool,
-    /// What was measured and what was wanted.
+    /// What was measured and what the goal was.
     pub text: String,
 }
 
@@ -40,7 +40,7 @@ pub fn time(micros: f64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// What one all-reduce moves per second and rank, by the usual measure.
+/// What one all-reduce moves per second and rank, by the usual definition.
 pub fn bus_bandwidth(bytes: usize, ranks: usize, micros: f64) -> f64 {
     bytes as f64 / micros / 1e3 * 2.0 * (ranks as f64 - 1.0) / ranks as f64
 }
@@ -56,7 +56,7 @@ fn ratio(column: &Column) -> String {
     format!("{:.2}×{mark}", column.ratio)
 }
 
-/// One line per size: our time and bandwidth, then every other library's time and ratio.
+/// One line per size: sirtaki's time and bandwidth, then every other library's time and ratio.
 pub fn line(row: &Row, ranks: usize) -> String {
     let ours = &row.columns[0];
     let bandwidth = bus_bandwidth(row.bytes, ranks, ours.micros);

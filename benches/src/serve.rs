@@ -11,9 +11,9 @@ const WARM_UP: usize = 2;
 
 /// The elements a peer works on.
 pub enum Memory {
-    /// Of this process alone.
+    /// Private to this process.
     Private(Vec<f32>),
-    /// Where the communicator wants it.
+    /// Provided by the communicator.
     Shared(Buffer),
 }
 
@@ -78,7 +78,7 @@ fn measure(work: &mut dyn Work, order: &Order) -> Result<Vec<f64>, BenchError> {
 
 struct AllReduce<'a> {
     communicator: &'a mut dyn Communicator,
-    /// Work on memory of the communicator's own.
+    /// Work on the communicator's own memory.
     shared: bool,
 }
 
@@ -99,7 +99,7 @@ impl Work for AllReduce<'_> {
     }
 }
 
-/// Serves all-reduces over any communicator, under the name `peer`; with `shared`, on memory of its own.
+/// Serves all-reduces over any communicator, under the name `peer`; with `shared`, on the communicator's own memory.
 pub fn serve(communicator: &mut dyn Communicator, peer: &str, shared: bool, socket: &Path) -> Result<(), BenchError> {
     let (rank, size) = (communicator.group().rank(), communicator.group().size());
     answer(socket, &Hello { peer: peer.into(), rank, size }, &mut AllReduce { communicator, shared })

@@ -57,7 +57,7 @@ impl Starter {
         Self { programs, python, horovod, folders: Vec::new() }
     }
 
-    /// One of this package's programs, or another one that lies beside them.
+    /// One of this package's programs, or another one in the same folder.
     pub fn program(&self, name: &str) -> PathBuf {
         self.programs.join(name)
     }
@@ -98,7 +98,7 @@ impl Starter {
         Peer::start("openmpi", vec![command], ranks, PATIENCE)
     }
 
-    /// PyTorch's Gloo, if PyTorch is there.
+    /// PyTorch's Gloo, if PyTorch is installed.
     pub fn gloo(&mut self, place: &Place) -> Result<Option<Peer>, BenchError> {
         self.gloo_by("gloo", "gloo_peer.py", place)
     }
@@ -123,7 +123,7 @@ impl Starter {
         Peer::start(name, commands.collect(), size, PATIENCE).map(Some)
     }
 
-    /// Horovod over `gloo`, as its own launcher starts it, or over `mpi`, as `mpirun` does; where it is installed and was
+    /// Horovod over `gloo`, as its own launcher starts it, or over `mpi`, as `mpirun` does; if it is installed and was
     /// built for that.
     pub fn horovod(&self, carrier: &str, ranks: usize) -> Result<Option<Peer>, BenchError> {
         let Some(horovod) = self.horovod.as_ref().filter(|horovod| horovod.carriers.contains(&carrier)) else {
@@ -147,8 +147,8 @@ impl Starter {
     pub fn scale(&self, ranks: usize, order: &str, steps: usize) -> Result<Cost, BenchError> {
         let mut command = Command::new(self.programs.join("scale-peer"));
         command.args([&ranks.to_string(), order, &steps.to_string()]).stderr(Stdio::inherit());
-        // Ranks normally are processes, each with memory of its own. glibc has eight pools per core for all threads of a
-        // process, and waiting for them and their disorder would be most of what is measured.
+        // Ranks are normally processes, each with its own memory. glibc has eight pools per core for all threads of a
+        // process, and contention for them and their fragmentation would be most of what is measured.
         command.env("MALLOC_ARENA_MAX", (4 * ranks).to_string());
         let output = command.output().map_err(BenchError::io("cannot start scale-peer"))?;
         serde_json::from_slice(&output.stdout)
@@ -217,7 +217,7 @@ pub fn has_open_mpi() -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// How Horovod over a carrier is called in the tables.
+/// The name of Horovod over a carrier in the tables.
 pub fn horovod_name(carrier: &str) -> &'static str {
     if carrier == "mpi" { "hvd mpi" } else { "hvd gloo" }
 }

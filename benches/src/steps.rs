@@ -1,6 +1,6 @@
 //! The engine as a benchmark peer.
 //!
-//! An order for as many bytes as ResNet-50 has parameters is a training step: its tensors are handed in one by one, in
+//! An order for as many bytes as ResNet-50 has parameters is a training step: its tensors are submitted one by one, in
 //! an order that differs from rank to rank and from step to step. Any other order is one tensor.
 
 use sirtaki_comm::{DType, Reduction};
@@ -29,7 +29,7 @@ impl Steps {
 
     fn submit(&self, name: &str, data: &mut [f32]) -> Ticket {
         let request = Request::new(name, Operation::AllReduce(Reduction::SUM), DType::F32, &[data.len()]);
-        // SAFETY: `run` waits for the ticket before the borrow of the data ends, and hands in no part of it twice.
+        // SAFETY: `run` waits for the ticket before the borrow of the data ends, and submits no part of it twice.
         let tensor = unsafe { Tensor::foreign(data.as_mut_ptr().cast(), DType::F32, data.len(), Box::new(())) };
         self.engine.submit(request, tensor)
     }
@@ -80,7 +80,7 @@ impl Work for Steps {
                 self.submit(name, &mut data[*start..start + length])
             })
             .collect();
-        // All of them, also after an error: the engine has the memory until they are done.
+        // All of them, even after an error: the engine uses the memory until they are done.
         let outcomes: Vec<_> = tickets.into_iter().map(Ticket::wait).collect();
         outcomes.into_iter().try_for_each(|outcome| outcome.map(drop)).map_err(failed)
     }

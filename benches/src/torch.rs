@@ -1,11 +1,11 @@
-//! The proof behind `cargo xtask bench torch`: PyTorch training by the Python package beside DDP over Gloo and Horovod, two
-//! ranks with one thread each.
+//! The measurements behind `cargo xtask bench torch`: PyTorch training by the Python package compared with DDP over
+//! Gloo and Horovod, two ranks with one thread each.
 //!
-//! Everybody's processes are started once and take turns, work by work and round by round, so that all see the same
-//! machine. Two processes that know nothing of each other take turns, too, as one would start them by hand, and two
-//! that use sirtaki only to wait for each other: those have all that it does for a process and exchange nothing, so
-//! whatever is lost beyond them is lost by the exchange. Horovod has a PyTorch of its own, which may be old; so
-//! everybody else runs with that one as well, and what is compared always has the same.
+//! The processes of all systems are started once and take turns, work by work and round by round, so that all see the
+//! same conditions. Two processes that do not communicate, as if started by hand, take turns, too, and so do two that
+//! use sirtaki only to wait for each other: these have everything that sirtaki does for a process but exchange nothing,
+//! so any further loss is due to the exchange. Horovod has its own PyTorch, which may be old; so all other systems run
+//! with that one as well, and only figures from the same PyTorch are compared.
 
 use tempfile::TempDir;
 
@@ -32,9 +32,9 @@ pub struct Workload {
     pub batch: usize,
     /// Steps in a turn.
     pub steps: usize,
-    /// How many times DDP's speed we want.
+    /// The goal, as a multiple of DDP's speed.
     pub over_ddp: f64,
-    /// How much of the speed of strangers we want.
+    /// The goal, as a share of the speed of strangers.
     pub efficiency: Option<f64>,
 }
 
@@ -84,7 +84,7 @@ const CALLS: usize = 300;
 /// One system in one environment, at work.
 #[derive(Debug)]
 pub struct Member {
-    /// Who it is.
+    /// Which system it is.
     pub system: System,
     /// Its version of PyTorch.
     pub torch: String,
@@ -92,7 +92,7 @@ pub struct Member {
     _folder: TempDir,
 }
 
-/// Starts everybody in every environment.
+/// Starts all systems in every environment.
 pub fn start(environments: &[Environment], say: &dyn Fn(&str)) -> Result<Vec<Member>, BenchError> {
     let mut members = Vec::new();
     for environment in environments {
@@ -109,7 +109,7 @@ pub fn start(environments: &[Environment], say: &dyn Fn(&str)) -> Result<Vec<Mem
 /// What one member reached, round by round: steps of work per second, or microseconds of a call.
 #[derive(Debug, Clone)]
 pub struct Course {
-    /// Who it was.
+    /// Which system it was.
     pub system: System,
     /// Its version of PyTorch.
     pub torch: String,
@@ -120,12 +120,12 @@ pub struct Course {
 }
 
 impl Course {
-    /// The middle of the rounds.
+    /// The median of the rounds.
     pub fn middle(&self) -> f64 {
         median(&self.rounds)
     }
 
-    /// The middle over rounds of this one's figure over another's.
+    /// The median over rounds of the ratio of this one's figure to another's.
     pub fn over(&self, other: &Course) -> f64 {
         let ratios: Vec<f64> = self.rounds.iter().zip(&other.rounds).map(|(mine, theirs)| mine / theirs).collect();
         median(&ratios)
@@ -142,7 +142,7 @@ fn courses(members: &[Member]) -> Vec<Course> {
     members.iter().map(course).collect()
 }
 
-/// Trains one work by turns.
+/// Trains one work in turns.
 pub fn train(work: &Workload, rounds: usize, members: &mut [Member]) -> Result<Vec<Course>, BenchError> {
     for member in &mut *members {
         member.peer.perform(work.name, WARM_UP)?;
@@ -159,7 +159,7 @@ pub fn train(work: &Workload, rounds: usize, members: &mut [Member]) -> Result<V
     Ok(courses)
 }
 
-/// All-reduces four bytes by turns.
+/// All-reduces four bytes in turns.
 pub fn small(rounds: usize, members: &mut [Member]) -> Result<Vec<Course>, BenchError> {
     let mut courses = courses(members);
     for _ in 0..rounds {
@@ -169,7 +169,7 @@ pub fn small(rounds: usize, members: &mut [Member]) -> Result<Vec<Course>, Bench
             course.rounds.push(median(&times));
         }
     }
-    // Strangers have nobody to reduce with, and all ways into sirtaki but that of DDP share one function for it.
+    // Strangers have no ranks to reduce with, and all ways into sirtaki but that of DDP share one function for it.
     courses.retain(|course| !matches!(course.system, System::Strangers | System::InStep | System::Parallel));
     Ok(courses)
 }

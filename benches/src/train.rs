@@ -1,9 +1,9 @@
-//! The proof behind `cargo xtask bench train`: `sirtaki train` beside PyTorch DDP over Gloo, the same network, batches,
-//! optimizer, learning rates, seeds and images, one thread per rank.
+//! The measurements behind `cargo xtask bench train`: `sirtaki train` compared with PyTorch DDP over Gloo, with the
+//! same network, batches, optimizer, learning rates, seeds and images, one thread per rank.
 //!
 //! Both systems take turns, run by run, and write the same report. Time to accuracy is MLPerf's: several seeds, the best
-//! and the worst dropped, the mean of the rest. Two processes that know nothing of each other show what the machine
-//! itself takes away when both cores work: whatever is lost beyond that is lost by training together.
+//! and the worst dropped, the mean of the rest. Two processes that do not communicate show what the machine itself
+//! loses when both cores work: any further loss is due to training together.
 
 use std::{fs, path::Path, process::Command, time::Duration};
 
@@ -17,12 +17,12 @@ use crate::{
     start::{Starter, peer_script},
 };
 
-/// A run may take so long.
+/// How long a run may take.
 const LIMIT: Duration = Duration::from_secs(1200);
 /// Where the images are.
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../data/mnist");
 
-/// Steps of a training in which everything is seen, and how much longer they may take.
+/// Steps of a training in which everything is recorded, and how much longer they may take.
 const SEEN_STEPS: &str = "900";
 const SEEN: f64 = 1.02;
 
@@ -37,7 +37,7 @@ pub struct TrainPlan {
     pub steps: [usize; 2],
 }
 
-/// Who trains.
+/// A system that trains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trainer {
     /// `sirtaki train`.
@@ -49,7 +49,7 @@ pub enum Trainer {
 }
 
 impl Trainer {
-    /// How it is called in tables.
+    /// Its name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Trainer::Sirtaki => "sirtaki",
@@ -66,7 +66,7 @@ pub enum Crew {
     One,
     /// Two workers together.
     Two,
-    /// Two workers at the same time that know nothing of each other.
+    /// Two workers that run at the same time and do not communicate.
     Strangers,
 }
 
@@ -96,13 +96,13 @@ pub struct Race {
 pub struct Speed {
     /// The network.
     pub model: &'static str,
-    /// Who trained it.
+    /// Which system trained it.
     pub system: Trainer,
-    /// Images per second: one worker, two, two strangers; each the middle of its rounds.
+    /// Images per second: one worker, two, two strangers; each the median of its rounds.
     pub images: [f64; 3],
-    /// How much of twice the speed of one worker two have: the middle of the rounds.
+    /// Speed of two workers relative to twice that of one: the median of the rounds.
     pub efficiency: f64,
-    /// How much of the speed of two strangers two workers have: the middle of the rounds.
+    /// Speed of two workers relative to two strangers: the median of the rounds.
     pub togetherness: f64,
     /// Share of the time in which two workers waited for each other, where that is known.
     pub communication: Option<f64>,
@@ -110,7 +110,7 @@ pub struct Speed {
     pub memory: u64,
 }
 
-/// Runs a system once; the reports of all that ran, and how long they took from start to end.
+/// Runs a system once; returns the reports of all its processes, and how long they took from start to end.
 fn train(starter: &Starter, system: Trainer, crew: Crew, options: &[&str]) -> Result<(Vec<Report>, f64), BenchError> {
     let folder = TempDir::new().map_err(BenchError::io("cannot make a folder for reports"))?;
     let jobs = if crew == Crew::Strangers { 2 } else { 1 };
@@ -162,7 +162,7 @@ fn theirs(starter: &Starter, crew: Crew) -> Result<Command, BenchError> {
     Ok(command)
 }
 
-/// Who is there to be compared.
+/// The systems that can be compared.
 pub fn systems(starter: &Starter) -> Vec<Trainer> {
     let ddp = starter.python().map(|_: &Path| Trainer::Ddp);
     [Trainer::Sirtaki, Trainer::Exact].into_iter().chain(ddp).collect()
@@ -215,7 +215,8 @@ pub fn speeds(plan: &TrainPlan, starter: &Starter, say: &dyn Fn(&str)) -> Result
     Ok(speeds)
 }
 
-/// What it costs to see everything of a training: two workers with timeline, profile and folder, and without, in turns.
+/// What it costs to record everything about a training: two workers with timeline, profile and folder, and without, in
+/// turns.
 pub fn seen(rounds: usize, starter: &Starter, say: &dyn Fn(&str)) -> Result<Verdict, BenchError> {
     let folder = TempDir::new().map_err(BenchError::io("cannot make a folder for timelines"))?;
     let timeline = folder.path().join("timeline.json").display().to_string();

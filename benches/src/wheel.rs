@@ -1,4 +1,4 @@
-//! Environments with the Python package in them, one for each Python that has a PyTorch of its own.
+//! Environments with the Python package in them, one for each Python that has its own PyTorch.
 //!
 //! PyTorch is not installed a second time: a new environment sees the folder in which the other Python has it.
 
@@ -20,7 +20,7 @@ pub struct Environment {
     pub sirtaki: PathBuf,
     /// The version of PyTorch.
     pub torch: String,
-    /// Whether Horovod for PyTorch is there.
+    /// Whether Horovod for PyTorch is installed.
     pub horovod: bool,
     /// Whether the package has a back end for `torch.distributed`.
     pub group: bool,

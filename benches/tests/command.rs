@@ -1,4 +1,4 @@
-//! What is seen of commands. In a process of its own, because everything below it counts as left behind.
+//! What is observed of commands. In a separate process, because everything below it counts as left behind.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails has to panic")]
 

@@ -44,7 +44,7 @@ fn run(arguments: &[String]) -> Result<(), BenchError> {
     };
     let peer = format!("limit-{}", arguments[0]);
     let result = answer(&socket, &Hello { peer, rank, size }, &mut limit);
-    // They see the same end of their sockets.
+    // The children end by themselves: their sockets are closed as well.
     for mut child in children {
         let _ = child.wait();
     }

@@ -1,4 +1,4 @@
-//! An MPI library as a benchmark peer: its own all-reduce, nothing of sirtaki in between.
+//! An MPI library as a benchmark peer: its own all-reduce, without sirtaki.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -38,7 +38,7 @@ fn run() -> Result<(), BenchError> {
     })?;
     let Loaded { mpi, found } = load(&Choice::from_environment(|name| std::env::var(name).ok()))?;
     let mut world = World(&*mpi);
-    // One thread is all there is, which lets the library leave its locks out.
+    // There is only one thread, so the library can do without locks.
     world.check(mpi.init(Threads::Single))?;
     let peer = match found.family {
         Family::OpenMpi => "openmpi",

@@ -1,6 +1,7 @@
 //! `predict-peer RANK SIZE STORE STEPS [INTERFACE]`, the job's secret in SIRTAKI_SECRET: a rank that trains as a network
-//! would, but sleeps instead of computing, so that many fit on a small machine and only the network is shared. SIRTAKI_FUSION
-//! counts, and with SIRTAKI_TIMELINE it is recorded. Rank 0 prints how long its steps took, in seconds, as JSON.
+//! would, but sleeps instead of computing, so that many fit on a small machine and only the network is shared.
+//! SIRTAKI_FUSION is obeyed, and with SIRTAKI_TIMELINE the job is recorded. Rank 0 prints how long its steps took, in
+//! seconds, as JSON.
 
 use std::{
     process::ExitCode,
@@ -33,7 +34,7 @@ fn sleep_until(time: Instant) {
     sleep(time.saturating_duration_since(Instant::now()));
 }
 
-/// One step: forward, backward with gradients on the way, and all of them reduced.
+/// One step: forward, backward with gradients submitted on the way, and the wait for all of them.
 fn step(engine: &Engine, gradients: &mut [Vec<f32>], pace: f64) -> Result<(), BenchError> {
     let forward = engine.phase(Phase::Forward);
     sleep(FORWARD.mul_f64(pace));
@@ -45,7 +46,7 @@ fn step(engine: &Engine, gradients: &mut [Vec<f32>], pace: f64) -> Result<(), Be
         sleep_until(begin + BACKWARD.mul_f64(pace) * at / count);
         let request =
             Request::new(format!("gradient {at}"), Operation::AllReduce(Reduction::SUM), DType::F32, &[data.len()]);
-        // SAFETY: all tickets are waited for before the borrow of the gradients ends, and each is handed in once.
+        // SAFETY: all tickets are waited for before the borrow of the gradients ends, and each is submitted once.
         let tensor = unsafe { Tensor::foreign(data.as_mut_ptr().cast(), DType::F32, data.len(), Box::new(())) };
         tickets.push(engine.submit(request, tensor));
     }

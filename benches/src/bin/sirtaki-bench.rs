@@ -191,7 +191,7 @@ fn print_markdown(tables: &[Table]) {
     tables.iter().for_each(|table| println!("\n{}", report::markdown(table, ranks_of(&table.setting))));
 }
 
-/// The goals, or with `missed` only those that were missed, and their number.
+/// Prints the goals, or with `missed` only those that were missed, and their number.
 fn print_goals(verdicts: &[Verdict], missed: bool) {
     println!();
     verdicts.iter().filter(|verdict| !missed || !verdict.reached).for_each(|verdict| println!("{verdict}"));

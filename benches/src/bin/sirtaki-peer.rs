@@ -1,7 +1,7 @@
 //! Sirtaki's own benchmark peer: `sirtaki-peer arena|shared|tcp|engine|records|telemetry RANK SIZE STORE [INTERFACE]`, the job's
-//! secret in SIRTAKI_SECRET. It keeps to one core, as ranks do that `sirtaki` starts. As `records` it has two engines
-//! that take turns: one as users have it, one that keeps no flight record and does not note who is late. As `telemetry` the
-//! first of them also keeps a timeline and a profile.
+//! secret in SIRTAKI_SECRET. It keeps to one core, as do ranks that `sirtaki` starts. As `records` it has two engines
+//! that take turns: one with the defaults, one that keeps no flight record and does not note which ranks are late. As
+//! `telemetry` the first of them also keeps a timeline and a profile.
 
 use std::{
     path::{Path, PathBuf},
@@ -32,7 +32,7 @@ fn pin(rank: usize) {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut set = CpuSet::new();
     set.set(rank % cores);
-    // A machine that does not allow it is measured without.
+    // If the machine does not allow it, the peer runs on any core.
     let _ = sched_setaffinity(None, &set);
 }
 
@@ -40,7 +40,7 @@ fn usual() -> sirtaki_engine::Settings {
     sirtaki_engine::Settings::default()
 }
 
-/// Nothing is written down.
+/// Settings with which nothing is recorded.
 fn blind() -> sirtaki_engine::Settings {
     sirtaki_engine::Settings { record: false, ..usual() }
 }

@@ -1,4 +1,4 @@
-//! `start-peer nothing|engine|mpi|chatter`: a program that is started in order to see how fast it gets to work.
+//! `start-peer nothing|engine|mpi|chatter`: a program that is started to measure how soon it gets to work.
 //!
 //! It does nothing, or one all-reduce by the engine or MPI, and prints the time of the system's monotonic clock, which
 //! all processes of a machine share. As `chatter` it prints ten lines per second until it is ended.
