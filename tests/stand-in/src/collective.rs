@@ -126,7 +126,7 @@ fn compare(comm: &Comm, call: &Call) -> Result<(), Interruption> {
     barrier(comm)?;
     let differs = (0..comm.size).find(|rank| {
         let mut theirs = [0; SIGNATURE];
-        // SAFETY: it is filled, and nobody changes it before the next barrier.
+        // SAFETY: it is filled, and its rank does not change it before the next barrier.
         unsafe { comm.segment.signature(*rank).copy_to(theirs.as_mut_ptr(), SIGNATURE) };
         theirs != own
     });

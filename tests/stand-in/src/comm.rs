@@ -34,7 +34,7 @@ pub(crate) struct Comm {
     pub(crate) rank: usize,
     pub(crate) size: usize,
     address: Address,
-    /// Nobody may wait any longer.
+    /// Waits of this rank have to end.
     pub(crate) aborted: AtomicBool,
     /// What went wrong, in NCCL's numbers.
     error: AtomicI32,
@@ -102,7 +102,7 @@ impl Comm {
             turns: Mutex::default(),
             turn: Condvar::new(),
         });
-        // Nobody knows it yet, so nobody can abort it.
+        // The caller does not have it yet, so it cannot be aborted.
         let _ = comm.segment.wait(&comm.aborted, || comm.is_complete());
         Ok(comm)
     }

@@ -76,7 +76,7 @@ impl Heap {
         if start.is_null() {
             return None;
         }
-        // SAFETY: so many bytes were just reserved.
+        // SAFETY: this many bytes were just reserved.
         unsafe { start.write_bytes(NEW, bytes) };
         Some(Self { start, layout })
     }
@@ -84,7 +84,7 @@ impl Heap {
 
 impl Drop for Heap {
     fn drop(&mut self) {
-        // SAFETY: it is ours, of this layout, and nobody uses it any more.
+        // SAFETY: it was allocated here with this layout, and is not used any more.
         unsafe {
             self.start.write_bytes(FREED, self.layout.size());
             dealloc(self.start, self.layout);
@@ -128,7 +128,7 @@ unsafe extern "C" fn allocate(to: *mut u64, bytes: usize) -> c_int {
     }
     let made = shared::create(bytes).and_then(|file| Ok(Block::Shareable(Map::new(&file, bytes)?, file)));
     if let Ok(block) = &made {
-        // SAFETY: so many bytes were just reserved.
+        // SAFETY: this many bytes were just reserved.
         unsafe { (block.start() as *mut u8).write_bytes(NEW, bytes) };
     }
     // SAFETY: the caller wants an address there.

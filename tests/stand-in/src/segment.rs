@@ -122,7 +122,7 @@ impl Segment {
         Mailbox { sent, received, total, data: self.at(start + HEAD) }
     }
 
-    /// Tells everybody that something happened.
+    /// Tells all waiting ranks that something happened.
     pub(crate) fn tell(&self) {
         self.pulse().fetch_add(1, Ordering::SeqCst);
         wake(self.pulse());

@@ -91,7 +91,7 @@ unsafe impl Sync for Map {}
 impl Map {
     /// Maps the first `bytes` bytes of a file, which must have at least that many.
     pub(crate) fn new(file: &File, bytes: usize) -> io::Result<Self> {
-        // SAFETY: the system chooses a place that nobody uses.
+        // SAFETY: the system chooses an unused place.
         let start =
             unsafe { mmap(null_mut(), bytes.max(1), ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, 0)? };
         Ok(Self { start: start.cast(), bytes })
@@ -110,7 +110,7 @@ impl Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: it was mapped by us and nobody uses it any more.
+        // SAFETY: it was mapped here and is not used any more.
         let _ = unsafe { munmap(self.start.cast(), self.bytes.max(1)) };
     }
 }
