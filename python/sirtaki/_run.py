@@ -71,7 +71,7 @@ def run(
     _check(function, ranks, timeout, output)
     extra = dict(env or {})
     with Exchange(function, args, kwargs or {}, ranks) as exchange:
-        # Names only: values may be secrets, and arguments are visible to everybody.
+        # Names only: values may be secrets, and arguments are visible to all users.
         named = [word for name in extra for word in ("--env", name)]
         command = [find_command(), "run", "--via", "local", "--ranks", str(ranks), *named, "--"]
         launcher = Launcher(command + exchange.command(), _environment(extra), output == "show")

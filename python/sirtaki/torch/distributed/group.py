@@ -1,8 +1,8 @@
 """PyTorch's process group: its collectives as requests of the engine.
 
 PyTorch calls the methods from Python, and from C++ through methods of the same names of its own
-class; names have changed between versions, and all of them are supported. Tensors of the CPU are
-used where they are, those of a GPU by way of pinned memory, both as in ``sirtaki.torch``.
+class; names have changed between versions, and all of them are supported. Tensors are passed to
+the engine where they are, on the CPU or on a GPU, as in ``sirtaki.torch``.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class ElasticSampler(torch.utils.data.Sampler):
         self.reset()
 
     def set_epoch(self, epoch: int) -> None:
-        """Begins an epoch, in an order of its own."""
+        """Begins an epoch, which has its own order."""
         self.epoch, self.processed_num = epoch, 0
         self.reset()
 
