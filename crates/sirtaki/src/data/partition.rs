@@ -129,7 +129,7 @@ mod tests {
         assert_eq!((weights(0), weights(1)), ([1.0; 3], [3.0, 0.0, 0.0]));
     }
 
-    /// What all workers see in `steps` steps at most: the indices of each step, and the position afterwards.
+    /// What all workers see in `steps` steps at most: the indices of each worker, and the position afterwards.
     fn run(samples: usize, from: Position, world: usize, batch: usize, steps: usize) -> (Vec<Vec<u32>>, Position) {
         let plans = (0..world).map(|rank| Partition::new(samples, from, Worker { rank, world }, batch).unwrap());
         let mut position = from;
