@@ -216,7 +216,8 @@ def test_barrier_and_queries():
     hvd.barrier()
     assert 0 <= hvd.local_rank() < hvd.local_size() <= hvd.size()
     assert hvd.cross_rank() == 0 and hvd.cross_size() == 1 and hvd.is_homogeneous()
-    assert hvd.gloo_enabled() and hvd.gloo_built() and hvd.nccl_built() == 0
+    assert hvd.gloo_enabled() and hvd.gloo_built()
+    assert hvd.nccl_built() == 0 or hvd.nccl_built() >= 21400
     assert not hvd.mpi_enabled() and hvd.mpi_built()
     hvd.init()
     assert hvd.is_initialized()
