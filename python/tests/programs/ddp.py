@@ -1,5 +1,8 @@
 """A PyTorch DDP script as everybody writes it: it knows no launcher, only the environment."""
 
+import os
+import sys
+
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
@@ -22,10 +25,10 @@ def main():
     weights = model.module.weight.data.flatten().tolist()
     print(f"size {size} loss {loss.item()!r}")
     print(f"gradient {gradient} weights {weights}")
-    # While the model holds on to the group, Gloo's threads may outlive it and abort the process.
     dist.barrier()
-    del model, optimizer
-    dist.destroy_process_group()
 
 
 main()
+# Threads of PyTorch's Gloo sometimes abort a process that takes the group down, in which nothing is ours.
+sys.stdout.flush()
+os._exit(0)

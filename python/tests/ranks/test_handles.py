@@ -8,7 +8,6 @@ import torch
 import sirtaki
 import sirtaki.torch as hvd
 from sirtaki import _common
-from sirtaki.torch import _memory
 
 LIMIT = 300
 """Seconds, as the last resort."""
@@ -117,47 +116,6 @@ def test_memory_that_is_resized_in_flight(collective, how):
     with pytest.raises(sirtaki.Error, match=r"(?s)\[8\] was resized or freed.*in flight.*hint:"):
         hvd.synchronize(handle)
     hvd.barrier()
-
-
-class _Copier:
-    """Stands in for a GPU: its tensors have to be copied."""
-
-    def __init__(self):
-        self.copied = 0
-
-    def copy_out(self, tensors):
-        self.copied += len(tensors)
-        return [tensor.clone() for tensor in tensors], self
-
-    def synchronize(self):
-        """The copies are there."""
-
-    def copy_back(self, pairs):
-        for tensor, host in pairs:
-            tensor.copy_(host)
-
-
-@pytest.mark.parametrize("order", [[0, 1, 0], [1, 0, 1]])
-def test_tensors_of_several_devices_in_one_group(monkeypatch, order):
-    """Every tensor is treated as its device demands, whatever the first one's is."""
-    devices = [torch.device("cpu"), torch.device("cuda", 0)]
-    copier = _Copier()
-    tensors = [torch.full((3,), float(number + 1)) for number in range(len(order))]
-
-    def by_device(given):
-        assert len(given) == len(order)
-        places = {devices[device]: [] for device in order}
-        for place, device in enumerate(order):
-            places[devices[device]].append(place)
-        return places
-
-    monkeypatch.setattr(_memory, "_by_device", by_device)
-    monkeypatch.setattr(_memory, "_stager", lambda device: copier)
-    handle = hvd.grouped_allreduce_async_(tensors, op=hvd.Sum, name=f"mixed {order}")
-    hvd.synchronize(handle)
-    assert copier.copied == sum(order)
-    for number, tensor in enumerate(tensors):
-        assert tensor.eq((number + 1) * hvd.size()).all()
 
 
 def test_devices_that_cannot_take_part_are_refused_before_anybody_waits():
