@@ -29,6 +29,6 @@ def main():
 
 
 main()
-# Threads of PyTorch's Gloo sometimes abort a process that takes the group down, in which nothing is ours.
+# Gloo's threads sometimes abort a process that takes its group down, in which nothing is ours.
 sys.stdout.flush()
 os._exit(0)
