@@ -12,26 +12,20 @@ from pathlib import Path
 
 import pytest
 import torch
+from jobs import IMPORT_JOBS
 
 from sirtaki._launcher import find_command
 
 OLD = tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 5)
 pytestmark = pytest.mark.skipif(OLD, reason="older stores cannot be told where to listen")
 
-SCRIPT = """
-    import os, torch, torch.distributed as dist, sirtaki.torch
+SCRIPT = IMPORT_JOBS + textwrap.dedent("""
+    import torch, torch.distributed as dist, sirtaki.torch
+    from jobs import listening
     dist.init_process_group("sirtaki")
-    inodes = set()
-    for number in os.listdir("/proc/self/fd"):
-        try:
-            inodes.add(os.readlink(f"/proc/self/fd/{number}"))
-        except FileNotFoundError:
-            pass
-    for table in ("tcp", "tcp6"):
-        for line in open(f"/proc/self/net/{table}").readlines()[1:]:
-            fields = line.split()
-            if dist.get_rank() == 0 and fields[3] == "0A" and f"socket:[{fields[9]}]" in inodes:
-                print("listens on", fields[1].split(":")[0])
+    if dist.get_rank() == 0:
+        for address in listening():
+            print("listens on", address)
     tensor = torch.full((3,), dist.get_rank() + 1.0)
     dist.all_reduce(tensor)
     # Groups of some ranks meet in PyTorch's store.
@@ -39,7 +33,7 @@ SCRIPT = """
     dist.all_reduce(tensor, group=group)
     print("sum", tensor.tolist())
     dist.destroy_process_group()
-"""
+""")
 
 SSH = """#!/bin/sh
 while [ "$1" != -- ]; do shift; done
@@ -116,7 +110,7 @@ def run(commands, variables):
 
 def launch(tmp_path, hosts, script):
     """Runs a script under our launcher, which is led to believe that it uses ssh."""
-    (tmp_path / "script.py").write_text(textwrap.dedent(script))
+    (tmp_path / "script.py").write_text(script)
     ssh = tmp_path / "ssh"
     ssh.write_text(SSH)
     ssh.chmod(0o700)
@@ -152,7 +146,7 @@ def test_the_store_listens_where_the_launcher_says(tmp_path, hosts):
 
 
 def test_the_store_listens_where_another_launcher_says(tmp_path, hosts):
-    (tmp_path / "script.py").write_text(textwrap.dedent(SCRIPT))
+    (tmp_path / "script.py").write_text(SCRIPT)
     commands, variables = [], []
     for rank, host in enumerate(hosts):
         commands.append(["ip", "netns", "exec", host, sys.executable, str(tmp_path / "script.py")])
@@ -164,5 +158,5 @@ def test_the_store_listens_where_another_launcher_says(tmp_path, hosts):
 
 def test_the_store_listens_where_other_hosts_look_for_it(tmp_path, hosts):
     """As under MPI's launchers, which say nothing to PyTorch."""
-    script = "import os\ndel os.environ['MASTER_ADDR']\n" + textwrap.dedent(SCRIPT)
+    script = "import os\ndel os.environ['MASTER_ADDR']\n" + SCRIPT
     assert listens_on(launch(tmp_path, hosts, script)) == {"10.78.1.1"}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from jobs import IMPORT_JOBS
 
 from sirtaki._launcher import find_command
 
@@ -68,19 +69,8 @@ SHORT = """
 
 
 LISTENING = """
-    import os
-    def listening():
-        inodes = set()
-        for number in os.listdir("/proc/self/fd"):
-            try:
-                inodes.add(os.readlink(f"/proc/self/fd/{number}"))
-            except FileNotFoundError:
-                pass
-        for table in ("tcp", "tcp6"):
-            for line in open(f"/proc/self/net/{table}").readlines()[1:]:
-                fields = line.split()
-                if fields[3] == "0A" and f"socket:[{fields[9]}]" in inodes:
-                    yield fields[1].split(":")[0]
+    import torch.distributed as dist, sirtaki.torch
+    from jobs import listening
     dist.init_process_group("sirtaki")
     loopback = ("0100007F", "00000000000000000000000001000000")
     if dist.get_rank() == 0:
@@ -95,8 +85,7 @@ LISTENING = """
 @pytest.mark.skipif(not FINDS_BACK_ENDS, reason="older stores cannot be told where to listen")
 def test_pytorchs_store_listens_on_loopback_alone_on_one_host(tmp_path):
     for starter in (SIRTAKI, ["mpirun", "-n", "2", sys.executable]):
-        script = "import torch.distributed as dist, sirtaki.torch\n" + textwrap.dedent(LISTENING)
-        code, text = run(tmp_path, starter, script)
+        code, text = run(tmp_path, starter, IMPORT_JOBS + textwrap.dedent(LISTENING))
         assert code == 0 and "elsewhere: []" in text, text
 
 
