@@ -1,4 +1,4 @@
-//! Collectives between processes: shared memory, TCP and MPI, with errors that name the rank.
+//! Collectives between processes: shared memory, TCP, MPI and GPUs, with errors that name the rank.
 //!
 //! # Layout
 //!
@@ -6,6 +6,7 @@
 //! - [`dtype`](DType), [`slice`](Slice), [`reduction`](Reduction), [`kernel`]: elements and their arithmetic.
 //! - [`group`](Group), [`signature`], [`error`](CommError), [`settings`](Settings), [`stop`](Stopper): the vocabulary
 //!   that all parts share.
+//! - `library`: loading MPI, the CUDA driver and NCCL at run time.
 //! - [`shm`]: memory between the processes of one host, and sleeping on it.
 //! - [`secure`]: the job's secret, the proof of knowing it, TLS.
 //! - [`link`]: one ordered byte stream to one peer.
@@ -23,6 +24,7 @@ mod dtype;
 mod error;
 mod group;
 pub mod kernel;
+mod library;
 pub mod link;
 pub mod mesh;
 mod reduction;

@@ -1,4 +1,4 @@
-//! Functions of a library that is loaded at run time.
+//! Libraries that are loaded at run time: MPI, the CUDA driver, NCCL.
 
 use std::{
     error::Error,
@@ -10,14 +10,14 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use crate::CommError;
 
 /// `dlopen` only what is already loaded; the value of both C libraries of Linux.
-const RTLD_NOLOAD: i32 = 4;
+pub(crate) const RTLD_NOLOAD: i32 = 4;
 
 /// Declares a table of C functions that return a status, and how to fill it from a library.
 macro_rules! functions {
     ($(#[$doc:meta])* $name:ident { $($field:ident: $symbol:literal($($argument:ty),* $(,)?);)* }) => {
         $(#[$doc])*
-        pub(super) struct $name {
-            $(pub(super) $field: unsafe extern "C" fn($($argument),*) -> std::ffi::c_int,)*
+        pub(crate) struct $name {
+            $(pub(crate) $field: unsafe extern "C" fn($($argument),*) -> std::ffi::c_int,)*
         }
 
         impl $name {
@@ -25,7 +25,7 @@ macro_rules! functions {
             ///
             /// # Safety
             /// The library must be the one whose functions have these types.
-            pub(super) unsafe fn bind(
+            pub(crate) unsafe fn bind(
                 library: &libloading::os::unix::Library,
             ) -> Result<Self, libloading::Error> {
                 // SAFETY: the caller's promise.
@@ -34,11 +34,11 @@ macro_rules! functions {
         }
     };
 }
-pub(super) use functions;
+pub(crate) use functions;
 
 /// Opens the library at `path` if one is given, else whichever of these names the process has already loaded, else the
 /// first that the system finds. It stays open until the process ends, because such libraries have threads of their own.
-pub(super) fn open(what: &str, path: Option<&Path>, names: &[&str]) -> Result<&'static Library, CommError> {
+pub(crate) fn open(what: &str, path: Option<&Path>, names: &[&str]) -> Result<&'static Library, CommError> {
     let unavailable = |reason: String| CommError::Unavailable { what: what.into(), reason };
     let load = |name: &Path, flags| {
         // SAFETY: loading runs the library's initialisers, which any program may run.
@@ -62,12 +62,12 @@ pub(super) fn open(what: &str, path: Option<&Path>, names: &[&str]) -> Result<&'
 }
 
 /// What the system said; the error itself only names the function that failed.
-pub(super) fn reason(error: &libloading::Error) -> String {
+pub(crate) fn reason(error: &libloading::Error) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 /// The file from which the library that has this symbol was loaded.
-pub(super) fn path_of(library: &Library, symbol: &str) -> Option<PathBuf> {
+pub(crate) fn path_of(library: &Library, symbol: &str) -> Option<PathBuf> {
     // SAFETY: only the address is used.
     let address = unsafe { library.get::<*mut u8>(symbol.as_bytes()) }.ok()?.into_raw() as usize;
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;

@@ -6,8 +6,10 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use super::library::{functions, open, reason};
-use crate::CommError;
+use crate::{
+    CommError,
+    library::{functions, open, reason},
+};
 
 /// Addresses and handles of the driver, which are as wide as pointers.
 pub(super) type Handle = usize;

@@ -17,7 +17,6 @@ mod gpu;
 mod job;
 mod kernels;
 mod layout;
-mod library;
 mod memory;
 mod nccl;
 mod nccl_group;

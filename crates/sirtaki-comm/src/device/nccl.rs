@@ -6,11 +6,11 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use super::{
-    driver::Handle,
+use super::driver::Handle;
+use crate::{
+    CommError, DType,
     library::{functions, open, path_of, reason},
 };
-use crate::{CommError, DType};
 
 /// The identity that the ranks of a communicator share before they are connected.
 pub type UniqueId = [u8; 128];

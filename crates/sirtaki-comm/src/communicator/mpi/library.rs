@@ -7,7 +7,6 @@
 
 use std::{
     ffi::{CStr, c_char, c_int},
-    fs,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -20,10 +19,10 @@ use super::{
     raw::Mpi,
     table::Table,
 };
-use crate::CommError;
-
-/// `dlopen` only what is already loaded; the value of both C libraries of Linux.
-const RTLD_NOLOAD: c_int = 4;
+use crate::{
+    CommError,
+    library::{RTLD_NOLOAD, path_of, reason},
+};
 
 /// Names under which libraries of either family are installed. The interface number 12 was Open MPI's once too, so
 /// the name does not tell the family.
@@ -153,7 +152,7 @@ fn says_of_itself(library: &Library) -> Option<String> {
 fn keep(name: &Path) -> Result<Loaded, CommError> {
     let failed = |error: libloading::Error| CommError::Unavailable {
         what: format!("MPI at {}", name.display()),
-        reason: error.to_string(),
+        reason: reason(&error),
     };
     let library = open(name, RTLD_NOW | RTLD_LOCAL).map_err(failed)?;
     let library = match family(&library, name)? {
@@ -174,20 +173,6 @@ fn bind(library: &Library, name: &Path) -> Result<Loaded, CommError> {
         Family::Mpich => Arc::new(Table::new(library, abi_mpich::CONSTANTS)?),
     };
     let version = mpi.version().lines().next().unwrap_or_default().trim().to_owned();
-    let path = path_of(library).unwrap_or_else(|| name.to_owned());
+    let path = path_of(library, "MPI_Init_thread").unwrap_or_else(|| name.to_owned());
     Ok(Loaded { mpi, found: Found { path, family, version } })
-}
-
-/// The file this library was mapped from.
-fn path_of(library: &Library) -> Option<PathBuf> {
-    // SAFETY: only the address is used.
-    let address = unsafe { library.get::<*mut u8>(b"MPI_Init_thread\0") }.ok()?.into_raw() as usize;
-    let maps = fs::read_to_string("/proc/self/maps").ok()?;
-    maps.lines().find_map(|line| {
-        let (range, rest) = line.split_once(' ')?;
-        let (from, to) = range.split_once('-')?;
-        let inside =
-            usize::from_str_radix(from, 16).ok()? <= address && address < usize::from_str_radix(to, 16).ok()?;
-        inside.then(|| rest.find('/').map(|at| PathBuf::from(&rest[at..]))).flatten()
-    })
 }
