@@ -116,6 +116,7 @@ def start(defaults: dict[str, str] | None = None, timeout: float | None = None) 
         return False
     defaults = _variables.translated() if defaults is None else defaults
     world.engine = Engine.join_job(defaults, world.rounds, timeout)
+    world.engine.publish(0)
     if world.engine.rank == 0:
         _variables.warn_about_others()
     if world.rounds == 0:

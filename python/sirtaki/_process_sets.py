@@ -117,6 +117,8 @@ def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
         raise ValueError(f"there is a process set of the same ranks already: {process_set}")
     number = _common.world.next_set
     process_set._engine = engine.process_set(f"process_set.{number}", process_set.ranks).wait()
+    if process_set._engine is not None:
+        process_set._engine.publish(number)
     _common.world.next_set += 1
     process_set.process_set_id = number
     _common.world.sets[number] = process_set

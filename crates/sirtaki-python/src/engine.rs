@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    mem::ManuallyDrop,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -18,29 +17,14 @@ use sirtaki_engine::{
 use crate::{
     error,
     hand_in::{HandIn, Thread},
-    in_flight::InFlight,
     job::{Variables, discover, set_timeout},
     meeting::Foreign,
     memory::{self, Described},
     name::Name,
     phase::Phase,
+    registry::{self, Live},
     ticket::{self, Ticket, misuse},
 };
-
-/// An engine that forked processes leave alone: they have neither its threads nor the right to speak for the rank.
-struct Own {
-    engine: ManuallyDrop<sirtaki_engine::Engine>,
-    process: u32,
-}
-
-impl Drop for Own {
-    fn drop(&mut self) {
-        if self.process == std::process::id() {
-            // SAFETY: dropped once, here.
-            unsafe { ManuallyDrop::drop(&mut self.engine) }
-        }
-    }
-}
 
 /// The purpose of the codes for objects.
 const OBJECTS: &str = "object";
@@ -48,11 +32,10 @@ const OBJECTS: &str = "object";
 /// All ranks of a job, or some of them, from the point of view of one.
 #[pyclass(module = "sirtaki._native", frozen)]
 pub(crate) struct Engine {
-    own: Mutex<Option<Arc<Own>>>,
+    own: Mutex<Option<Arc<Live>>>,
     /// The process that may use it.
     process: u32,
     group: Group,
-    in_flight: InFlight,
     local: Position,
     cross: Position,
     #[pyo3(get)]
@@ -85,16 +68,15 @@ impl Engine {
     ) -> Self {
         let group = engine.group().clone();
         let process = std::process::id();
-        let own = Own { engine: ManuallyDrop::new(engine), process };
-        let own = Mutex::new(Some(Arc::new(own)));
-        Self { own, process, group, in_flight: InFlight::default(), local, cross, back_end, secret }
+        let own = Mutex::new(Some(Live::new(engine)));
+        Self { own, process, group, local, cross, back_end, secret }
     }
 
     fn secret(&self) -> PyResult<&Secret> {
         self.secret.as_ref().ok_or_else(|| misuse("a process set has no secret of its own"))
     }
 
-    fn own(&self, py: Python<'_>) -> PyResult<Arc<Own>> {
+    fn own(&self, py: Python<'_>) -> PyResult<Arc<Live>> {
         if self.process != std::process::id() {
             return Err(error::forked(py));
         }
@@ -123,13 +105,13 @@ impl Engine {
             request.compression.take_if(|_| request.place == TensorPlace::Device);
             requests.push((name.complete(request), tensor));
         }
-        Ok(Ticket::new(self.in_flight.submit(&own.engine, name.text(), requests), in_place))
+        Ok(Ticket::new(own.submit(name.text(), requests), in_place))
     }
 
     fn without_data(&self, py: Python<'_>, name: &str, operation: Operation, in_place: bool) -> PyResult<Ticket> {
         let request = Request::new(name, operation, DType::U8, &[0]);
         let requests = vec![(request, Tensor::empty())];
-        Ok(Ticket::new(self.in_flight.submit(&self.own(py)?.engine, name, requests), in_place))
+        Ok(Ticket::new(self.own(py)?.submit(name, requests), in_place))
     }
 }
 
@@ -179,6 +161,12 @@ impl Engine {
         Ok(Engine::of_world(met.map_err(|error| store.raised().unwrap_or_else(|| error::of_job(py, &error)))?))
     }
 
+    /// Has code without the interpreter find this engine by a number: that of its process set, 0 for all ranks.
+    fn publish(&self, py: Python<'_>, number: u64) -> PyResult<()> {
+        registry::publish(number, &self.own(py)?);
+        Ok(())
+    }
+
     /// A code that proves that a rank of this engine sent these parts, in this order.
     fn seal<'py>(&self, py: Python<'py>, parts: Vec<PyBackedBytes>) -> PyResult<Bound<'py, PyBytes>> {
         let parts: Vec<&[u8]> = parts.iter().map(|part| &**part).collect();
@@ -216,7 +204,7 @@ impl Engine {
     /// How tensors of GPUs travel and why, in words; `None` before the first of them.
     #[getter]
     fn device_way(&self, py: Python<'_>) -> PyResult<Option<String>> {
-        Ok(self.own(py)?.engine.device_way().map(str::to_owned))
+        Ok(self.own(py)?.engine().device_way().map(str::to_owned))
     }
 
     /// Whether all hosts have the same number of ranks.
@@ -325,7 +313,7 @@ impl Engine {
 
     /// Something will be submitted later for a thread, by whichever thread enters the result.
     fn hand_in(&self, py: Python<'_>, thread: &Thread) -> PyResult<HandIn> {
-        Ok(HandIn::new(self.own(py)?.engine.hand_in_for(thread.0)))
+        Ok(HandIn::new(self.own(py)?.engine().hand_in_for(thread.0)))
     }
 
     /// Announces that this rank has no more data.
@@ -341,13 +329,13 @@ impl Engine {
     /// Has rank 0 write a timeline of all ranks to a new file.
     fn start_timeline(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         let own = self.own(py)?;
-        py.detach(|| own.engine.start_timeline(&path)).map_err(|error| error::of_engine(py, &error))
+        py.detach(|| own.engine().start_timeline(&path)).map_err(|error| error::of_engine(py, &error))
     }
 
     /// Ends the timeline; does nothing if there is none.
     fn stop_timeline(&self, py: Python<'_>) -> PyResult<()> {
         let own = self.own(py)?;
-        py.detach(|| own.engine.stop_timeline());
+        py.detach(|| own.engine().stop_timeline());
         Ok(())
     }
 
@@ -366,13 +354,13 @@ impl Engine {
     ) -> PyResult<()> {
         let [loss, accuracy, test_loss, test_accuracy] = learned;
         let progress = Progress { step, steps, epoch, epochs, samples, loss, accuracy, test_loss, test_accuracy };
-        self.own(py)?.engine.progress(&progress);
+        self.own(py)?.engine().progress(&progress);
         Ok(())
     }
 
     /// Settings of the program, for the folder of its run.
     fn describe(&self, py: Python<'_>, settings: BTreeMap<String, String>) -> PyResult<()> {
-        self.own(py)?.engine.describe(settings);
+        self.own(py)?.engine().describe(settings);
         Ok(())
     }
 
@@ -381,7 +369,7 @@ impl Engine {
     fn phase(&self, py: Python<'_>, name: &str) -> PyResult<Phase> {
         let phase = sirtaki_engine::Phase::ALL.into_iter().find(|phase| phase.name() == name);
         let phase = phase.ok_or_else(|| misuse(format!("{name} is not a phase of a training step")))?;
-        Ok(Phase::new(self.own(py)?.engine.phase(phase)))
+        Ok(Phase::new(self.own(py)?.engine().phase(phase)))
     }
 
     /// Leaves the job in good order. Requests that are not done fail.

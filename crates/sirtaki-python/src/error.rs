@@ -6,6 +6,11 @@ use sirtaki_engine::{EngineError, job::JobError};
 
 import_exception!(sirtaki._errors, Error);
 
+/// The engine belongs to the process that this one was forked from.
+pub(crate) const FORKED: &str = "this process was forked from one that had joined a job, and it is not a rank itself\n\
+     hint: start processes with multiprocessing's `spawn` or call `init` after the fork; workers that only load data \
+     need neither";
+
 /// Something went wrong in or between ranks; `rank` is the one to blame, where there is one.
 pub(crate) fn raised(py: Python<'_>, text: String, rank: Option<Rank>) -> PyErr {
     let error = Error::new_err(text);
@@ -49,10 +54,7 @@ pub(crate) fn of_job(py: Python<'_>, error: &JobError) -> PyErr {
 
 /// The engine belongs to the process that this one was forked from.
 pub(crate) fn forked(py: Python<'_>) -> PyErr {
-    let text = "this process was forked from one that had joined a job, and it is not a rank itself\n\
-                hint: start processes with multiprocessing's `spawn` or call `init` after the fork; workers that \
-                only load data need neither";
-    raised(py, text.into(), None)
+    raised(py, FORKED.into(), None)
 }
 
 /// `shutdown` was called before.

@@ -11,6 +11,7 @@
 //! - `meeting`: ranks that meet in a framework's store.
 //! - `name`: names of requests, and the calls that they are made for.
 //! - `in_flight`: names that are in use; `hand_in`: what is still to come.
+//! - `registry`: engines by number, for code that runs without the interpreter.
 //! - `ticket`: waiting, with the interpreter free and signals noticed.
 //! - `completions`: what is done, for threads that act on it.
 //! - `memory`: memory of a framework's tensors, for the engine.
@@ -31,6 +32,7 @@ mod memory;
 mod name;
 mod output;
 mod phase;
+mod registry;
 mod ticket;
 
 /// The module `sirtaki._native`.
