@@ -4,9 +4,11 @@
 //! # Layout
 //!
 //! - [`init`], [`World`]: the processes of a job, from the point of view of one of them.
+//! - [`Mesh`]: the processes as a product of axes, each a [`World`].
 //! - [`DistributedOptimizer`] and the methods of [`World`] that take modules: Burn's models on many processes. The only
 //!   part that knows a tensor framework, and a feature of this crate, `burn`.
 //! - [`nn`]: layers of Burn that train faster on processors.
+//! - [`pipeline`]: who does what when in a pipeline, and where to cut a network.
 //! - [`random`]: streams of random numbers, the same everywhere and forever.
 //! - [`data`]: readers for common formats, which worker reads which samples, and threads that read ahead.
 //! - [`launch`]: a closure on many processes of this machine.
@@ -19,10 +21,12 @@ pub mod data;
 mod error;
 pub mod lars;
 mod launch;
+mod mesh;
 #[cfg(feature = "burn")]
 pub mod nn;
 #[cfg(feature = "burn")]
 mod parallel;
+pub mod pipeline;
 pub mod random;
 pub mod schedule;
 #[cfg(feature = "burn")]
@@ -31,6 +35,7 @@ mod world;
 
 pub use error::{Error, Result};
 pub use launch::{LaunchError, launch};
+pub use mesh::Mesh;
 #[cfg(feature = "train")]
 pub use parallel::Strategy;
 #[cfg(feature = "burn")]

@@ -22,6 +22,8 @@ pub struct World {
     seat: usize,
     /// How many layers have been given a number.
     layers: Arc<AtomicUsize>,
+    /// How many times it was split.
+    splits: Arc<AtomicUsize>,
 }
 
 /// Joins the job that `sirtaki run`, `mpirun`, `srun` or `torchrun` started this process for; without a launcher, the
@@ -42,7 +44,7 @@ fn warn(text: &str) {
 
 impl World {
     fn new(engine: Engine, local: Position, seat: usize) -> Self {
-        Self { engine: Arc::new(engine), local, seat, layers: Arc::default() }
+        Self { engine: Arc::new(engine), local, seat, layers: Arc::default(), splits: Arc::default() }
     }
 
     /// Which process this is.
@@ -88,6 +90,11 @@ impl World {
     #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "only GPUs are numbered"))]
     pub(crate) fn seat(&self) -> usize {
         self.seat
+    }
+
+    /// A number for a split. Ranks split in the same order.
+    pub(crate) fn next_split(&self) -> usize {
+        self.splits.fetch_add(1, Ordering::Relaxed)
     }
 
     /// A number for a layer that communicates with its counterparts on other ranks. Ranks make their layers in the same
