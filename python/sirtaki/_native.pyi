@@ -40,6 +40,7 @@ class Output:
     shape: list[int]
     rows: list[int] | None
     bytes: int
+    address: int
     def take(self) -> Any: ...
     def copy_to(self, address: int, stream: _Stream) -> None: ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from sirtaki import _common
+from sirtaki._core import job
 
 PAUSE = 0.1
 """Seconds between two reports of the number of steps."""
@@ -58,7 +58,7 @@ def progress(
     """
     number = _number
     learned = [number(loss), number(accuracy), number(test_loss), number(test_accuracy)]
-    _common.engine().progress(int(step), steps, number(epoch), epochs, samples, learned)
+    job.engine().progress(int(step), steps, number(epoch), epochs, samples, learned)
     _said.by_program = True
 
 
@@ -72,7 +72,7 @@ def describe(**settings: Any) -> None:
     >>> hvd.init()
     >>> sirtaki.describe(model="resnet50", optimizer="sgd", lr=0.1, batch_per_worker=32)
     """
-    _common.engine().describe({name: str(value) for name, value in settings.items()})
+    job.engine().describe({name: str(value) for name, value in settings.items()})
 
 
 def count(step: int) -> None:
@@ -85,7 +85,7 @@ def count(step: int) -> None:
     if _said.when is None:
         # A program that makes its own reports may make the first one after its first step.
         _said.when = now
-    elif now - _said.when >= PAUSE and _common.is_initialized():
+    elif now - _said.when >= PAUSE and job.is_initialized():
         _said.when = now
         _pass_on()
 
@@ -97,12 +97,12 @@ def close() -> None:
     _said.begin()
 
 
-_common.world.leaving.append(close)
+job.world.leaving.append(close)
 
 
 def _pass_on() -> None:
     _said.last = _said.counted
-    _common.engine().progress(_said.counted, None, None, None, None, [None] * 4)
+    job.engine().progress(_said.counted, None, None, None, None, [None] * 4)
 
 
 def _number(value: Any) -> float | None:

@@ -1,7 +1,8 @@
 //! The engine's memory for a framework, where sizes were not known in advance: handed over by DLPack, without a copy.
 //!
 //! Always as bytes in one dimension, which every version of every framework understands; Python restores type and
-//! shape. Rejected: the buffer protocol, which the stable interface has only since CPython 3.11.
+//! shape. Rejected: the buffer protocol, which the stable interface has only since CPython 3.11. Python itself and NumPy,
+//! whose arrays from DLPack are read-only, use the memory where it is and keep its owner.
 
 use std::{
     ffi::{CStr, c_void},
@@ -50,6 +51,15 @@ impl Output {
 
 #[pymethods]
 impl Output {
+    /// Where the elements are in the host's memory, for as long as this object lives and they are not taken; 0 if they
+    /// are somewhere else.
+    #[getter]
+    fn address(&self) -> usize {
+        let mut tensor = self.tensor.lock().unwrap_or_else(PoisonError::into_inner);
+        let on_host = tensor.as_mut().filter(|tensor| tensor.view().is_none());
+        on_host.map_or(0, |tensor| tensor.bytes_mut().as_mut_ptr() as usize)
+    }
+
     /// Copies elements of a GPU to an address in its memory, in the order of a stream. Can be called once.
     fn copy_to(&self, py: Python<'_>, address: usize, stream: RawStream) -> PyResult<()> {
         let mut tensor = self.tensor()?;

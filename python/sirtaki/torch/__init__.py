@@ -17,19 +17,27 @@
 - ``functions``, ``sync_batch_norm``: models, optimizers and objects; statistics of batches.
 - ``elastic``: training that goes on after a failure.
 - ``mpi_ops``, ``mpi_lib_v2``: modules of Horovod that scripts import.
-- ``capabilities``: questions that scripts ask about their communication library.
 - ``distributed``: a back end of ``torch.distributed``.
-- ``_submit``, ``_memory``, ``_handle``: passing tensors to the engine and back.
+- ``_submit``, ``_memory``: passing tensors to the engine and back.
 - ``_hooks``: gradients as they are computed.
 """
 
-from sirtaki._common import (
-    Adasum,
-    Average,
-    Max,
-    Min,
-    Product,
-    Sum,
+from sirtaki._core.capabilities import (
+    ccl_built,
+    check_extension,
+    cuda_built,
+    ddl_built,
+    gloo_built,
+    gloo_enabled,
+    mpi_built,
+    mpi_enabled,
+    mpi_threads_supported,
+    nccl_built,
+    rocm_built,
+    start_timeline,
+    stop_timeline,
+)
+from sirtaki._core.job import (
     cross_rank,
     cross_size,
     is_homogeneous,
@@ -40,15 +48,16 @@ from sirtaki._common import (
     shutdown,
     size,
 )
-from sirtaki._errors import Error
-from sirtaki._errors import Error as HorovodInternalError
-from sirtaki._process_sets import (
+from sirtaki._core.operations import Adasum, Average, Max, Min, Product, Sum
+from sirtaki._core.process_sets import (
     ProcessSet,
     add_process_set,
     global_process_set,
     init,
     remove_process_set,
 )
+from sirtaki._errors import Error
+from sirtaki._errors import Error as HorovodInternalError
 from sirtaki.torch import distributed as distributed
 from sirtaki.torch import elastic, mpi_lib_v2, mpi_ops
 from sirtaki.torch.apex import DistributedDataParallel
@@ -68,21 +77,6 @@ from sirtaki.torch.asynchronous import (
     poll,
     reducescatter_async,
     synchronize,
-)
-from sirtaki.torch.capabilities import (
-    ccl_built,
-    check_extension,
-    cuda_built,
-    ddl_built,
-    gloo_built,
-    gloo_enabled,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    rocm_built,
-    start_timeline,
-    stop_timeline,
 )
 from sirtaki.torch.compression import Compression
 from sirtaki.torch.data_parallel import data_parallel

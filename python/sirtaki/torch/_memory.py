@@ -12,13 +12,14 @@ raises an error instead of returning a result.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Callable
+from functools import partial
+from typing import Any
 
 import torch
 
 from sirtaki import _native
+from sirtaki._core import adapter
 from sirtaki._errors import Error
-from sirtaki.torch._handle import Handle, Ticket
 
 _CODES = _native.dtypes()
 _DTYPES = {
@@ -34,8 +35,7 @@ _DTYPES = {
 }
 _BYTES = _CODES["u8"]
 
-Start = Callable[[list], Any]
-"""Passes described tensors to the engine and returns its ticket."""
+_SINGLE = (torch.float16, torch.bfloat16, torch.float32)
 
 
 def reducible(dtype: torch.dtype) -> bool:
@@ -60,42 +60,50 @@ def check(tensor: torch.Tensor, moves: bool) -> None:
         raise ValueError(f"Tensor type {tensor.type()} is not supported.")
 
 
-def hand_in(start: Start, tensors: Sequence[torch.Tensor]) -> Handle:
-    """Submits tensors that will be changed in place; the result is a list of them."""
-    tensors = [tensor.detach() for tensor in tensors]
-    ticket, used = _submit(start, tensors)
-    addresses, streams = [copy.data_ptr() for copy in used], _streams(used)
+class Staged:
+    """Tensors that the engine works on: themselves, or contiguous copies of them."""
 
-    def finish(_: Any) -> list[torch.Tensor]:
-        _require_unmoved(used, addresses)
-        for tensor, copy in zip(tensors, used):
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+        self._tensors = [tensor.detach() for tensor in tensors]
+        self._used = [tensor.contiguous() for tensor in self._tensors]
+        self._addresses = [tensor.data_ptr() for tensor in self._used]
+        self._streams = self.streams()
+
+    def describe(self) -> list[tuple]:
+        """What the engine has to know of each."""
+        return [_describe(tensor) for tensor in self._used]
+
+    def streams(self) -> list[tuple[int, int]]:
+        """The current streams of all GPUs that hold any of these tensors."""
+        devices = {tensor.device.index for tensor in self._used if tensor.is_cuda}
+        return [_stream(device) for device in sorted(devices)]
+
+    def finish(self, _: Any) -> list[torch.Tensor]:
+        """The tensors, with what the engine made of them."""
+        _require_unmoved(self._used, self._addresses)
+        for tensor, copy in zip(self._tensors, self._used):
             if copy is not tensor:
                 tensor.copy_(copy)
-        _remember_streams(used, streams)
-        return tensors
+        self._remember_streams()
+        return self._tensors
 
-    return Handle(ticket, finish, lambda: _streams(used))
-
-
-def hand_in_for_new(
-    start: Start, tensors: Sequence[torch.Tensor], build: Callable[[list], Any]
-) -> Handle:
-    """Submits tensors from which new ones result: ``build`` gets these and the rows of each."""
-    tensors = [tensor.detach() for tensor in tensors]
-    kinds = [(tensor.dtype, tensor.device) for tensor in tensors]
-    ticket, used = _submit(start, tensors)
-    addresses, streams = [copy.data_ptr() for copy in used], _streams(used)
-
-    def finish(outputs: list) -> Any:
-        _require_unmoved(used, addresses)
+    def adopt(self, outputs: list[_native.Output]) -> list[torch.Tensor]:
+        """New tensors of the same types and in the same places."""
+        _require_unmoved(self._used, self._addresses)
         made = [
-            (_new_tensor(output, dtype, device), output.rows)
-            for output, (dtype, device) in zip(outputs, kinds)
+            _new_tensor(output, tensor.dtype, tensor.device)
+            for output, tensor in zip(outputs, self._used)
         ]
-        _remember_streams(used, streams)
-        return build(made)
+        self._remember_streams()
+        return made
 
-    return Handle(ticket, finish, lambda: _streams(used))
+    def _remember_streams(self) -> None:
+        """Has PyTorch keep memory until the current streams are done, if they are others now."""
+        if self.streams() == self._streams:
+            return
+        for tensor in self._used:
+            if tensor.is_cuda:
+                tensor.record_stream(torch.cuda.current_stream(tensor.device))
 
 
 def _require_unmoved(used: list[torch.Tensor], addresses: list[int]) -> None:
@@ -117,12 +125,6 @@ def _address(tensor: torch.Tensor) -> int:
     return tensor.data_ptr() if storage.nbytes() >= end else 0
 
 
-def _submit(start: Start, tensors: list[torch.Tensor]) -> tuple[Ticket, list[torch.Tensor]]:
-    """Submits tensors; also returns those that the engine works on, in the same order."""
-    used = [tensor.contiguous() for tensor in tensors]
-    return start([_describe(tensor) for tensor in used]), used
-
-
 def _describe(tensor: torch.Tensor) -> tuple:
     """A contiguous tensor; elements of types that the engine does not know are passed as bytes."""
     stream = _stream(tensor.device.index) if tensor.is_cuda else None
@@ -138,21 +140,6 @@ def _stream(device: int) -> tuple[int, int]:
     return device, torch._C._cuda_getCurrentRawStream(device)
 
 
-def _streams(tensors: Sequence[torch.Tensor]) -> list[tuple[int, int]]:
-    """The current streams of all GPUs that hold any of these tensors."""
-    devices = {tensor.device.index for tensor in tensors if tensor.is_cuda}
-    return [_stream(device) for device in sorted(devices)]
-
-
-def _remember_streams(tensors: Sequence[torch.Tensor], before: list[tuple[int, int]]) -> None:
-    """Has PyTorch keep memory until the current streams are done, unless these are ``before``."""
-    if _streams(tensors) == before:
-        return
-    for tensor in tensors:
-        if tensor.is_cuda:
-            tensor.record_stream(torch.cuda.current_stream(tensor.device))
-
-
 def _new_tensor(output: _native.Output, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """A tensor from what the engine made."""
     shape = output.shape if dtype in _DTYPES else output.shape[:-1]
@@ -164,3 +151,41 @@ def _new_tensor(output: _native.Output, dtype: torch.dtype, device: torch.device
     if not output.bytes:
         return torch.empty(shape, dtype=dtype)
     return torch.utils.dlpack.from_dlpack(output.take()).view(dtype).view(shape)
+
+
+class Tensors:
+    """The adapter for PyTorch."""
+
+    check, stage = staticmethod(check), Staged
+
+    def copied(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A contiguous tensor with the same numbers, for a result that replaces them."""
+        if tensor.layout != torch.strided:
+            return tensor
+        return tensor.detach().clone(memory_format=torch.contiguous_format)
+
+    def is_single(self, tensor: torch.Tensor) -> bool:
+        """Whether its elements have at most single precision."""
+        return tensor.dtype in _SINGLE
+
+    def splits(self, given: Any) -> list[int] | None:
+        """The numbers in what a user gave as splits; ``None`` for equal splits."""
+        if not isinstance(given, torch.Tensor):
+            return given
+        if given.numel() == 0:
+            return None
+        if given.dtype not in (torch.int32, torch.int64):
+            raise ValueError(f"splits must be integers of 32 or 64 bits, not {given.dtype}")
+        return given.tolist()
+
+    def counts(self, rows: list[int], given: Any) -> torch.Tensor:
+        """How many rows came from each rank, as a tensor like the splits that were given."""
+        if isinstance(given, torch.Tensor):
+            return torch.tensor(rows, dtype=given.dtype, device=given.device)
+        return torch.tensor(rows, dtype=torch.int32)
+
+
+TENSORS = Tensors()
+
+hand_in = partial(adapter.hand_in, TENSORS)
+hand_in_for_new = partial(adapter.hand_in_for_new, TENSORS)

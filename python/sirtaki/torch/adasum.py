@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from sirtaki import _progress
-from sirtaki._common import Adasum
+from sirtaki._core.operations import Adasum
+from sirtaki._core.process_sets import global_process_set
 from sirtaki._errors import Error
-from sirtaki._process_sets import global_process_set
 from sirtaki.torch._hooks import when_accumulated
 from sirtaki.torch._submit import reduce_in_place
 from sirtaki.torch.optimizer import TOO_EARLY, TOO_OFTEN, Mixin, taken_over

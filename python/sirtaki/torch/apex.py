@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from sirtaki._common import Average, Sum
-from sirtaki._process_sets import global_process_set, init
+from sirtaki._core.operations import Average, Sum
+from sirtaki._core.process_sets import global_process_set, init
 from sirtaki.torch.compression import Compression, Compressor
 from sirtaki.torch.data_parallel import DataParallel, mark_steps
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
-from sirtaki import _common
-from sirtaki._common import Average, name_for
-from sirtaki._process_sets import ProcessSet, global_process_set
-from sirtaki.torch._handle import Handle
+from sirtaki._core.collectives import barrier, join, single
+from sirtaki._core.handle import Handle, poll, synchronize
+from sirtaki._core.operations import Average, operation
+from sirtaki._core.process_sets import ProcessSet, global_process_set
 from sirtaki.torch._submit import (
     Tensors,
     copied,
@@ -17,33 +17,26 @@ from sirtaki.torch._submit import (
     gather,
     reduce_in_place,
     scatter,
-    single,
     spread,
 )
 
-
-def synchronize(handle: Any) -> Any:
-    """Waits for a handle and returns its result; ``None`` if it was already fetched.
-
-    >>> import torch, sirtaki.torch as hvd
-    >>> hvd.init()
-    >>> hvd.synchronize(hvd.allreduce_async(torch.ones(2), op=hvd.Average))
-    tensor([1., 1.])
-    """
-    return handle.wait() if isinstance(handle, Handle) else None
-
-
-def poll(handle: Handle) -> bool:
-    """Whether ``synchronize`` would return at once.
-
-    >>> import torch, sirtaki.torch as hvd
-    >>> hvd.init()
-    >>> handle = hvd.allreduce_async(torch.ones(2))
-    >>> mean = hvd.synchronize(handle)
-    >>> hvd.poll(handle)
-    True
-    """
-    return handle.poll()
+__all__ = [
+    "allgather_async",
+    "allreduce_async",
+    "allreduce_async_",
+    "alltoall_async",
+    "barrier",
+    "broadcast_async",
+    "broadcast_async_",
+    "grouped_allgather_async",
+    "grouped_allreduce_async",
+    "grouped_allreduce_async_",
+    "grouped_reducescatter_async",
+    "join",
+    "poll",
+    "reducescatter_async",
+    "synchronize",
+]
 
 
 def allreduce_async(
@@ -63,7 +56,7 @@ def allreduce_async(
     >>> hvd.synchronize(handle)
     tensor([1., 2.])
     """
-    op, scale = _common.operation(op, average), (prescale_factor, postscale_factor)
+    op, scale = operation(op, average), (prescale_factor, postscale_factor)
     return single(reduce_in_place([copied(tensor)], name, op, scale, process_set))
 
 
@@ -87,7 +80,7 @@ def allreduce_async_(
     >>> hvd.synchronize(handle) is gradient
     True
     """
-    op, scale = _common.operation(op, average), (prescale_factor, postscale_factor)
+    op, scale = operation(op, average), (prescale_factor, postscale_factor)
     return single(reduce_in_place([tensor], name, op, scale, process_set, returns=[tensor]))
 
 
@@ -108,7 +101,7 @@ def grouped_allreduce_async(
     >>> hvd.synchronize(handle)
     [tensor([1.]), tensor([0., 0.])]
     """
-    op, scale = _common.operation(op, average), (prescale_factor, postscale_factor)
+    op, scale = operation(op, average), (prescale_factor, postscale_factor)
     return reduce_in_place([copied(tensor) for tensor in tensors], name, op, scale, process_set)
 
 
@@ -130,7 +123,7 @@ def grouped_allreduce_async_(
     >>> done[0] is tensors[0]
     True
     """
-    op, scale = _common.operation(op, average), (prescale_factor, postscale_factor)
+    op, scale = operation(op, average), (prescale_factor, postscale_factor)
     return reduce_in_place(tensors, name, op, scale, process_set, returns=tensors)
 
 
@@ -251,27 +244,3 @@ def grouped_reducescatter_async(
     """
     scale = (prescale_factor, postscale_factor)
     return scatter(tensors, name, op, scale, process_set, waits=False)
-
-
-def barrier(process_set: ProcessSet = global_process_set) -> None:
-    """Returns once all ranks have called it.
-
-    >>> import sirtaki.torch as hvd
-    >>> hvd.init()
-    >>> hvd.barrier()
-    """
-    name = name_for("barrier", None, process_set.process_set_id, waits=True)
-    process_set.engine().barrier(name).wait()
-
-
-def join(device: int = -1) -> int:
-    """Says that this rank has no more data and helps the others until all have said so.
-
-    Returns the last rank to say it.
-
-    >>> import sirtaki.torch as hvd
-    >>> hvd.init()
-    >>> hvd.join() in range(hvd.size())
-    True
-    """
-    return _common.engine().join().wait()

@@ -20,8 +20,9 @@ from typing import Any
 import torch
 
 from sirtaki import _progress
-from sirtaki._common import Average, enter_phase, leave_phase, world
-from sirtaki._process_sets import ProcessSet, global_process_set, init
+from sirtaki._core.job import enter_phase, leave_phase, world
+from sirtaki._core.operations import Average
+from sirtaki._core.process_sets import ProcessSet, global_process_set, init
 from sirtaki.torch import _memory
 from sirtaki.torch._hooks import around_steps, when_accumulated
 from sirtaki.torch._submit import reduce_in_place

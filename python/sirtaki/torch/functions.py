@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 
-from sirtaki import _common
-from sirtaki._objects import Parcel
-from sirtaki._process_sets import ProcessSet, global_process_set
+from sirtaki._core import job, objects
+from sirtaki._core.objects import broadcast_object
 from sirtaki.torch.asynchronous import broadcast_async_
-from sirtaki.torch.synchronous import allgather, broadcast_
+
+__all__ = [
+    "allgather_object",
+    "broadcast_object",
+    "broadcast_optimizer_state",
+    "broadcast_parameters",
+]
 
 
 def broadcast_parameters(params: Any, root_rank: int) -> None:
@@ -36,32 +40,6 @@ def broadcast_parameters(params: Any, root_rank: int) -> None:
         handle.wait()
 
 
-def broadcast_object(
-    obj: Any,
-    root_rank: int = 0,
-    name: str | None = None,
-    process_set: ProcessSet = global_process_set,
-) -> Any:
-    """The object of ``root_rank``, which can be of any type that can be pickled.
-
-    >>> import sirtaki.torch as hvd
-    >>> hvd.init()
-    >>> hvd.broadcast_object({"epoch": 3})
-    {'epoch': 3}
-    """
-    name = f"object.{name}" if name else "object"
-    parcel = Parcel(name, process_set.process_set_id or 0)
-    if _common.rank() == root_rank:
-        content = _tensor(parcel.pack(obj, root_rank))
-        broadcast_(torch.tensor([len(content)]), root_rank, f"{name}.size", process_set)
-        broadcast_(content, root_rank, f"{name}.content", process_set)
-        return obj
-    length = broadcast_(torch.tensor([0]), root_rank, f"{name}.size", process_set)
-    content = torch.empty(int(length), dtype=torch.uint8)
-    broadcast_(content, root_rank, f"{name}.content", process_set)
-    return parcel.unpack(_bytes(content), root_rank)
-
-
 def allgather_object(obj: Any, name: str | None = None) -> list[Any]:
     """The objects of all ranks, in their order.
 
@@ -70,21 +48,7 @@ def allgather_object(obj: Any, name: str | None = None) -> list[Any]:
     >>> hvd.allgather_object("mine") == ["mine"] * hvd.size()
     True
     """
-    name = f"object.{name}" if name else "object"
-    parcel = Parcel(name, 0)
-    content = _tensor(parcel.pack(obj, _common.rank()))
-    sizes = allgather(torch.tensor([len(content)]), f"{name}.sizes").tolist()
-    contents = allgather(content, f"{name}.contents")
-    parts = enumerate(torch.split(contents, sizes))
-    return [parcel.unpack(_bytes(part), sender) for sender, part in parts]
-
-
-def _tensor(content: bytearray) -> torch.Tensor:
-    return torch.frombuffer(content, dtype=torch.uint8)
-
-
-def _bytes(content: torch.Tensor) -> bytes:
-    return ctypes.string_at(content.data_ptr(), content.numel())
+    return objects.allgather_object(obj, name)
 
 
 def broadcast_optimizer_state(
@@ -111,7 +75,7 @@ def broadcast_optimizer_state(
     tensors: list[torch.Tensor] = []
     mine = _without_tensors(state, tensors)
     skeleton = broadcast_object(mine, root_rank, "optimizer_state")
-    if _common.rank() != root_rank:
+    if job.rank() != root_rank:
         tensors = []
         state = _with_tensors(skeleton, tensors)
     handles = [
@@ -120,7 +84,7 @@ def broadcast_optimizer_state(
     ]
     for handle in handles:
         handle.wait()
-    if _common.rank() != root_rank:
+    if job.rank() != root_rank:
         optimizer.load_state_dict(state)
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from sirtaki import _common
 from sirtaki import torch as _package
+from sirtaki._core.operations import operation
 
 
 def __getattr__(name: str) -> Any:
@@ -93,7 +93,7 @@ class HorovodGroupedReducescatter(_Function):
 
 def handle_average_backwards_compatibility(op: int | None, average: bool | None) -> int:
     """The reduction, from the current argument and the deprecated one."""
-    return _common.operation(op, average)
+    return operation(op, average)
 
 
 def num_rank_is_power_2(num_rank: int) -> bool:

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from sirtaki import _common, _progress
-from sirtaki._common import Adasum, Average, enter_phase, leave_phase
+from sirtaki import _progress
+from sirtaki._core import job
+from sirtaki._core.job import enter_phase, leave_phase
+from sirtaki._core.operations import Adasum, Average, check_adasum
+from sirtaki._core.process_sets import ProcessSet, global_process_set
 from sirtaki._errors import Error
-from sirtaki._process_sets import ProcessSet, global_process_set
 from sirtaki.torch._hooks import when_accumulated
-from sirtaki.torch._submit import check_adasum, reduce_in_place
+from sirtaki.torch._submit import reduce_in_place
 from sirtaki.torch.compression import Compression, travels_as
 from sirtaki.torch.functions import broadcast_object
 from sirtaki.torch.sparse import sparse_allreduce_async
@@ -71,7 +73,7 @@ class _Distributed(Mixin):
         self._synchronized, self._should_synchronize = False, True
         self._steps = 0
         _check_groups(groups)
-        if process_set.included() and _common.size() > 1:
+        if process_set.included() and job.size() > 1:
             self._register(groups)
 
     def _register(self, groups: Any) -> None:
@@ -196,7 +198,7 @@ class _Distributed(Mixin):
         self._synchronized = False
         self._steps += 1
         _progress.count(self._steps)
-        if _common.world.sees_steps:
+        if job.world.sees_steps:
             return super().step(closure)
         enter_phase("optimizer")
         try:
@@ -320,7 +322,7 @@ def DistributedOptimizer(  # noqa: N802
         raise ValueError("backward_passes_per_step must be > 0")
     if op == Adasum:
         check_adasum(process_set)
-    if op == Adasum and _common.size() > 1:
+    if op == Adasum and job.size() > 1:
         from sirtaki.torch.adasum import adasum_optimizer
 
         return adasum_optimizer(

@@ -6,10 +6,10 @@ from typing import Callable
 
 import torch
 
-from sirtaki._common import Average, Sum
+from sirtaki._core.handle import Handle
+from sirtaki._core.operations import Average, Sum
+from sirtaki._core.process_sets import ProcessSet, global_process_set
 from sirtaki._errors import Error
-from sirtaki._process_sets import ProcessSet, global_process_set
-from sirtaki.torch._handle import Handle
 from sirtaki.torch._submit import gather
 
 

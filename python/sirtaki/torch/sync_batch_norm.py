@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from sirtaki import _common
-from sirtaki._common import Sum
+from sirtaki._core import job
+from sirtaki._core.operations import Sum
 from sirtaki.torch.synchronous import allgather, allreduce
 
 
@@ -31,7 +31,7 @@ class SyncBatchNorm(_BatchNorm):
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """The batch with mean zero and variance one in every channel, then scaled and shifted."""
-        if not self.training or _common.size() == 1:
+        if not self.training or job.size() == 1:
             return super().forward(input)
         self._check_input_dim(input)
         momentum = self.momentum

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from sirtaki import _common
-from sirtaki._common import Average, Sum
-from sirtaki._process_sets import ProcessSet, global_process_set
+from sirtaki._core import job
+from sirtaki._core.operations import Average, Sum, operation
+from sirtaki._core.process_sets import ProcessSet, global_process_set
 from sirtaki.torch import _submit
 from sirtaki.torch.compression import Compression, travels_as
 
@@ -80,7 +80,7 @@ def allreduce(
     >>> hvd.allreduce(torch.tensor([1.0, 2.0]))
     tensor([1., 2.])
     """
-    op, scale = _common.operation(op, average), (prescale_factor, postscale_factor)
+    op, scale = operation(op, average), (prescale_factor, postscale_factor)
     return _reduced([tensor], compression, (name, op, scale, process_set))[0]
 
 
@@ -123,7 +123,7 @@ def grouped_allreduce(
     >>> hvd.grouped_allreduce([torch.ones(1), torch.zeros(2)])
     [tensor([1.]), tensor([0., 0.])]
     """
-    op, scale = _common.operation(op, average), (prescale_factor, postscale_factor)
+    op, scale = operation(op, average), (prescale_factor, postscale_factor)
     return _reduced(tensors, compression, (name, op, scale, process_set))
 
 
@@ -144,7 +144,7 @@ def grouped_allreduce_(
     >>> hvd.grouped_allreduce_(tensors)[1] is tensors[1]
     True
     """
-    op, scale = _common.operation(op, average), (prescale_factor, postscale_factor)
+    op, scale = operation(op, average), (prescale_factor, postscale_factor)
     handle = _submit.reduce_in_place(
         tensors, name, op, scale, process_set, waits=True, returns=tensors
     )
@@ -216,7 +216,7 @@ class _Broadcast(torch.autograd.Function):
         root_rank, _, process_set = ctx.how
         how = (None, Average, (1.0, 1.0), process_set, None)
         reduced = _all_reduce(how, [gradient])[0]
-        return None, reduced if _common.rank() == root_rank else reduced.zero_()
+        return None, reduced if job.rank() == root_rank else reduced.zero_()
 
 
 def _broadcast(how: tuple, tensors: Tensors) -> list[torch.Tensor]:

@@ -7,8 +7,8 @@ import torch
 import torch.distributed as dist
 
 import sirtaki.torch as hvd
-from sirtaki import _objects
-from sirtaki._objects import Parcel
+from sirtaki._core import objects as sealed_objects
+from sirtaki._core.objects import Parcel
 
 unpickled = []
 
@@ -25,14 +25,14 @@ class Trap:
 
 
 def test_an_object_that_was_changed_on_its_way_is_not_unpickled(several, monkeypatch):
-    def change(engine, content, about, seal=_objects.seal):
+    def change(engine, content, about, seal=sealed_objects.seal):
         sealed = seal(engine, content, about)
         sealed[0 : len(content)] = pickle.dumps(Trap()).ljust(len(content), b".")[: len(content)]
         return sealed
 
     unpickled.clear()
     if hvd.rank() == 0:
-        monkeypatch.setattr(_objects, "seal", change)
+        monkeypatch.setattr(sealed_objects, "seal", change)
         hvd.broadcast_object("x" * 1000, 0, "changed")
     else:
         with pytest.raises(hvd.Error, match=r"object.changed` of rank 0 was changed on its way"):

@@ -71,7 +71,7 @@ def test_failures_without_progress_are_raised():
 
 
 def test_ranks_may_leave_and_join_again():
-    from sirtaki._elastic import HostsUpdatedInterrupt
+    from sirtaki._core.elastic import HostsUpdatedInterrupt
 
     calls = []
 

@@ -7,7 +7,7 @@ import torch
 
 import sirtaki
 import sirtaki.torch as hvd
-from sirtaki import _common
+from sirtaki._core import job, names
 
 LIMIT = 300
 """Seconds, as the last resort."""
@@ -79,7 +79,7 @@ def test_several_threads_get_the_same_error(several):
 
 
 def test_more_tensors_without_names_than_there_are_names():
-    count = _common.NAMES + 500
+    count = names.NAMES + 500
     if hvd.rank() > 0:
         # Nothing is done before rank 0 has handed in all of them.
         hvd.barrier()
@@ -94,7 +94,7 @@ def test_more_tensors_without_names_than_there_are_names():
 def test_names_that_are_not_in_use_are_forgotten():
     for number in range(1000):
         hvd.allreduce(torch.ones(1), name=f"loss.{number}")
-    assert len(_common.world.in_flight) < 200
+    assert len(job.world.in_flight) < 200
 
 
 @pytest.mark.parametrize("how", ["grow", "free"])

@@ -17,7 +17,7 @@ from typing import Any, Callable
 import torch
 import torch.distributed as dist
 
-from sirtaki.torch._handle import Handle
+from sirtaki._core.handle import Handle
 from sirtaki.torch.distributed.completer import join_threads
 from sirtaki.torch.distributed.eager import run_eagerly
 from sirtaki.torch.distributed.lane import Lane

@@ -24,7 +24,8 @@ from urllib.parse import parse_qsl, urlparse
 
 import torch.distributed as dist
 
-from sirtaki import _common, _variables
+from sirtaki import _variables
+from sirtaki._core import job
 from sirtaki._errors import Error
 from sirtaki._native import Engine
 from sirtaki.torch.distributed.group import Group
@@ -94,16 +95,14 @@ def create(store: Any, rank: int, size: int, timeout: timedelta) -> Group:
     )
     pairs = Pairs(rank, partial(Meeting, store), limits, seconds, lambda: Meeting.world)
     if whole:
-        _common.start(limits, seconds)
-        if (_common.rank(), _common.size()) == (rank, size):
-            Meeting.world = _common.engine()
-            return Group(
-                place, Lane(_common.engine(), False, Names(COLLECTIVES), ordered=True), pairs
-            )
-        if _common.size() > 1:
+        job.start(limits, seconds)
+        if (job.rank(), job.size()) == (rank, size):
+            Meeting.world = job.engine()
+            return Group(place, Lane(job.engine(), False, Names(COLLECTIVES), ordered=True), pairs)
+        if job.size() > 1:
             raise Error(
                 f"init_process_group says rank {rank} of {size}, but the launcher says rank "
-                f"{_common.rank()} of {_common.size()}\n"
+                f"{job.rank()} of {job.size()}\n"
                 "hint: leave out rank and world_size, or start one process per rank"
             )
     meeting, parent = Meeting(store, "group", rank), None if whole else Meeting.world
@@ -187,8 +186,8 @@ def _serve(host: str, port: int, timeout: timedelta) -> Any:
 
 def _meet_by_job(given: dict[str, str], timeout: timedelta) -> Iterator:
     """Rank, size and a store from the job that this process was started for."""
-    _common.start(_limits(timeout), timeout.total_seconds())
-    place = {"RANK": _common.rank(), "WORLD_SIZE": _common.size()}
+    job.start(_limits(timeout), timeout.total_seconds())
+    place = {"RANK": job.rank(), "WORLD_SIZE": job.size()}
     for name, value in place.items():
         said = given.get(name) or os.environ.get(name)
         if said and said != str(value):
@@ -197,9 +196,9 @@ def _meet_by_job(given: dict[str, str], timeout: timedelta) -> Iterator:
                 "MASTER_PORT, by which ranks could meet otherwise, are not set\n"
                 "hint: leave out rank and world_size, or set all of PyTorch's variables"
             )
-    rank, size = _common.rank(), _common.size()
+    rank, size = job.rank(), job.size()
     store, place_of_store = None, None
-    host = "127.0.0.1" if _common.cross_size() == 1 else _agree_on_host()
+    host = "127.0.0.1" if job.cross_size() == 1 else _agree_on_host()
     if rank == 0:
         with contextlib.suppress(OSError):
             store = _serve(host, 0, timeout) if _address(host) is not None else None
@@ -218,7 +217,7 @@ def _agree_on_host() -> str:
     """Where all ranks can reach rank 0: the address by which the other hosts know it, or its name
     if they know different ones."""
     name = broadcast_object(socket.gethostname(), 0, name="distributed.host")
-    here = _common.cross_rank()
+    here = job.cross_rank()
     known = allgather_object((here, _resolve(name)), name="distributed.address")
     elsewhere = {address for host, address in known if host != known[0][0]}
     address = elsewhere.pop() if len(elsewhere) == 1 else None

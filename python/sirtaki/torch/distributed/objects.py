@@ -19,7 +19,7 @@ from typing import Any, Callable
 import torch
 import torch.distributed as dist
 
-from sirtaki._objects import CODE, seal, unseal
+from sirtaki._core.objects import CODE, seal, unseal
 from sirtaki.torch.distributed.group import Group
 
 ABOUT = b"torch.distributed"

@@ -13,9 +13,9 @@ from typing import Any, Callable
 
 import torch
 
+from sirtaki._core.handle import Deferred
 from sirtaki._native import Engine, Thread
 from sirtaki.torch import _memory
-from sirtaki.torch._handle import Deferred
 from sirtaki.torch.distributed.lane import Lane
 from sirtaki.torch.distributed.names import MESSAGES, Names
 from sirtaki.torch.distributed.work import Work

@@ -21,14 +21,9 @@ The ranks stay the same from the start of a job to its end. When a collective fa
 they go on from the last commit; a rank that is gone ends the job.
 """
 
-from __future__ import annotations
-
-from typing import Any, Callable
-
-from sirtaki._common import shutdown
-from sirtaki._elastic import State, run_fn
-from sirtaki._errors import Error
-from sirtaki._process_sets import init
+from sirtaki._core.elastic import State, run, run_fn
+from sirtaki._core.job import shutdown
+from sirtaki._core.process_sets import init
 from sirtaki.torch.elastic import sampler, state
 from sirtaki.torch.elastic.sampler import ElasticSampler
 from sirtaki.torch.elastic.state import TorchState
@@ -44,24 +39,3 @@ __all__ = [
     "shutdown",
     "state",
 ]
-
-
-def run(func: Callable[..., Any]) -> Callable[..., Any]:
-    """A training function whose first argument is a state, and which survives failures.
-
-    The state is made equal on all ranks before the function is called. When a collective fails,
-    ranks take back what they committed last, join the job again, and the function is called again.
-    Three failures without a commit between them are raised.
-    """
-    return run_fn(func, _join_again)
-
-
-def _join_again() -> None:
-    shutdown()
-    try:
-        init()
-    except RuntimeError as error:
-        raise Error(
-            f"after a failure the ranks could not come together again: {error}\n"
-            "hint: a rank that is gone is not replaced; restart the job, from a checkpoint"
-        ) from error

@@ -1,6 +1,6 @@
 """Horovod's names for our exceptions."""
 
-from sirtaki._elastic import HostsUpdatedInterrupt
+from sirtaki._core.elastic import HostsUpdatedInterrupt
 from sirtaki._errors import Error as HorovodInternalError
 
 __all__ = [

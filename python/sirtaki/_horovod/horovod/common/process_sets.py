@@ -1,6 +1,6 @@
 """Process sets, under Horovod's module name."""
 
-from sirtaki._process_sets import (
+from sirtaki._core.process_sets import (
     ProcessSet,
     add_process_set,
     global_process_set,

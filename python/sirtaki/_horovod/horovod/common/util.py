@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Callable
 
-import sirtaki.torch.capabilities as _capabilities
+import sirtaki._core.capabilities as _capabilities
 from horovod.common.exceptions import (
     HorovodVersionMismatchError,
     get_version_mismatch_message,
 )
-from sirtaki.torch.capabilities import check_extension
+from sirtaki._core.capabilities import check_extension
 from sirtaki.torch.mpi_ops import gpu_available, num_rank_is_power_2
 
 EXTENSIONS = ["tensorflow", "torch", "mxnet"]

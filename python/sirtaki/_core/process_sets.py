@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sirtaki import _common
+from sirtaki._core import job
 from sirtaki._errors import Error
 from sirtaki._native import Engine
 
@@ -29,7 +29,7 @@ class ProcessSet:
             raise ValueError(
                 "a process set is made from a list of ranks; MPI communicators are not supported"
             ) from None
-        self.ranks = _common.ranks_of(ranks)
+        self.ranks = _checked(ranks)
         self._engine: Engine | None = None
 
     def _invalidate(self) -> None:
@@ -42,7 +42,7 @@ class ProcessSet:
         if self.process_set_id is None:
             raise ValueError("the process set was not added, or it was removed")
         if self._engine is None:
-            raise Error(f"rank {_common.rank()} is not in the process set of ranks {self.ranks}")
+            raise Error(f"rank {job.rank()} is not in the process set of ranks {self.ranks}")
         return self._engine
 
     def size(self) -> int | None:
@@ -55,7 +55,7 @@ class ProcessSet:
 
     def included(self) -> bool:
         """Whether this process is in it."""
-        return _common.rank() in self.ranks
+        return job.rank() in self.ranks
 
     def root(self, root_rank: int) -> int:
         """The rank in the set of a rank of the job."""
@@ -77,19 +77,19 @@ class _GlobalProcessSet(ProcessSet):
 
     @property
     def ranks(self) -> list[int]:  # type: ignore[override]
-        return list(range(_common.size())) if _common.is_initialized() else []
+        return list(range(job.size())) if job.is_initialized() else []
 
     def _invalidate(self) -> None:
         pass
 
     def engine(self) -> Engine:
-        return _common.engine()
+        return job.engine()
 
     def size(self) -> int:
-        return _common.size()
+        return job.size()
 
     def rank(self) -> int:
-        return _common.rank()
+        return job.rank()
 
     def included(self) -> bool:
         return True
@@ -111,17 +111,17 @@ def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
     """
     if not isinstance(process_set, ProcessSet):
         process_set = ProcessSet(process_set)
-    engine = _common.engine()
-    known = [global_process_set, *_common.world.sets.values()]
+    engine = job.engine()
+    known = [global_process_set, *job.world.sets.values()]
     if any(process_set.ranks == other.ranks for other in known):
         raise ValueError(f"there is a process set of the same ranks already: {process_set}")
-    number = _common.world.next_set
+    number = job.world.next_set
     process_set._engine = engine.process_set(f"process_set.{number}", process_set.ranks).wait()
     if process_set._engine is not None:
         process_set._engine.publish(number)
-    _common.world.next_set += 1
+    job.world.next_set += 1
     process_set.process_set_id = number
-    _common.world.sets[number] = process_set
+    job.world.sets[number] = process_set
     return process_set
 
 
@@ -137,8 +137,8 @@ def remove_process_set(process_set: ProcessSet) -> bool:
     if not number:
         return False
     # No rank leaves while others are still using the set.
-    _common.engine().barrier(f"remove_process_set.{number}").wait()
-    del _common.world.sets[number]
+    job.engine().barrier(f"remove_process_set.{number}").wait()
+    del job.world.sets[number]
     process_set._invalidate()
     return True
 
@@ -156,9 +156,17 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
     """
     if comm is not None and not (isinstance(comm, (list, tuple)) and not comm):
         raise ValueError("comm is not supported; use process sets for some of the ranks")
-    if not _common.start():
+    if not job.start():
         return
     if process_sets is None or isinstance(process_sets, str):
         return
     for process_set in process_sets:
         add_process_set(process_set)
+
+
+def _checked(ranks: Sequence[int]) -> list[int]:
+    """Ranks in ascending order, checked."""
+    ranks = sorted(ranks)
+    if any(not isinstance(rank, int) for rank in ranks):
+        raise ValueError("a process set is made from ranks, which are integers")
+    return ranks

@@ -12,6 +12,8 @@ import functools
 from collections.abc import Iterable
 from typing import Any, Callable
 
+from sirtaki._core.job import shutdown
+from sirtaki._core.process_sets import init
 from sirtaki._errors import Error
 
 PATIENCE = 3
@@ -159,3 +161,24 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
             state.on_reset()
 
     return wrapper
+
+
+def run(func: Callable[..., Any]) -> Callable[..., Any]:
+    """A training function whose first argument is a state, and which survives failures.
+
+    The state is made equal on all ranks before the function is called. When a collective fails,
+    ranks take back what they committed last, join the job again, and the function is called again.
+    Three failures without a commit between them are raised.
+    """
+    return run_fn(func, _join_again)
+
+
+def _join_again() -> None:
+    shutdown()
+    try:
+        init()
+    except RuntimeError as error:
+        raise Error(
+            f"after a failure the ranks could not come together again: {error}\n"
+            "hint: a rank that is gone is not replaced; restart the job, from a checkpoint"
+        ) from error

@@ -6,7 +6,10 @@ time, and so is NCCL, for tensors on GPUs; oneCCL and the like are not used.
 
 from __future__ import annotations
 
-from sirtaki import _common, _native
+import sys
+
+from sirtaki import _native
+from sirtaki._core import job
 
 
 def mpi_built() -> bool:
@@ -28,7 +31,7 @@ def mpi_enabled() -> bool:
     >>> hvd.mpi_enabled() != hvd.gloo_enabled()
     True
     """
-    return "mpi" in _common.engine().back_end
+    return "mpi" in job.engine().back_end
 
 
 def mpi_threads_supported() -> bool:
@@ -76,10 +79,9 @@ def ccl_built() -> bool:
 
 
 def cuda_built() -> bool:
-    """Whether tensors on CUDA devices can be used: if PyTorch can use these devices."""
-    import torch
-
-    return torch.version.cuda is not None
+    """Whether tensors on CUDA devices can be used: if PyTorch is loaded and can use them."""
+    torch = sys.modules.get("torch")
+    return torch is not None and torch.version.cuda is not None
 
 
 def rocm_built() -> bool:
@@ -101,12 +103,12 @@ def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
     ...     os.listdir(folder)
     ['timeline.json']
     """
-    _common.engine().start_timeline(file_path)
+    job.engine().start_timeline(file_path)
 
 
 def stop_timeline() -> None:
     """Ends the timeline; nothing happens if there is none."""
-    _common.engine().stop_timeline()
+    job.engine().stop_timeline()
 
 
 def check_extension(ext_name: str, ext_env_var: str, pkg_path: str, *args: str) -> None:

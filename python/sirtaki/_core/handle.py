@@ -127,3 +127,27 @@ class Deferred:
                 future.result().notify(completions, number)
 
         self._future.add_done_callback(handed_in)
+
+
+def synchronize(handle: Any) -> Any:
+    """Waits for a handle and returns its result; ``None`` if it was already fetched.
+
+    >>> import numpy, sirtaki.numpy as hvd
+    >>> hvd.init()
+    >>> hvd.synchronize(hvd.allreduce_async(numpy.ones(2), op=hvd.Average))
+    array([1., 1.])
+    """
+    return handle.wait() if isinstance(handle, Handle) else None
+
+
+def poll(handle: Handle) -> bool:
+    """Whether ``synchronize`` would return at once.
+
+    >>> import numpy, sirtaki.numpy as hvd
+    >>> hvd.init()
+    >>> handle = hvd.allreduce_async(numpy.ones(2))
+    >>> mean = hvd.synchronize(handle)
+    >>> hvd.poll(handle)
+    True
+    """
+    return handle.poll()

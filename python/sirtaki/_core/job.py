@@ -1,34 +1,16 @@
-"""A process's place in its job, without any tensor framework: what all front ends share."""
+"""A process's place in its job."""
 
 from __future__ import annotations
 
 import atexit
 import itertools
 import os
-import threading
-import warnings
 from collections import defaultdict
-from collections.abc import Sequence
 from typing import Any
 
 from sirtaki import _variables
 from sirtaki._errors import Error
 from sirtaki._native import Engine, Phase
-
-Average, Sum, Adasum, Min, Max, Product = range(6)
-
-OPERATIONS = {
-    Average: "average",
-    Sum: "sum",
-    Adasum: "adasum",
-    Min: "min",
-    Max: "max",
-    Product: "product",
-}
-"""The engine's names for the reductions."""
-
-NAMES = 4096
-"""How many names unnamed tensors share; with more in flight, later ones wait for earlier ones."""
 
 NOT_INITIALIZED = "Sirtaki has not been initialized; use init()."
 
@@ -231,45 +213,3 @@ def cross_size() -> int:
 def is_homogeneous() -> bool:
     """Whether every host has the same number of processes."""
     return engine().homogeneous
-
-
-def name_for(kind: str, name: str | None, process_set: int | None, waits: bool = False) -> str:
-    """The name by which ranks recognise the same tensor.
-
-    Where the caller gives none, it is a number that wraps around, so that there are not too many
-    names. A caller that waits at once has only one tensor in flight, which needs no number; then
-    the same order repeats, and the engine learns it.
-    """
-    if name is not None:
-        full = f"{kind}.{name}"
-        if (full, process_set) in world.in_flight:
-            raise ValueError(
-                f"{kind} of `{name}`: another tensor with the same name is currently being "
-                "processed\nhint: wait for it with synchronize(), or use another name"
-            )
-        return full
-    if waits and threading.current_thread() is threading.main_thread():
-        return f"{kind}.noname"
-    return f"{kind}.noname.{next(world.counters[kind, process_set]) % NAMES}"
-
-
-def operation(op: int | None, average: bool | None) -> int:
-    """The reduction, from the current argument and the deprecated one."""
-    if op is not None:
-        if average is not None:
-            raise ValueError("op replaces average; please give only one of them")
-        if op not in OPERATIONS:
-            raise ValueError(f"there is no reduction {op!r}; use Average, Sum, Min, Max, ...")
-        return op
-    if average is None:
-        return Average
-    warnings.warn("average has been replaced by op", DeprecationWarning, stacklevel=4)
-    return Average if average else Sum
-
-
-def ranks_of(ranks: Sequence[int]) -> list[int]:
-    """Ranks in ascending order, checked."""
-    ranks = sorted(ranks)
-    if any(not isinstance(rank, int) for rank in ranks):
-        raise ValueError("a process set is made from ranks, which are integers")
-    return ranks
