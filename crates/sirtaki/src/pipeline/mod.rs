@@ -8,5 +8,5 @@ mod schedule;
 mod timing;
 
 pub use cut::{Cut, Layer, cut};
-pub use schedule::{Action, Pass, Plan, Schedule};
+pub use schedule::{Action, Pass, PipelinePlan, PipelineSchedule};
 pub use timing::{StageTime, Timing};

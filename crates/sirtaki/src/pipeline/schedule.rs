@@ -7,7 +7,7 @@ use crate::{Error, Result};
 
 /// Which passes run early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Schedule {
+pub enum PipelineSchedule {
     /// All forward passes, then all backward passes: simple, and all activations are kept at once.
     GPipe,
     /// One forward, one backward pass in turn, as soon as the pipeline is full: stage `s` of `p` keeps the activations of
@@ -17,13 +17,16 @@ pub enum Schedule {
     Interleaved,
 }
 
-impl Schedule {
+impl PipelineSchedule {
     /// All of them, with the names people type.
-    pub const NAMES: [(&'static str, Schedule); 3] =
-        [("gpipe", Schedule::GPipe), ("1f1b", Schedule::OneForwardOneBackward), ("interleaved", Schedule::Interleaved)];
+    pub const NAMES: [(&'static str, PipelineSchedule); 3] = [
+        ("gpipe", PipelineSchedule::GPipe),
+        ("1f1b", PipelineSchedule::OneForwardOneBackward),
+        ("interleaved", PipelineSchedule::Interleaved),
+    ];
 
     /// The schedule of this name.
-    pub fn named(name: &str) -> Result<Schedule> {
+    pub fn named(name: &str) -> Result<PipelineSchedule> {
         let found = Self::NAMES.iter().find(|(other, _)| *other == name);
         found.map(|(_, schedule)| *schedule).ok_or_else(|| {
             let names: Vec<&str> = Self::NAMES.iter().map(|(name, _)| *name).collect();
@@ -54,23 +57,23 @@ pub struct Action {
 
 /// A pipeline's sizes and schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Plan {
-    schedule: Schedule,
+pub struct PipelinePlan {
+    schedule: PipelineSchedule,
     workers: usize,
     chunks: usize,
     micros: usize,
 }
 
-impl Plan {
+impl PipelinePlan {
     /// A plan for this many workers, with `chunks` stages each and `micros` micro-batches per step.
-    pub fn new(schedule: Schedule, workers: usize, chunks: usize, micros: usize) -> Result<Self> {
+    pub fn new(schedule: PipelineSchedule, workers: usize, chunks: usize, micros: usize) -> Result<Self> {
         if workers == 0 || chunks == 0 || micros == 0 {
             return Err(Error::setting(
                 format!("a pipeline of {workers} workers with {chunks} stages each and {micros} micro-batches"),
                 "each of these numbers is at least 1",
             ));
         }
-        if chunks > 1 && schedule == Schedule::OneForwardOneBackward {
+        if chunks > 1 && schedule == PipelineSchedule::OneForwardOneBackward {
             return Err(Error::setting(
                 format!("1f1b has one stage per worker, not {chunks}"),
                 "choose the schedule `interleaved`, or one stage per worker",
@@ -123,11 +126,11 @@ impl Plan {
     fn early(&self, worker: usize) -> usize {
         let after = self.workers - worker - 1;
         match self.schedule {
-            Schedule::GPipe => usize::MAX,
-            Schedule::OneForwardOneBackward => after,
+            PipelineSchedule::GPipe => usize::MAX,
+            PipelineSchedule::OneForwardOneBackward => after,
             // With one stage per worker nothing is gained by running further ahead.
-            Schedule::Interleaved if self.chunks == 1 => after,
-            Schedule::Interleaved => 2 * after + (self.chunks - 1) * self.workers,
+            PipelineSchedule::Interleaved if self.chunks == 1 => after,
+            PipelineSchedule::Interleaved => 2 * after + (self.chunks - 1) * self.workers,
         }
     }
 
@@ -146,7 +149,7 @@ impl Plan {
     /// The passes through these stages, group by group. Workers wait for themselves if a group is smaller than the others,
     /// so the last one is planned in full, and what is not there is left out of the plan.
     fn in_groups(&self, stages: &[usize], pass: Pass) -> Vec<Action> {
-        let size = if self.schedule == Schedule::Interleaved { self.workers } else { self.micros };
+        let size = if self.schedule == PipelineSchedule::Interleaved { self.workers } else { self.micros };
         let mut actions = Vec::with_capacity(stages.len() * self.micros.next_multiple_of(size));
         for first in (0..self.micros).step_by(size) {
             for &stage in stages {
@@ -163,12 +166,12 @@ mod tests {
 
     use super::{super::timing::StageTime, *};
 
-    fn plans() -> impl Iterator<Item = Plan> {
-        let schedules = Schedule::NAMES.map(|(_, schedule)| schedule);
+    fn plans() -> impl Iterator<Item = PipelinePlan> {
+        let schedules = PipelineSchedule::NAMES.map(|(_, schedule)| schedule);
         let sizes = (1..=6).flat_map(|workers| (1..=3).map(move |chunks| (workers, chunks)));
         let sizes = sizes.flat_map(|(workers, chunks)| (1..=13).map(move |micros| (workers, chunks, micros)));
         sizes.flat_map(move |(workers, chunks, micros)| {
-            schedules.into_iter().filter_map(move |schedule| Plan::new(schedule, workers, chunks, micros).ok())
+            schedules.into_iter().filter_map(move |schedule| PipelinePlan::new(schedule, workers, chunks, micros).ok())
         })
     }
 
@@ -210,7 +213,7 @@ mod tests {
 
     #[test]
     fn activations_are_kept_for_as_many_micro_batches_as_stages_follow() {
-        for plan in plans().filter(|plan| plan.schedule == Schedule::OneForwardOneBackward) {
+        for plan in plans().filter(|plan| plan.schedule == PipelineSchedule::OneForwardOneBackward) {
             for worker in 0..plan.workers() {
                 let (mut kept, mut most) = (0_usize, 0);
                 for action in plan.actions(worker) {
@@ -224,11 +227,11 @@ mod tests {
 
     #[test]
     fn sizes_that_make_no_pipeline_are_refused() {
-        assert!(Plan::new(Schedule::GPipe, 0, 1, 1).is_err());
-        assert!(Plan::new(Schedule::GPipe, 1, 1, 0).is_err());
-        let error = Plan::new(Schedule::OneForwardOneBackward, 2, 2, 4).unwrap_err();
+        assert!(PipelinePlan::new(PipelineSchedule::GPipe, 0, 1, 1).is_err());
+        assert!(PipelinePlan::new(PipelineSchedule::GPipe, 1, 1, 0).is_err());
+        let error = PipelinePlan::new(PipelineSchedule::OneForwardOneBackward, 2, 2, 4).unwrap_err();
         assert_eq!(error.hint(), Some("choose the schedule `interleaved`, or one stage per worker"));
-        let error = Schedule::named("zigzag").unwrap_err();
+        let error = PipelineSchedule::named("zigzag").unwrap_err();
         assert_eq!(error.hint(), Some("choose one of gpipe, 1f1b, interleaved"));
     }
 }

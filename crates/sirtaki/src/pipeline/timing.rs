@@ -1,6 +1,6 @@
 //! How long a step of a pipeline takes, from the times of its stages.
 
-use super::schedule::{Action, Pass, Plan};
+use super::schedule::{Action, Pass, PipelinePlan};
 use crate::{Error, Result};
 
 /// How long a stage takes for one micro-batch, in seconds or any other unit.
@@ -47,7 +47,7 @@ impl Timing {
     }
 }
 
-impl Plan {
+impl PipelinePlan {
     /// The step of a pipeline whose stages take `times`, and in which a message to another worker takes `message`.
     pub fn timing(&self, times: &[StageTime], message: f64) -> Result<Timing> {
         if times.len() != self.stages() {
@@ -104,7 +104,7 @@ struct Done {
 }
 
 impl Done {
-    fn new(plan: &Plan) -> Self {
+    fn new(plan: &PipelinePlan) -> Self {
         Self { ends: vec![None; 2 * plan.stages() * plan.micros()], micros: plan.micros() }
     }
 
@@ -124,10 +124,10 @@ impl Done {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::Schedule, *};
+    use super::{super::PipelineSchedule, *};
 
-    fn bubble(schedule: Schedule, workers: usize, chunks: usize, micros: usize) -> f64 {
-        let plan = Plan::new(schedule, workers, chunks, micros).unwrap();
+    fn bubble(schedule: PipelineSchedule, workers: usize, chunks: usize, micros: usize) -> f64 {
+        let plan = PipelinePlan::new(schedule, workers, chunks, micros).unwrap();
         plan.timing(&vec![StageTime::even(); plan.stages()], 0.0).unwrap().bubble()
     }
 
@@ -135,7 +135,7 @@ mod tests {
     fn bubbles_are_those_of_the_theory() {
         for (workers, micros) in [(1, 4), (2, 1), (2, 8), (4, 16), (6, 3)] {
             let theory = (workers - 1) as f64 / (micros + workers - 1) as f64;
-            for schedule in [Schedule::GPipe, Schedule::OneForwardOneBackward] {
+            for schedule in [PipelineSchedule::GPipe, PipelineSchedule::OneForwardOneBackward] {
                 assert!((bubble(schedule, workers, 1, micros) - theory).abs() < 1e-12, "{workers} {micros}");
             }
         }
@@ -145,14 +145,14 @@ mod tests {
     fn stages_in_turn_shorten_the_bubble() {
         for (workers, chunks, micros) in [(4, 2, 16), (2, 2, 4), (4, 3, 8)] {
             let theory = (workers - 1) as f64 / (chunks * micros + workers - 1) as f64;
-            let bubble = bubble(Schedule::Interleaved, workers, chunks, micros);
+            let bubble = bubble(PipelineSchedule::Interleaved, workers, chunks, micros);
             assert!((bubble - theory).abs() < 1e-12, "{workers} {chunks} {micros}: {bubble}, theory {theory}");
         }
     }
 
     #[test]
     fn a_slow_stage_sets_the_pace() {
-        let plan = Plan::new(Schedule::OneForwardOneBackward, 2, 1, 100).unwrap();
+        let plan = PipelinePlan::new(PipelineSchedule::OneForwardOneBackward, 2, 1, 100).unwrap();
         let slow = StageTime { forward: 2.0, backward: 4.0 };
         let timing = plan.timing(&[StageTime::even(), slow], 0.0).unwrap();
         assert!((timing.step - (100.0 * 6.0 + 3.0)).abs() < 1e-9, "{}", timing.step);
