@@ -14,7 +14,7 @@ use sirtaki_comm::secure::Secret;
 use tempfile::TempDir;
 
 /// How long any single line of output may take to come, on the slowest machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// What a job's ranks do; see the binary `rank`.
 #[derive(Debug, Clone)]

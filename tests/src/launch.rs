@@ -18,7 +18,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 
 /// How long anything may take on the slowest machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 static RUNS: AtomicU32 = AtomicU32::new(0);
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 /// How long anything may take on the slowest and busiest machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Waits until `condition` holds; a failure names `what`. Returns how long it took.
 pub fn until(what: &str, mut condition: impl FnMut() -> bool) -> Duration {

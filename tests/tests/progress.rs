@@ -99,7 +99,7 @@ fn data(address: &str, token: &str) -> Value {
 
 /// Waits until the job has come this far.
 fn await_step(address: &str, token: &str, step: u64) -> Value {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(300);
     loop {
         let data = data(address, token);
         if data["now"]["said"]["step"].as_u64() >= Some(step) {

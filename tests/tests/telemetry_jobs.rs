@@ -25,7 +25,7 @@ const JOIN: &str = env!("CARGO_BIN_EXE_join-rank");
 
 /// Waits until all ranks are in the timeline.
 fn wait_for_ranks(path: &Path, ranks: u64) {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(300);
     let all = |trace: &Trace| (0..ranks).all(|rank| trace.tensors().iter().any(|tensor| tensor.rank == rank));
     while !path.exists() || !all(&Trace::read(path)) {
         assert!(Instant::now() < deadline, "not all ranks came into the timeline");
