@@ -1,7 +1,8 @@
 """Sirtaki for Python: processes that compute together.
 
-``import sirtaki.torch as hvd`` serves PyTorch scripts written for Horovod, ``data_parallel`` those
-that want one line, and ``run`` calls a function on several ranks, from a notebook or a test:
+``import sirtaki.torch as hvd`` serves PyTorch scripts written for Horovod, ``sirtaki.numpy`` those
+with arrays, ``data_parallel`` those that want one line, ``sirtaki.data`` says which rank reads
+which samples, and ``run`` calls a function on several ranks, from a notebook or a test:
 
 >>> import math, sirtaki
 >>> sirtaki.run(math.sqrt, (16,), ranks=2)
@@ -17,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sirtaki._errors import Error, LaunchError, RankError
+    from sirtaki._parallel import data_parallel
     from sirtaki._progress import describe, progress
     from sirtaki._run import run
-    from sirtaki.torch.data_parallel import data_parallel
 
 __all__ = ["Error", "LaunchError", "RankError", "data_parallel", "describe", "progress", "run"]
 
@@ -27,7 +28,7 @@ _PLACES = {
     "Error": "sirtaki._errors",
     "LaunchError": "sirtaki._errors",
     "RankError": "sirtaki._errors",
-    "data_parallel": "sirtaki.torch.data_parallel",
+    "data_parallel": "sirtaki._parallel",
     "describe": "sirtaki._progress",
     "progress": "sirtaki._progress",
     "run": "sirtaki._run",
