@@ -81,6 +81,18 @@ fn a_stopped_rank_is_found_and_the_others_say_where_they_were() {
 }
 
 #[test]
+fn a_stopped_rank_that_nobody_is_left_to_miss_does_not_keep_the_job_for_ever() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sirtaki-under-test"));
+    command.args(["run", "-n", "3", "--grace", "2", "--timeout", "2", "--", "sh", "-c"]);
+    command.arg("test $RANK != 1 || kill -STOP $$");
+    let done = Launch::start(command).ends();
+    assert_eq!(done.code, 147, "{}", done.message());
+    let text = done.message();
+    assert!(text.contains("rank 1 was stopped by a signal and the others have ended"), "{text}");
+    assert!(text.contains("error: rank 1 was stopped by a signal"), "{text}");
+}
+
+#[test]
 fn a_rank_that_leaves_and_ends_last_is_the_one_that_failed() {
     for culprit in [0, 2] {
         let done = start("handler", culprit, &[]).ends();

@@ -18,7 +18,7 @@ pub enum Ended {
     },
     /// It ended with exit code 0 before it met the other ranks, which wait for it.
     Early,
-    /// It has not ended: it was stopped by a signal, and the others waited for it in vain.
+    /// It has not ended: it was stopped by a signal, and nobody continued it.
     Stopped,
     /// It never ran.
     NotStarted {

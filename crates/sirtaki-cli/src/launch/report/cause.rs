@@ -93,7 +93,7 @@ fn after_end(how: &Ended) -> String {
         Ended::Code(_) => "its last lines may say why; the other ranks only followed".into(),
         Ended::Early => "every rank must get as far as `init`, also one that has nothing to do".into(),
         Ended::Stopped => {
-            "somebody stopped it (`kill -STOP`, a debugger, a scheduler that suspends jobs); the other ranks only followed"
+            "somebody stopped it (`kill -STOP`, a debugger, a scheduler that suspends jobs), and nobody continued it (`kill -CONT`)"
                 .into()
         }
         Ended::NotStarted { hint, .. } if !hint.is_empty() => hint.clone(),

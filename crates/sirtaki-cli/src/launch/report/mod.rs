@@ -67,7 +67,7 @@ impl Failure {
             Ended::Early => {
                 ("ended with exit code 0".into(), Some("it never joined the other ranks, which wait for it"))
             }
-            Ended::Stopped => ("was stopped by a signal".into(), Some("the other ranks waited for it in vain")),
+            Ended::Stopped => ("was stopped by a signal".into(), Some("nobody continued it")),
             how => (how.to_string(), headline),
         };
         let why = headline.map(|line| format!(": {}", shorten(line))).unwrap_or_default();

@@ -7,6 +7,9 @@
 //! The first to fail is not always the first to end: a rank that runs exit handlers has left the others long before its
 //! process ends, and they may be faster. So a rank that fails because another one is gone names that one, whose end is
 //! then awaited and decides the result.
+//!
+//! Once a rank has ended well, the others are looked at now and then: one that is stopped by a signal while nobody else is
+//! left to miss it would keep the job for ever. It gets the time that ranks may be silent.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +26,7 @@ const LAST_WORDS: Duration = Duration::from_secs(30);
 const CONFIRMING: Duration = Duration::from_secs(5);
 /// The same if the user has asked twice.
 const HURRY: Duration = Duration::from_millis(300);
-/// How long to wait at first before checking ranks again after one that never joined has ended.
+/// How long to wait at first before checking ranks again after one has ended well.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// And the longest such wait.
 const LOOK_SELDOM: Duration = Duration::from_secs(60);
@@ -39,6 +42,8 @@ pub(super) enum Action {
     Look,
     /// Report that the end of this rank is awaited.
     Await(usize),
+    /// Report that only stopped ranks are left, of which this is one.
+    Stands(usize),
     /// End the agents that do not answer.
     GiveUp,
 }
@@ -85,6 +90,12 @@ enum Next {
 #[derive(Debug)]
 pub(super) struct Course {
     grace: Duration,
+    /// How long a rank may be stopped once no other is left.
+    silence: Duration,
+    /// Since when each rank has been stopped, as far as is known.
+    stopped: Vec<Option<Instant>>,
+    /// Whether that was reported.
+    reported: bool,
     ended: Vec<bool>,
     closed: Vec<bool>,
     /// Hosts that have been asked what their ranks are doing and have not answered yet.
@@ -100,9 +111,12 @@ pub(super) struct Course {
 }
 
 impl Course {
-    pub(super) fn new(ranks: usize, hosts: usize, grace: Duration) -> Self {
+    pub(super) fn new(ranks: usize, hosts: usize, grace: Duration, silence: Duration) -> Self {
         Self {
             grace,
+            silence,
+            stopped: vec![None; ranks],
+            reported: false,
             ended: vec![false; ranks],
             closed: vec![false; ranks],
             asked: vec![false; hosts],
@@ -171,6 +185,10 @@ impl Course {
                 self.next = Next::Look(now, LOOK_AGAIN);
                 Vec::new()
             }
+            Outcome::Success if matches!(self.next, Next::Nothing) => {
+                self.next = Next::Look(now + LOOK_AGAIN, LOOK_AGAIN);
+                Vec::new()
+            }
             // Others may notice that a host is gone before the launcher does.
             Outcome::Failed { .. } if matches!(how, Ended::Lost(_)) && self.accuses(rank) => {
                 self.outcome = Outcome::Failed { rank, how: how.clone() };
@@ -212,8 +230,31 @@ impl Course {
         }
     }
 
-    /// A rank is stopped. If another one failed because of that, it is the culprit.
-    pub(super) fn stopped(&mut self, rank: usize) {
+    /// A rank was looked at, and is stopped or not. If another one failed because of that, it is the culprit; if no other
+    /// is left that runs, it has a while to go on.
+    pub(super) fn looked(&mut self, rank: usize, is_stopped: bool, now: Instant) -> Vec<Action> {
+        if !is_stopped {
+            self.stopped[rank] = None;
+            return Vec::new();
+        }
+        let since = *self.stopped[rank].get_or_insert(now);
+        if self.outcome != Outcome::Success {
+            self.blame_stopped(rank);
+            return Vec::new();
+        }
+        let is_left = self.ended.iter().zip(&self.stopped).all(|(&ended, stopped)| ended || stopped.is_some());
+        let (true, Some(deadline)) = (is_left, since.checked_add(self.silence)) else { return Vec::new() };
+        if now >= deadline {
+            self.outcome = Outcome::Failed { rank, how: Ended::Stopped };
+            self.next = Next::Ask(now);
+            return Vec::new();
+        }
+        self.next = Next::Look(deadline.min(now + LOOK_SELDOM), LOOK_AGAIN);
+        let first = !std::mem::replace(&mut self.reported, true);
+        first.then_some(Action::Stands(rank)).into_iter().collect()
+    }
+
+    fn blame_stopped(&mut self, rank: usize) {
         let Outcome::Failed { rank: first, how: Ended::Code(_) } = &self.outcome else { return };
         if *first != rank && self.culprit.is_none_or(|culprit| culprit.rank == rank) {
             self.outcome = Outcome::Failed { rank, how: Ended::Stopped };

@@ -6,6 +6,12 @@ const GRACE: Duration = Duration::from_secs(10);
 /// For a rank whose engine is unknown.
 const UNKNOWN: (Option<Culprit>, bool) = (None, true);
 
+const SILENCE: Duration = Duration::from_secs(30);
+
+fn usual(ranks: usize, hosts: usize) -> Course {
+    Course::new(ranks, hosts, GRACE, SILENCE)
+}
+
 fn killed() -> Ended {
     Ended::Signal { number: 9, out_of_memory: false }
 }
@@ -16,7 +22,7 @@ fn missing(rank: usize) -> (Option<Culprit>, bool) {
 
 #[test]
 fn the_first_failure_decides_and_the_others_are_asked_then_killed_then_given_up() {
-    let (mut course, start) = (Course::new(3, 1, GRACE), Instant::now());
+    let (mut course, start) = (usual(3, 1), Instant::now());
     assert!(course.ended(0, &Ended::Code(0), UNKNOWN, start).is_empty());
     assert_eq!(course.ended(1, &killed(), UNKNOWN, start), [Action::Look]);
     assert!(course.tick(start + NOTICING / 2).is_empty());
@@ -34,7 +40,7 @@ fn the_first_failure_decides_and_the_others_are_asked_then_killed_then_given_up(
 
 #[test]
 fn it_is_not_over_before_every_host_has_said_what_its_ranks_did() {
-    let (mut course, start) = (Course::new(1, 2, GRACE), Instant::now());
+    let (mut course, start) = (usual(1, 2), Instant::now());
     course.ended(0, &killed(), UNKNOWN, start);
     (0..2).for_each(|host| course.asked(host));
     course.closed(0);
@@ -46,7 +52,7 @@ fn it_is_not_over_before_every_host_has_said_what_its_ranks_did() {
 
 #[test]
 fn the_rank_that_others_miss_decides_however_long_its_exit_handlers_take() {
-    let (mut course, start) = (Course::new(3, 1, GRACE), Instant::now());
+    let (mut course, start) = (usual(3, 1), Instant::now());
     assert_eq!(course.ended(0, &Ended::Code(1), missing(2), start), [Action::Look]);
     assert!(course.ended(1, &Ended::Code(1), missing(2), start).is_empty());
     assert_eq!(course.tick(start + NOTICING), [Action::Await(2)]);
@@ -58,7 +64,7 @@ fn the_rank_that_others_miss_decides_however_long_its_exit_handlers_take() {
 
 #[test]
 fn a_chain_of_missing_ranks_is_followed_to_its_end() {
-    let (mut course, start) = (Course::new(3, 1, GRACE), Instant::now());
+    let (mut course, start) = (usual(3, 1), Instant::now());
     course.ended(0, &Ended::Code(1), missing(1), start);
     course.ended(1, &Ended::Code(1), missing(2), start);
     course.ended(2, &killed(), UNKNOWN, start);
@@ -68,11 +74,11 @@ fn a_chain_of_missing_ranks_is_followed_to_its_end() {
 #[test]
 fn a_missed_rank_that_ended_well_or_never_ends_is_not_the_one_that_failed() {
     let first = Outcome::Failed { rank: 0, how: Ended::Code(1) };
-    let (mut course, start) = (Course::new(2, 1, GRACE), Instant::now());
+    let (mut course, start) = (usual(2, 1), Instant::now());
     course.ended(0, &Ended::Code(1), missing(1), start);
     course.ended(1, &Ended::Code(0), UNKNOWN, start);
     assert_eq!(course.outcome(), &first);
-    let mut course = Course::new(2, 1, GRACE);
+    let mut course = usual(2, 1);
     course.ended(0, &Ended::Code(1), missing(1), start);
     course.tick(start + NOTICING);
     assert_eq!(course.tick(start + NOTICING + LAST_WORDS), [Action::Signal(SIGTERM)]);
@@ -86,17 +92,44 @@ fn a_stopped_rank_is_the_culprit_of_those_that_waited_for_it() {
     for (how, whom, stopped) in
         [(Ended::Code(3), silent, true), (Ended::Code(3), UNKNOWN, true), (killed(), UNKNOWN, false)]
     {
-        let mut course = Course::new(2, 1, GRACE);
+        let mut course = usual(2, 1);
         course.ended(0, &how, whom, Instant::now());
-        course.stopped(1);
+        course.looked(1, true, Instant::now());
         let expected = if stopped { (1, Ended::Stopped) } else { (0, how) };
         assert_eq!(course.outcome(), &Outcome::Failed { rank: expected.0, how: expected.1 });
     }
 }
 
 #[test]
+fn a_stopped_rank_that_nobody_is_left_to_miss_has_as_long_as_a_silent_one() {
+    let (mut course, start) = (usual(3, 1), Instant::now());
+    course.ended(0, &Ended::Code(0), UNKNOWN, start);
+    assert_eq!(course.tick(start + LOOK_AGAIN), [Action::Look]);
+    assert!(course.looked(2, true, start + LOOK_AGAIN).is_empty(), "rank 1 may still miss it");
+    course.ended(1, &Ended::Code(0), UNKNOWN, start + 2 * LOOK_AGAIN);
+    assert_eq!(course.looked(2, true, start + 3 * LOOK_AGAIN), [Action::Stands(2)]);
+    assert!(course.looked(2, false, start + 4 * LOOK_AGAIN).is_empty(), "it goes on");
+    let again = start + 5 * LOOK_AGAIN;
+    assert!(course.looked(2, true, again).is_empty());
+    assert_eq!(course.alarm(), Some(again + SILENCE));
+    assert_eq!(course.tick(again + SILENCE), [Action::Look]);
+    assert_eq!(course.outcome(), &Outcome::Success, "it may have gone on just now");
+    course.looked(2, true, again + SILENCE);
+    assert_eq!(course.outcome(), &Outcome::Failed { rank: 2, how: Ended::Stopped });
+    assert_eq!(course.tick(again + SILENCE), [Action::Signal(SIGTERM)]);
+}
+
+#[test]
+fn a_stopped_rank_may_stand_for_ever_if_silence_may_last_for_ever() {
+    let (mut course, start) = (Course::new(2, 1, GRACE, Duration::MAX), Instant::now());
+    course.ended(0, &Ended::Code(0), UNKNOWN, start);
+    assert!(course.looked(1, true, start).is_empty());
+    assert_eq!(course.outcome(), &Outcome::Success);
+}
+
+#[test]
 fn a_lost_host_is_the_culprit_of_those_that_noticed_it_first() {
-    let (mut course, start) = (Course::new(4, 2, GRACE), Instant::now());
+    let (mut course, start) = (usual(4, 2), Instant::now());
     course.ended(0, &Ended::Code(3), (Some(Culprit { rank: 3, gone: false }), true), start);
     course.tick(start + NOTICING);
     let lost = Ended::Lost("host b: it does not answer".into());
@@ -106,7 +139,7 @@ fn a_lost_host_is_the_culprit_of_those_that_noticed_it_first() {
 
 #[test]
 fn a_rank_that_ends_before_it_joins_fails_the_job_as_soon_as_another_waits_for_it() {
-    let (mut course, start) = (Course::new(2, 1, GRACE), Instant::now());
+    let (mut course, start) = (usual(2, 1), Instant::now());
     assert!(course.ended(1, &Ended::Code(0), (None, false), start).is_empty());
     assert_eq!(course.tick(start), [Action::Look]);
     assert_eq!(course.tick(start + LOOK_AGAIN), [Action::Look]);
@@ -118,7 +151,7 @@ fn a_rank_that_ends_before_it_joins_fails_the_job_as_soon_as_another_waits_for_i
 
 #[test]
 fn an_interrupt_is_polite_once() {
-    let (mut course, start) = (Course::new(1, 1, GRACE), Instant::now());
+    let (mut course, start) = (usual(1, 1), Instant::now());
     assert_eq!(course.signalled(SIGUSR1, start), [Action::Signal(SIGUSR1)]);
     assert_eq!(course.alarm(), None);
     assert_eq!(course.signalled(SIGINT, start), [Action::Signal(SIGINT)]);
@@ -131,7 +164,7 @@ fn an_interrupt_is_polite_once() {
 
 #[test]
 fn quitting_is_an_interrupt_too() {
-    let (mut course, start) = (Course::new(1, 1, GRACE), Instant::now());
+    let (mut course, start) = (usual(1, 1), Instant::now());
     assert_eq!(course.signalled(SIGQUIT, start), [Action::Signal(SIGTERM)]);
     assert_eq!(course.outcome().code(), 131);
 }

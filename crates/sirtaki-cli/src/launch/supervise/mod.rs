@@ -30,6 +30,7 @@ use super::{
     plan::HostPlan,
     progress::Live,
     protocol::{Event, Order, Program},
+    report::duration_in_words,
     tree,
 };
 
@@ -175,7 +176,7 @@ impl<'a, 'b> Supervisor<'a, 'b> {
         };
         let started = Instant::now();
         live.begins(started);
-        let (course, owed) = (Course::new(size, hosts, job.options.grace), vec![0; hosts]);
+        let (course, owed) = (Course::new(size, hosts, job.options.grace, job.options.timeout), vec![0; hosts]);
         Self { job, links, output, live, course, ending, started, owed, hurried: false }
     }
 
@@ -235,9 +236,8 @@ impl<'a, 'b> Supervisor<'a, 'b> {
                 if meeting {
                     self.course.meets(Instant::now());
                 }
-                if stopped {
-                    self.course.stopped(rank);
-                }
+                let actions = self.course.looked(rank, stopped, Instant::now());
+                self.act(actions);
             }
             Event::Looked => self.course.answered(host),
             Event::Pulse(mut pulses) => {
@@ -365,6 +365,14 @@ impl<'a, 'b> Supervisor<'a, 'b> {
                 Action::Await(rank) => self.output.note(&format!(
                     "rank {rank} failed first and has not ended yet; waiting for its exit code (Ctrl-C ends the job)"
                 )),
+                Action::Stands(rank) => {
+                    let silence = duration_in_words(self.job.options.timeout);
+                    self.output.note(&format!(
+                        "rank {rank} was stopped by a signal and the others have ended; the job ends too unless it is \
+                         continued within {silence} (hint: kill -CONT {})",
+                        self.ending.pids[rank].unwrap_or(0)
+                    ));
+                }
                 Action::GiveUp => self.links.give_up_all(),
             }
         }
