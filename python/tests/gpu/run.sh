@@ -101,7 +101,8 @@ tests() {
     for way in $WAYS; do
         export SIRTAKI_GPU=$way
         # shellcheck disable=SC2086
-        job "$way-jobs" "$LIMIT" $pytest -s --repeat "$KILLS" "$here/tests/test_faults.py" "$here/tests/test_back_ends.py"
+        job "$way-jobs" "$LIMIT" $pytest -s --repeat "$KILLS" "$here/tests/test_faults.py" "$here/tests/test_back_ends.py" \
+            "$here/tests/test_seeing.py"
     done
     unset SIRTAKI_GPU
 }

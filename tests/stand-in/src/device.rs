@@ -1,18 +1,21 @@
-//! Devices and contexts of the driver. Kernels cannot be run here, so modules are refused.
+//! Devices and contexts of the driver.
 
 use std::{
     cell::Cell,
-    ffi::{c_char, c_int, c_uint, c_void},
+    ffi::{c_char, c_int, c_uint},
     sync::atomic::{AtomicBool, Ordering},
 };
 
 use crate::{
     setting,
-    status::{INVALID_CONTEXT, INVALID_DEVICE, INVALID_VALUE, NOT_INITIALIZED, NOT_SUPPORTED, SUCCESS, give},
+    status::{INVALID_CONTEXT, INVALID_DEVICE, INVALID_VALUE, NOT_INITIALIZED, SUCCESS, give},
 };
 
 /// The context of device 0; the others follow.
 const FIRST_CONTEXT: usize = 0xc000;
+
+/// The identity of all devices, but for the last byte.
+pub(crate) const UUID: [u8; 16] = *b"stand-in device?";
 
 static INITIALISED: AtomicBool = AtomicBool::new(false);
 
@@ -22,7 +25,7 @@ thread_local! {
 }
 
 /// How many devices there are.
-fn count() -> c_int {
+pub(crate) fn count() -> c_int {
     setting("STAND_IN_DEVICES").and_then(|count| c_int::try_from(count).ok()).unwrap_or(8)
 }
 
@@ -93,7 +96,7 @@ unsafe extern "C" fn device_name(to: *mut c_char, length: c_int, device: c_int) 
 
 #[unsafe(export_name = "cuDeviceGetUuid")]
 unsafe extern "C" fn device_uuid(to: *mut [u8; 16], device: c_int) -> c_int {
-    let mut uuid = *b"stand-in device?";
+    let mut uuid = UUID;
     uuid[15] = device.to_le_bytes()[0];
     match check(device) {
         // SAFETY: the caller wants sixteen bytes there.
@@ -128,32 +131,4 @@ extern "C" fn set_context(context: usize) -> c_int {
     }
     CONTEXT.set(context);
     SUCCESS
-}
-
-#[unsafe(export_name = "cuModuleLoadData")]
-extern "C" fn module_load(_: *mut usize, _: *const c_char) -> c_int {
-    NOT_SUPPORTED
-}
-
-#[unsafe(export_name = "cuModuleGetFunction")]
-extern "C" fn module_function(_: *mut usize, _: usize, _: *const c_char) -> c_int {
-    NOT_SUPPORTED
-}
-
-#[unsafe(export_name = "cuLaunchKernel")]
-#[allow(clippy::too_many_arguments, reason = "the driver's function has so many")]
-extern "C" fn launch(
-    _: usize,
-    _: c_uint,
-    _: c_uint,
-    _: c_uint,
-    _: c_uint,
-    _: c_uint,
-    _: c_uint,
-    _: c_uint,
-    _: usize,
-    _: *mut *mut c_void,
-    _: *mut *mut c_void,
-) -> c_int {
-    NOT_SUPPORTED
 }

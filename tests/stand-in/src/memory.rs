@@ -11,9 +11,9 @@ use std::{
 };
 
 use crate::{
-    device, lock,
+    device, lock, setting,
     shared::{self, Address, Map},
-    status::{INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE, OUT_OF_MEMORY, SUCCESS, give},
+    status::{INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE, NO_PEER_ACCESS, OUT_OF_MEMORY, SUCCESS, give},
     stream,
 };
 
@@ -23,6 +23,9 @@ const NEW: u8 = 0xa5;
 const FREED: u8 = 0xdd;
 /// As strict as the driver.
 const ALIGNMENT: usize = 512;
+
+/// Where a handle says to which device memory belongs.
+const DEVICE: std::ops::Range<usize> = 48..48 + size_of::<usize>();
 
 /// All memory that was handed out, by address.
 static BLOCKS: Mutex<BTreeMap<u64, Block>> = Mutex::new(BTreeMap::new());
@@ -210,6 +213,7 @@ unsafe extern "C" fn share(to: *mut IpcHandle, address: u64) -> c_int {
     let Ok(address) = shared::address(file) else { return INVALID_VALUE };
     let mut handle = IpcHandle([0; 64]);
     address.write(&mut handle.0);
+    handle.0[DEVICE].copy_from_slice(&device::context().to_ne_bytes());
     // SAFETY: the caller wants a handle there.
     unsafe { give(to, handle) }
 }
@@ -219,6 +223,10 @@ unsafe extern "C" fn open(to: *mut u64, handle: IpcHandle, _flags: c_uint) -> c_
     // As with the driver, because this process already has the memory.
     if Address::read(&handle.0).is_some_and(|address| address.is_own()) {
         return INVALID_CONTEXT;
+    }
+    let elsewhere = handle.0[DEVICE] != device::context().to_ne_bytes();
+    if elsewhere && setting("STAND_IN_PEERS") == Some(0) {
+        return NO_PEER_ACCESS;
     }
     let map = |address: Address| Map::new(&address.open().ok()?, address.bytes()).ok();
     let Some(map) = Address::read(&handle.0).and_then(map) else { return INVALID_VALUE };

@@ -8,6 +8,7 @@ pub(crate) const OUT_OF_MEMORY: c_int = 2;
 pub(crate) const NOT_INITIALIZED: c_int = 3;
 pub(crate) const INVALID_DEVICE: c_int = 101;
 pub(crate) const INVALID_CONTEXT: c_int = 201;
+pub(crate) const NO_PEER_ACCESS: c_int = 217;
 pub(crate) const INVALID_HANDLE: c_int = 400;
 pub(crate) const NOT_READY: c_int = 600;
 pub(crate) const NOT_SUPPORTED: c_int = 801;
@@ -34,6 +35,7 @@ unsafe extern "C" fn error_text(code: c_int, to: *mut *const c_char) -> c_int {
         NOT_INITIALIZED => c"initialization error",
         INVALID_DEVICE => c"invalid device ordinal",
         INVALID_CONTEXT => c"invalid device context",
+        NO_PEER_ACCESS => c"peer access is not supported between these two devices",
         INVALID_HANDLE => c"invalid resource handle",
         NOT_READY => c"device not ready",
         NOT_SUPPORTED => c"operation not supported",

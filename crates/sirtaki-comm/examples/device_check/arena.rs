@@ -65,7 +65,9 @@ pub(crate) fn rank(rank: Rank, size: usize, folder: &str) -> Outcome {
         println!("{size} ranks that share {gpu:?}: collectives ok");
     }
     check.speed(&gpu)?;
-    check.arena.leave(&mut *check.comm)?;
+    if !check.arena.leave(&check.comm.stopper())? {
+        return Err("the others did not leave".into());
+    }
     // Once more, and away without a word.
     let mut again = DeviceArena::connect(&mut *check.comm, kernels)?;
     let view = check.memory.view(0, DType::F32, 1000)?;

@@ -18,7 +18,7 @@ use super::{
     layout::{Piece, rounds},
     staging::{HALF, Staging},
 };
-use crate::{CommError, Communicator, DType, Plan, Rank, Reduction, SliceMut, communicator::check};
+use crate::{CommError, Communicator, DType, Plan, Rank, Reduction, SliceMut, Stopper, communicator::check};
 
 /// One rank's part in a group.
 pub struct DeviceArena {
@@ -233,10 +233,11 @@ impl DeviceArena {
         Ok((0..size).map(|from| (0..size).map(|to| said(from, to)).collect()).collect())
     }
 
-    /// Gives all memory back, once everything queued is done. All ranks call it. Without this call, for instance after
-    /// a failure, what this rank shared stays reserved until its process ends, since others may still read it.
-    pub fn leave(self, comm: &mut dyn Communicator) -> Result<(), CommError> {
-        self.staging.leave(comm)
+    /// Leaves in good order, once everything queued is done, and gives the memory that this rank shares back if the
+    /// others leave within moments; says whether they did. Without this call, for instance after a failure, or if others
+    /// stay, that memory is reserved until the process ends, since they may still read it.
+    pub fn leave(self, stopper: &Stopper) -> Result<bool, CommError> {
+        self.staging.leave(stopper)
     }
 }
 

@@ -38,6 +38,7 @@ functions! {
         event_destroy: "cuEventDestroy_v2"(Handle);
         event_record: "cuEventRecord"(Handle, Handle);
         event_query: "cuEventQuery"(Handle);
+        event_elapsed: "cuEventElapsedTime"(*mut f32, Handle, Handle);
         memory_alloc: "cuMemAlloc_v2"(*mut u64, usize);
         memory_free: "cuMemFree_v2"(u64);
         memory_alloc_async: "cuMemAllocAsync"(*mut u64, usize, Handle);

@@ -3,7 +3,7 @@
 use std::{
     any::Any,
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use super::driver::{Driver, Handle, IpcHandle, IpcHandleByValue};
@@ -24,8 +24,8 @@ pub struct Gpu {
     context: Handle,
     name: String,
     uuid: [u8; 16],
-    /// Events that are not in use at present.
-    events: Mutex<Vec<Handle>>,
+    /// Events that are not in use at present, without and with a time.
+    events: [Mutex<Vec<Handle>>; 2],
     /// What is dropped once an event is past.
     kept: Mutex<Vec<Kept>>,
 }
@@ -62,7 +62,7 @@ impl Gpu {
             context,
             name,
             uuid,
-            events: Mutex::default(),
+            events: Default::default(),
             kept: Mutex::default(),
         }))
     }
@@ -120,13 +120,24 @@ impl Gpu {
         Stream(Arc::new(Queue { gpu: self.clone(), handle, owned: false }))
     }
 
-    fn event(self: &Arc<Self>) -> Result<Event, CommError> {
-        let kept = self.events.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let handle = match kept {
-            Some(handle) => handle,
-            None => self.make_event(WITHOUT_TIME)?,
+    fn event(self: &Arc<Self>, kind: Kind) -> Result<Event, CommError> {
+        let kept = self.unused(kind).and_then(|mut events| events.pop());
+        let handle = match (kept, kind) {
+            (Some(handle), _) => handle,
+            (None, Kind::Timed) => self.make_event(0)?,
+            (None, _) => self.make_event(WITHOUT_TIME)?,
         };
-        Ok(Event { gpu: self.clone(), handle, reusable: true })
+        Ok(Event { gpu: self.clone(), handle, kind })
+    }
+
+    /// Events of this kind that are not in use; `None` if those are not used again.
+    fn unused(&self, kind: Kind) -> Option<MutexGuard<'_, Vec<Handle>>> {
+        let events = match kind {
+            Kind::Plain => &self.events[0],
+            Kind::Timed => &self.events[1],
+            Kind::Shared => return None,
+        };
+        Some(events.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn make_event(&self, flags: u32) -> Result<Handle, CommError> {
@@ -141,7 +152,7 @@ impl Gpu {
     /// An event that other processes may wait for, and the handle by which they open it.
     pub fn shared_event(self: &Arc<Self>) -> Result<(Event, IpcHandle), CommError> {
         let handle = self.make_event(WITHOUT_TIME | BETWEEN_PROCESSES)?;
-        let event = Event { gpu: self.clone(), handle, reusable: false };
+        let event = Event { gpu: self.clone(), handle, kind: Kind::Shared };
         let mut shared = [0; 64];
         // SAFETY: it writes one handle.
         let code = unsafe { (self.driver.functions.event_handle)(&raw mut shared, handle) };
@@ -156,7 +167,7 @@ impl Gpu {
         // SAFETY: it writes one handle.
         let code = unsafe { (self.driver.functions.event_open)(&raw mut handle, IpcHandleByValue(shared)) };
         self.driver.check("open the event of another process", code)?;
-        Ok(Event { gpu: self.clone(), handle, reusable: false })
+        Ok(Event { gpu: self.clone(), handle, kind: Kind::Shared })
     }
 }
 
@@ -190,7 +201,14 @@ impl Stream {
 
     /// An event that happens when the work queued on the stream so far is done.
     pub fn record(&self) -> Result<Event, CommError> {
-        let event = self.gpu().event()?;
+        let event = self.gpu().event(Kind::Plain)?;
+        self.record_in(&event)?;
+        Ok(event)
+    }
+
+    /// The same, with a time: see [`Event::since`].
+    pub fn record_time(&self) -> Result<Event, CommError> {
+        let event = self.gpu().event(Kind::Timed)?;
         self.record_in(&event)?;
         Ok(event)
     }
@@ -238,8 +256,17 @@ impl Drop for Queue {
 pub struct Event {
     gpu: Arc<Gpu>,
     handle: Handle,
-    /// Whether the event may be used again afterwards.
-    reusable: bool,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kind {
+    /// Without a time, which is cheaper.
+    Plain,
+    /// With a time.
+    Timed,
+    /// Known to other processes, and not used again.
+    Shared,
 }
 
 impl fmt::Debug for Event {
@@ -273,13 +300,25 @@ impl Event {
         let code = unsafe { (self.gpu.driver.functions.event_query)(self.handle) };
         self.gpu.driver.is_ready("do the work before an event", code)
     }
+
+    /// Seconds by the device's clock from another event to this one, both recorded by [`Stream::record_time`]; negative if
+    /// this one was first, and `None` if one of them is not past yet. Resolution is half a microsecond, and seven digits.
+    pub fn since(&self, other: &Event) -> Result<Option<f64>, CommError> {
+        self.gpu.enter()?;
+        let mut milliseconds = 0_f32;
+        // SAFETY: both live, and one number is written.
+        let code =
+            unsafe { (self.gpu.driver.functions.event_elapsed)(&raw mut milliseconds, other.handle, self.handle) };
+        let ready = self.gpu.driver.is_ready("tell the time between two events", code)?;
+        Ok(ready.then(|| f64::from(milliseconds) / 1e3))
+    }
 }
 
 impl Drop for Event {
     fn drop(&mut self) {
-        if self.reusable {
+        if let Some(mut unused) = self.gpu.unused(self.kind) {
             // Streams that wait for it wait for what was recorded when they were told to wait.
-            self.gpu.events.lock().unwrap_or_else(PoisonError::into_inner).push(self.handle);
+            unused.push(self.handle);
         } else if self.gpu.enter().is_ok() {
             // SAFETY: it is ours.
             unsafe { (self.gpu.driver.functions.event_destroy)(self.handle) };

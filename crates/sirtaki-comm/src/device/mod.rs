@@ -10,6 +10,7 @@
 //! - [`Kernels`]: reducing and copying in it.
 //! - [`DeviceArena`]: collectives of ranks that reach each other's device memory.
 //! - [`Nccl`], [`NcclGroup`]: NVIDIA's library for collectives.
+//! - [`Nvml`]: NVIDIA's library for management, which says how much of a GPU is in use.
 
 mod arena;
 mod driver;
@@ -17,10 +18,13 @@ mod gpu;
 mod job;
 mod kernels;
 mod layout;
+mod leavers;
 mod memory;
 mod nccl;
 mod nccl_group;
 mod nccl_guard;
+mod nvml;
+mod proof;
 mod staging;
 mod view;
 
@@ -31,4 +35,5 @@ pub use kernels::Kernels;
 pub use memory::{DeviceMemory, PinnedMemory};
 pub use nccl::{Nccl, UniqueId};
 pub use nccl_group::NcclGroup;
+pub use nvml::{GpuLink, GpuUsage, Nvml, NvmlDevice};
 pub use view::View;

@@ -3,7 +3,11 @@
 //! Calls return when their work is queued, but NCCL connects ranks when it first needs to, and then a call waits for
 //! other ranks. So a second thread checks whether the group was stopped, and aborts it whatever the first one is doing:
 //! a rank that died does not hold up others for ever. Rejected: non-blocking communicators, because NCCL then starts a
-//! thread for every call (between two ranks that shared a GPU, 4 bytes took 0.26 ms instead of 0.09 ms).
+//! thread for every call (between two ranks that shared a GPU, 4 bytes took 0.26 ms instead of 0.09 ms). Rejected as well:
+//! groups of some ranks by `ncclCommSplit`, which 2.18 and later have. All ranks of the whole group have to call it while
+//! nothing is queued there, but a process set gets its communicator when it first has a tensor on a GPU, of which
+//! other ranks know nothing. Splitting when the set is made would have all ranks wait for their GPUs, and would take
+//! NCCL's memory for sets that never use one.
 
 use std::{
     ffi::{c_int, c_void},

@@ -14,30 +14,38 @@
 //! Rejected: values in device memory that streams wait for, without any meeting. A rank that never comes would not be
 //! found, since meetings provide the deadline and the name of the missing rank.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use super::{
     IpcHandle, View,
     gpu::{Event, Gpu, Stream},
+    leavers::Leavers,
     memory::DeviceMemory,
+    proof,
 };
-use crate::{CommError, Communicator, DType, Rank, SliceMut};
+use crate::{CommError, Communicator, DType, Rank, SliceMut, Stopper};
 
 /// Bytes of a half. Larger tensors go through it in several rounds.
 pub(super) const HALF: usize = 64 << 20;
-/// What a rank shares: its memory and two events for each half.
-const SHARED: usize = 5;
+/// What a rank shares: its memory, two events for each half, and who has left.
+const SHARED: usize = 6;
 const HANDLE: usize = size_of::<IpcHandle>();
 /// A byte that says whether sharing worked, then handles or a text.
 const MESSAGE: usize = 1 + SHARED * HANDLE;
 /// The pause between two looks at a stream that has to finish.
 const PAUSE: Duration = Duration::from_micros(100);
+/// How long a rank that leaves waits for the others to leave, too.
+const LEAVING: Duration = Duration::from_secs(10);
 
 /// What one rank shares.
 struct Peer {
     memory: DeviceMemory,
     filled: [Event; 2],
     read: [Event; 2],
+    leavers: Leavers,
 }
 
 /// The halves of all ranks, as one of them sees them.
@@ -53,7 +61,7 @@ impl Staging {
     /// and the communicator stays usable.
     pub(super) fn connect(comm: &mut dyn Communicator, gpu: &Arc<Gpu>) -> Result<Self, CommError> {
         let rank = comm.group().rank();
-        let made = Peer::new(gpu);
+        let made = Peer::new(gpu, rank);
         let offer = made.as_ref().map(|(_, handles)| *handles).map_err(ToString::to_string);
         let offers = tell(comm, &encode(&offer))?;
         let unavailable = |reason| CommError::Unavailable { what: "device memory that ranks share".into(), reason };
@@ -65,7 +73,7 @@ impl Staging {
         }
         let (own, _) = made?;
         let opened: Result<Vec<_>, CommError> = (0..handles.len())
-            .map(|peer| if peer == rank { Ok(None) } else { Peer::open(gpu, &handles[peer]).map(Some) })
+            .map(|peer| if peer == rank { Ok(None) } else { Peer::open(gpu, &handles[peer], peer).map(Some) })
             .collect();
         let verdict = opened.as_ref().map(|_| [[0; HANDLE]; SHARED]).map_err(ToString::to_string);
         let verdicts = tell(comm, &encode(&verdict))?;
@@ -136,23 +144,30 @@ impl Staging {
         Ok(())
     }
 
-    /// Gives all memory back, once nobody reads it any more. All ranks call it.
-    pub(super) fn leave(mut self, comm: &mut dyn Communicator) -> Result<(), CommError> {
-        let stopper = comm.stopper();
+    /// Leaves the memory of the others, and gives mine back if they leave it soon. Otherwise it stays reserved until the
+    /// process ends. Says whether it was given back.
+    pub(super) fn leave(mut self, stopper: &Stopper) -> Result<bool, CommError> {
         while !self.has_read()? {
             stopper.check()?;
             std::thread::sleep(PAUSE);
         }
-        for (rank, peer) in std::mem::take(&mut self.peers).into_iter().enumerate() {
-            // Memory of other ranks is closed here.
-            if rank == self.rank {
-                self.peers.push(peer);
-            }
+        let (own, others): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.peers).into_iter().enumerate().partition(|(rank, _)| *rank == self.rank);
+        let readers = others.len() as u32;
+        for (_, Peer { memory, leavers, .. }) in others {
+            drop(memory);
+            leavers.leave();
         }
-        self.rank = 0;
-        comm.barrier()?;
-        self.peers.clear();
-        Ok(())
+        let deadline = Instant::now() + LEAVING;
+        let left = |peer: &Peer| peer.leavers.count() >= readers;
+        while !own.iter().all(|(_, peer)| left(peer)) {
+            if stopper.check().is_err() || Instant::now() >= deadline {
+                std::mem::forget(own);
+                return Ok(false);
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Ok(true)
     }
 
     /// Whether everything that this rank reads has been read.
@@ -163,7 +178,7 @@ impl Staging {
 }
 
 impl Drop for Staging {
-    /// Without a meeting it is unknown whether the others still read my memory, so it stays until the process ends.
+    /// After a failure it is unknown whether the others still read my memory, so it stays until the process ends.
     /// Theirs is closed unless work that reads it is still queued, which would fail and take the whole process with it.
     fn drop(&mut self) {
         if self.peers.is_empty() {
@@ -180,23 +195,23 @@ impl Drop for Staging {
 
 impl Peer {
     /// My own.
-    fn new(gpu: &Arc<Gpu>) -> Result<(Self, [IpcHandle; SHARED]), CommError> {
+    fn new(gpu: &Arc<Gpu>, rank: Rank) -> Result<(Self, [IpcHandle; SHARED]), CommError> {
         let memory = DeviceMemory::new(gpu, 2 * HALF)?;
         let handle = memory.share()?;
         let [a, b, c, d] = [gpu.shared_event()?, gpu.shared_event()?, gpu.shared_event()?, gpu.shared_event()?];
-        let handles = [handle, a.1, b.1, c.1, d.1];
-        Ok((Self { memory, filled: [a.0, b.0], read: [c.0, d.0] }, handles))
+        proof::write(gpu, &memory, rank, &a.0)?;
+        let (leavers, counter) = Leavers::create();
+        let handles = [handle, a.1, b.1, c.1, d.1, counter];
+        Ok((Self { memory, filled: [a.0, b.0], read: [c.0, d.0], leavers }, handles))
     }
 
-    /// Another rank's.
-    fn open(gpu: &Arc<Gpu>, handles: &[IpcHandle; SHARED]) -> Result<Self, CommError> {
-        let [memory, a, b, c, d] = handles;
+    /// Another rank's, which has come so far as to share it.
+    fn open(gpu: &Arc<Gpu>, handles: &[IpcHandle; SHARED], rank: Rank) -> Result<Self, CommError> {
+        let [memory, a, b, c, d, counter] = handles;
         let event = |handle: &IpcHandle| gpu.open_event(*handle);
-        Ok(Self {
-            memory: DeviceMemory::open(gpu, *memory, 2 * HALF)?,
-            filled: [event(a)?, event(b)?],
-            read: [event(c)?, event(d)?],
-        })
+        let (memory, filled) = (DeviceMemory::open(gpu, *memory, 2 * HALF)?, [event(a)?, event(b)?]);
+        proof::read(gpu, &memory, rank, &filled[0])?;
+        Ok(Self { memory, filled, read: [event(c)?, event(d)?], leavers: Leavers::open(counter) })
     }
 }
 

@@ -31,6 +31,7 @@ pub fn engine(get: Lookup<'_>) -> Result<crate::Settings, JobError> {
     set(&mut settings.hang_timeout, optional(get, v::HANG_TIMEOUT, seconds_or_off)?);
     set(&mut settings.device.way, optional(get, v::GPU, way)?);
     set(&mut settings.device.nccl, optional(get, v::NCCL, |text| Some(Some(text.into())))?);
+    set(&mut settings.device.nvml, optional(get, v::NVML, |text| Some(Some(text.into())))?);
     set(&mut settings.device.driver, optional(get, v::CUDA, |text| Some(Some(text.into())))?);
     set(&mut settings.timeline, optional(get, v::TIMELINE, |text| Some(Some(text.into())))?);
     if settings.timeline.is_none()

@@ -38,6 +38,8 @@ pub const MPI: &str = "SIRTAKI_MPI";
 pub const GPU: &str = "SIRTAKI_GPU";
 /// The NCCL library.
 pub const NCCL: &str = "SIRTAKI_NCCL";
+/// NVIDIA's management library.
+pub const NVML: &str = "SIRTAKI_NVML";
 /// The CUDA driver's library.
 pub const CUDA: &str = "SIRTAKI_CUDA";
 /// The limit of a fused batch.
@@ -215,7 +217,7 @@ const COMMUNICATION: Section = Section {
             name: GPU,
             allowed: "auto, nccl, shared or staged",
             default: "auto",
-            about: "How tensors in the memory of GPUs travel: by NCCL, in the memory of one GPU that all ranks share, or \
+            about: "How tensors in the memory of GPUs travel: by NCCL, in each other's memory on the GPUs of one host, or \
                     through the host's memory. Rank 0's value counts.",
         },
         Variable {
@@ -229,6 +231,12 @@ const COMMUNICATION: Section = Section {
             allowed: "the path of a library, such as /usr/lib/libcuda.so.1",
             default: "the system's",
             about: "The CUDA driver library to use.",
+        },
+        Variable {
+            name: NVML,
+            allowed: "the path of a library, such as /usr/lib/libnvidia-ml.so.1",
+            default: "the system's",
+            about: "NVIDIA's management library, which tells how much of a GPU is in use.",
         },
     ],
 };

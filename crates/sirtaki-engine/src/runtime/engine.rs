@@ -96,7 +96,8 @@ impl Engine {
             Mutex::new(table)
         });
         let carries = outer.is_none();
-        let stream = outer.unwrap_or_else(|| Arc::new(Stream::new(recorder.clone())));
+        let counted = settings.wants_counts();
+        let stream = outer.unwrap_or_else(|| Arc::new(Stream::new(recorder.clone(), counted)));
         let inbox = Arc::new(Inbox::new()?);
         let shared = Arc::new(Shared {
             callers: Callers::new(inbox.clone()),
@@ -121,8 +122,8 @@ impl Engine {
             device: OnceLock::new(),
         });
         let device = DeviceSettings { encrypted: comm.tls, ..shared.settings.device.clone() };
-        let warn = shared.settings.warn.clone();
-        let owner = Owner::new(shared.clone(), Runner::new(world, device, warn), comm.clone())?;
+        let (warn, stream) = (shared.settings.warn.clone(), shared.telemetry.stream.clone());
+        let owner = Owner::new(shared.clone(), Runner::new(world, device, warn, stream), comm.clone())?;
         let mut engine = Engine { shared: shared.clone(), threads: Vec::new() };
         engine.spawn("sirtaki-engine", move || owner.run())?;
         engine.spawn("sirtaki-watch", move || watch::run(&shared))?;

@@ -93,7 +93,7 @@ impl Owner {
                     format!("\"{}\" is not what this rank has; do all run the same version?", item.request.name);
                 Err(CommError::Invalid { problem })
             }
-            None => self.runner.run(items),
+            None => self.runner.run(items, sequence),
         };
         if let Some(way) = self.runner.device_way() {
             shared.device.get_or_init(|| way.to_owned());

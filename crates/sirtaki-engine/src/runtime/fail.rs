@@ -97,7 +97,7 @@ impl Owner {
     /// Leaves in good order.
     pub(crate) fn say_goodbye(&mut self) {
         self.end_jobs(&CommError::Stopped { reason: "the engine was closed on this rank".into() });
-        self.runner.close_device();
+        let memory = self.runner.close_device();
         self.shared.hand_in();
         let goodbye = Spoken { epoch: self.member.epoch(), word: Word::Goodbye };
         let mut star = self.shared.star();
@@ -108,6 +108,10 @@ impl Owner {
         star.leave();
         drop(star);
         self.shared.flush(PATIENCE);
+        if let Some(memory) = memory {
+            // If the others do not leave soon, it stays until the process ends, which nobody could change.
+            let _ = memory.leave(&self.shared.stopper);
+        }
         self.finished = true;
     }
 }

@@ -10,7 +10,7 @@ use sirtaki_comm::{
     device::{DeviceMemory, Event, Stream, View},
 };
 
-use crate::decide::request::TensorPlace;
+use crate::{decide::request::TensorPlace, runtime::device::Timed};
 
 /// Elements in memory that the engine may read and write: the host's, or a GPU's.
 pub struct Tensor {
@@ -29,6 +29,8 @@ struct OnDevice {
     ready: Arc<Event>,
     /// Whether the next user of the memory waits for that event.
     awaited: bool,
+    /// When the device had the batch that made the elements, if that is of interest.
+    timed: Option<Arc<Timed>>,
     owner: Option<Box<dyn Any + Send>>,
 }
 
@@ -84,7 +86,7 @@ impl Tensor {
     /// memory alone unless their streams wait for [`Tensor::ready`] of the tensor that comes back.
     pub unsafe fn on_device(view: View, ready: Arc<Event>, owner: Box<dyn Any + Send>) -> Self {
         let (start, bytes) = (view.address() as *mut u8, view.bytes());
-        let device = OnDevice { ready, awaited: false, owner: Some(owner) };
+        let device = OnDevice { ready, awaited: false, timed: None, owner: Some(owner) };
         Self { start, bytes, dtype: view.dtype(), device: Some(device), owner: Box::new(()) }
     }
 
@@ -113,6 +115,13 @@ impl Tensor {
         self
     }
 
+    /// Notes when the first user of the elements waits for them.
+    pub(crate) fn time_by(&mut self, timed: &Arc<Timed>) {
+        if let Some(device) = &mut self.device {
+            device.timed = Some(timed.clone());
+        }
+    }
+
     /// A new tensor in memory of the engine's own, made from `input`, which the device reads until `ready` is past.
     pub(crate) fn made(view: View, ready: Arc<Event>, memory: DeviceMemory, input: Tensor) -> Self {
         let input = input.after(ready.clone());
@@ -124,6 +133,9 @@ impl Tensor {
     /// stream, so the memory may be freed from now on.
     pub fn await_on(&mut self, stream: &Stream) -> Result<(), CommError> {
         let Some(device) = &mut self.device else { return Ok(()) };
+        if let Some(timed) = device.timed.take() {
+            timed.await_on(stream);
+        }
         stream.wait(&device.ready)?;
         device.awaited = true;
         if let Some(made) = device.owner.as_mut().and_then(|owner| owner.downcast_mut::<Made>()) {

@@ -53,6 +53,14 @@ impl Output {
         }
     }
 
+    /// The same, to change.
+    pub(crate) fn tensor_mut(&mut self) -> Option<&mut Tensor> {
+        match self {
+            Output::Tensor(tensor, _) | Output::Received { tensor, .. } => Some(tensor),
+            _ => None,
+        }
+    }
+
     /// The elements, if it is a tensor of that type.
     pub fn into_vec<T: sirtaki_comm::Element + Send>(self) -> Option<Vec<T>> {
         self.into_tensor()?.into_vec().ok()

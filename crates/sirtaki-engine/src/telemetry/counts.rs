@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-use super::lateness;
+use super::{lateness, record::DeviceSpan};
 use crate::{decide::request::Operation, telemetry::recorder::Recorder};
 
 /// What is counted separately.
@@ -111,7 +111,7 @@ pub(crate) fn size_class(bytes: u64) -> usize {
 }
 
 /// Numbers of a kind before its sizes.
-const SINGLE: usize = 6;
+const SINGLE: usize = 9;
 /// Words of a kind: those numbers; tensors, collectives and nanoseconds by size.
 const OF_KIND: usize = SINGLE + 3 * SIZES;
 /// Where the numbers of the whole rank begin.
@@ -143,10 +143,33 @@ pub(crate) enum Whole {
     Exposed,
     /// Time in which somebody waited.
     Waited,
+    /// Time in which a device worked on collectives and the caller's stream had other work.
+    DeviceHidden,
+    /// Time in which a device worked on collectives and the caller's stream waited for them.
+    DeviceExposed,
+    /// The most bytes of the device's memory in use, by all processes.
+    GpuMemory,
+    /// All bytes of the device's memory.
+    GpuTotal,
+    /// The sum of all samples of how busy the device was, in percent.
+    GpuBusy,
+    /// How many samples there are.
+    GpuSamples,
 }
 
 impl Whole {
-    const ALL: usize = 6;
+    const ALL: usize = 12;
+}
+
+/// How much of a rank's GPU was in use, by all processes together.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct GpuUse {
+    /// The most bytes of its memory.
+    pub memory: u64,
+    /// Of how many.
+    pub total: u64,
+    /// Percent of the time in which it did anything, on average.
+    pub busy: Option<f64>,
 }
 
 /// A finished collective, as it is counted.
@@ -186,6 +209,16 @@ impl Recorder {
         self.add(base + 5, counted.copying);
         self.add(sizes + SIZES + size_class(counted.bytes), 1);
         self.add(sizes + 2 * SIZES + size_class(counted.bytes), counted.inside);
+    }
+
+    /// A device has worked on a collective.
+    pub(crate) fn device(&self, span: &DeviceSpan) {
+        let base = span.kind as usize * OF_KIND;
+        self.add(base + 6, 1);
+        self.add(base + 7, span.bytes);
+        self.add(base + 8, span.lasted());
+        self.add_whole(Whole::DeviceExposed, span.exposed.min(span.lasted()));
+        self.add_whole(Whole::DeviceHidden, span.lasted().saturating_sub(span.exposed));
     }
 
     /// A phase of a training step has taken this long.
@@ -258,6 +291,20 @@ impl Counts {
     /// Nanoseconds around them, for copies into a buffer and out of it.
     pub fn copying(&self, kind: CollectiveKind) -> u64 {
         self.get(kind as usize * OF_KIND + 5)
+    }
+
+    /// Collectives of a kind that a device worked on, their bytes, and nanoseconds of the device.
+    pub fn device(&self, kind: CollectiveKind) -> (u64, u64, u64) {
+        let at = kind as usize * OF_KIND;
+        (self.get(at + 6), self.get(at + 7), self.get(at + 8))
+    }
+
+    /// How much of the rank's GPU was in use, if it has one that says so.
+    pub fn gpu(&self) -> Option<GpuUse> {
+        let [memory, total, busy, samples] =
+            [Whole::GpuMemory, Whole::GpuTotal, Whole::GpuBusy, Whole::GpuSamples].map(|what| self.whole(what));
+        let busy = (samples > 0).then(|| busy as f64 / samples as f64);
+        (total > 0).then_some(GpuUse { memory, total, busy })
     }
 
     /// Tensors, collectives and nanoseconds of a kind in a size class.

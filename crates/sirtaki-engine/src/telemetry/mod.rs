@@ -15,8 +15,10 @@ pub mod counts;
 #[doc(hidden)]
 pub mod fuzzing;
 mod horovod_events;
+mod instrument;
 pub mod lateness;
 pub mod profile;
+mod profile_device;
 mod profile_page;
 mod progress;
 pub(crate) mod record;
@@ -44,12 +46,16 @@ use std::{
 use rustix::time::{ClockId, clock_gettime};
 use sirtaki_comm::Rank;
 
-pub(crate) use self::transfer::{Carrier, Said, Telemetry};
 use self::{
     counts::{Counted, Phase, Whole},
+    instrument::Instruments,
     lateness::{Common, Spent},
     record::{FinishedBatch, Record},
     ring::Ring,
+};
+pub(crate) use self::{
+    instrument::Instrument,
+    transfer::{Carrier, Said, Telemetry},
 };
 pub use self::{profile_page::Short, progress::Progress};
 use crate::{runtime::shared::now, telemetry::recorder::Recorder};
@@ -86,12 +92,22 @@ pub(crate) struct Stream {
     looked: AtomicU64,
     /// Time and processor time at the start.
     start: (u64, u64),
+    /// Whether a profile or a recording of the run is wanted.
+    counted: bool,
+    instruments: Instruments,
 }
 
 impl Stream {
-    pub(crate) fn new(recorder: Arc<Recorder>) -> Self {
-        let start = (nanos(), processor_time());
-        Self { recorder, ring: Ring::default(), overlap: Mutex::default(), looked: AtomicU64::new(0), start }
+    pub(crate) fn new(recorder: Arc<Recorder>, counted: bool) -> Self {
+        Self {
+            recorder,
+            ring: Ring::default(),
+            overlap: Mutex::default(),
+            looked: AtomicU64::new(0),
+            start: (nanos(), processor_time()),
+            counted,
+            instruments: Instruments::default(),
+        }
     }
 
     /// Whether whole records are wanted, and not only numbers.
@@ -181,6 +197,8 @@ impl Stream {
         self.recorder.set_whole(Whole::Cpu, processor_time().saturating_sub(self.start.1));
         self.recorder.set_whole(Whole::Memory, largest_memory());
         self.note_memory();
+        self.collect();
+        self.note_usage();
     }
 
     /// Records how much memory is used now.
@@ -258,7 +276,7 @@ mod tests {
     #[test]
     fn what_runs_while_nobody_waits_is_hidden() {
         let recorder = Arc::new(Recorder::create().unwrap());
-        let stream = Stream::new(recorder.clone());
+        let stream = Stream::new(recorder.clone(), false);
         let pause = Duration::from_millis(5);
         stream.running(true);
         sleep(pause);

@@ -161,6 +161,7 @@ impl Profile {
             "operations": operations,
             "straggler": straggler.as_ref().map(straggler_as_json),
             "copied_bytes_per_second": self.copies,
+            "gpu_path": self.device,
         });
         format!("{value:#}\n")
     }
@@ -198,6 +199,7 @@ impl Profile {
             "exposed_seconds": seconds(counts.whole(Whole::Exposed)),
             "waited_seconds": seconds(counts.whole(Whole::Waited)),
             "largest_memory_bytes": counts.whole(Whole::Memory),
+            "gpu": self.gpu_as_json(rank),
             "operations": operations,
             "phases": phases,
         })
@@ -215,6 +217,7 @@ impl Profile {
             "longest": { "rank": line.time.rank, "seconds": line.time.most },
             "copy_seconds": line.copying,
             "bus_bytes_per_second": line.bus,
+            "on_gpus": self.device_line_as_json(line.kind),
             "sizes": self.sizes(line.kind).into_iter().map(size).collect::<Vec<_>>(),
         })
     }
@@ -285,7 +288,7 @@ pub(super) fn seconds(nanos: u64) -> f64 {
 }
 
 /// How many bytes a rank's connection carries per byte of a collective, with the best algorithm.
-fn bus_factor(kind: CollectiveKind, ranks: usize) -> f64 {
+pub(super) fn bus_factor(kind: CollectiveKind, ranks: usize) -> f64 {
     let others = (ranks.saturating_sub(1)) as f64 / ranks.max(1) as f64;
     match kind {
         CollectiveKind::AllReduce | CollectiveKind::Adasum => 2.0 * others,

@@ -16,6 +16,7 @@ impl fmt::Display for Profile {
         self.sizes_of_all(f)?;
         self.phases(f)?;
         self.ranks(f)?;
+        self.gpus(f)?;
         self.late_ranks(f)
     }
 }
@@ -62,11 +63,10 @@ impl Profile {
                 100.0 * hidden / run
             )?;
         }
-        if let Some(device) = &self.device {
-            writeln!(f, "tensors of GPUs travelled {device}")?;
-        }
+        self.device_summary(f)?;
         self.straggler_line(f)?;
-        self.operations(f)
+        self.operations(f)?;
+        self.device_table(f)
     }
 
     fn operations(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -171,7 +171,7 @@ fn operation(f: &mut fmt::Formatter<'_>, line: &Line) -> fmt::Result {
 }
 
 /// Bytes as people write them.
-fn size(bytes: u64) -> String {
+pub(super) fn size(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let power = bytes.checked_ilog(1024).unwrap_or(0).min(4);
     let value = bytes as f64 / 1024_f64.powi(power as i32);

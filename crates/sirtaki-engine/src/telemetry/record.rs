@@ -19,6 +19,42 @@ pub(crate) enum Record {
     Failed(String, u64, u64),
     /// This many bytes were in memory at this time.
     Memory(u64, u64),
+    /// A device worked on a batch.
+    Device(DeviceSpan),
+    /// So much of the device was in use at this time.
+    Gpu(u64, GpuSample),
+}
+
+/// A batch on a device, by the device's own clock, as times of the host's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DeviceSpan {
+    /// The number of the batch on this rank.
+    pub(crate) number: u64,
+    pub(crate) kind: CollectiveKind,
+    pub(crate) bytes: u64,
+    pub(crate) tensors: u64,
+    pub(crate) began: u64,
+    pub(crate) ended: u64,
+    /// Nanoseconds in which the caller's stream had nothing else to do.
+    pub(crate) exposed: u64,
+}
+
+impl DeviceSpan {
+    /// Nanoseconds from the beginning to the end.
+    pub(crate) fn lasted(&self) -> u64 {
+        self.ended.saturating_sub(self.began)
+    }
+}
+
+/// How much of a device is in use, by all processes together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct GpuSample {
+    /// Bytes of its memory.
+    pub(crate) memory: u64,
+    /// Of how many.
+    pub(crate) total: u64,
+    /// Percent of the last moments in which it did anything.
+    pub(crate) busy: Option<u32>,
 }
 
 /// A finished collective.

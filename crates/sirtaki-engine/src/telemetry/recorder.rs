@@ -25,7 +25,7 @@ const NAME: usize = (WORDS - 3) * 8;
 const COUNTS: usize = crate::telemetry::counts::WORDS;
 /// Words before the first record: magic, records begun, records finished, time of the last beat, culprit, meeting.
 const HEAD: usize = 8;
-const MAGIC: u64 = u64::from_le_bytes(*b"sirtaki2");
+const MAGIC: u64 = u64::from_le_bytes(*b"sirtaki3");
 
 /// What a rank did with a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -20,6 +20,7 @@ use sirtaki_comm::Group;
 use super::{
     profile::Profile,
     progress::Progress,
+    record::GpuSample,
     run_info::{About, End},
 };
 use crate::{Warn, files, machine};
@@ -38,6 +39,11 @@ struct Row {
     seconds: f64,
     #[serde(flatten)]
     progress: Progress,
+    /// Of the GPU of rank 0, where that is known: bytes of memory in use, and percent of the time in use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    gpu_memory_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    gpu_utilisation: Option<u32>,
 }
 
 enum Work {
@@ -75,8 +81,13 @@ impl RunFolder {
     }
 
     /// The program has come this far.
-    pub(crate) fn progress(&mut self, progress: &Progress) {
-        let row = Row { seconds: self.begun.elapsed().as_secs_f64(), progress: *progress };
+    pub(crate) fn progress(&mut self, progress: &Progress, gpu: Option<GpuSample>) {
+        let row = Row {
+            seconds: self.begun.elapsed().as_secs_f64(),
+            progress: *progress,
+            gpu_memory_bytes: gpu.map(|gpu| gpu.memory),
+            gpu_utilisation: gpu.and_then(|gpu| gpu.busy),
+        };
         self.dropped += u64::from(self.work.try_send(Work::Row(row)).is_err());
     }
 
@@ -249,13 +260,15 @@ mod tests {
             assert!(run_folder.folder().ends_with(name));
             let folder = run_folder.folder().to_owned();
             assert!(read(folder.join("run.json")).get("ended").is_none());
+            let gpu = Some(GpuSample { memory: 7, total: 9, busy: Some(3) });
             run_folder.settings([("lr".to_owned(), "0.1".to_owned())].into());
-            run_folder.progress(&Progress { step: 1, loss: Some(0.5), ..Progress::default() });
+            run_folder.progress(&Progress { step: 1, loss: Some(0.5), ..Progress::default() }, gpu);
             run_folder.end(profile(), failed.clone());
             let about = read(folder.join("run.json"));
             assert_eq!((&about["name"], &about["settings"]["lr"]), (&name.into(), &"0.1".into()));
             assert_eq!(about["ended"]["failed"], Value::from(failed));
-            assert_eq!(rows(&folder)[0].progress.loss, Some(0.5));
+            let row = &rows(&folder)[0];
+            assert_eq!((row.progress.loss, row.gpu_memory_bytes, row.gpu_utilisation), (Some(0.5), Some(7), Some(3)));
             assert!(read(folder.join("profile.json"))["ranks"].is_array());
             assert_eq!(fs::read_dir(&folder).unwrap().count(), 3);
         }
@@ -285,9 +298,8 @@ mod tests {
         let mut rows_file = Rows::create(folder.path().join("steps.jsonl")).unwrap();
         for step in 0..3 * ROWS as u64 {
             let test_accuracy = (step == 1000).then_some(0.5);
-            rows_file
-                .add(&Row { seconds: 0.0, progress: Progress { step, test_accuracy, ..Progress::default() } })
-                .unwrap();
+            let progress = Progress { step, test_accuracy, ..Progress::default() };
+            rows_file.add(&Row { seconds: 0.0, progress, gpu_memory_bytes: None, gpu_utilisation: None }).unwrap();
         }
         rows_file.flush().unwrap();
         let rows = rows(folder.path());

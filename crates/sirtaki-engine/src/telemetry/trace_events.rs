@@ -1,6 +1,6 @@
 //! Records as events of the TraceEvents trace format, which Perfetto and other viewers read.
 //!
-//! A rank is a process. Its lanes are threads: the phases of a training step, the collectives, and one lane per tensor,
+//! A rank is a process. Its lanes are threads: the phases of a training step, the collectives, those on a GPU by its own clock, and one lane per tensor,
 //! where a slice with the tensor's name encloses its phases in order. If two slices of a lane overlap, the second gets
 //! another lane of the same name, so everything nests. Lanes of a name have the same number, and so the same position,
 //! in all ranks.
@@ -15,7 +15,7 @@ use sirtaki_comm::Group;
 
 use super::{
     clock::Offset,
-    record::{FinishedBatch, Record, Traced},
+    record::{DeviceSpan, FinishedBatch, Record, Traced},
     text::{Texts, micros, number},
 };
 
@@ -26,8 +26,9 @@ const NAME: usize = 200;
 /// How many ranks' arrivals are listed, so that an event stays short.
 const ARRIVALS: usize = 128;
 /// Lanes that come before those of tensors.
-const FIRST: [&str; 5] = ["input", "forward", "backward", "optimizer", COLLECTIVES];
+const FIRST: [&str; 6] = ["input", "forward", "backward", "optimizer", COLLECTIVES, DEVICE];
 const COLLECTIVES: &str = "collectives";
+const DEVICE: &str = "collectives on the GPU";
 /// How many thread numbers belong to a lane; further threads come after all lanes.
 const WIDTH: usize = 8;
 /// Nanoseconds over which bytes per second are counted.
@@ -136,6 +137,23 @@ impl TraceEvents {
                 self.slice(texts, &opening, &label, times, |text| text.push_str("\"failed\":true"));
             }
             Record::Batch(batch) => self.batch(texts, rank, batch, offset),
+            Record::Device(span) => {
+                let times = time(span.began, span.ended);
+                let (opening, _) = self.lane(texts, rank, DEVICE, times);
+                self.slice(texts, &opening, &json(span.kind.name()), times, |text| {
+                    let DeviceSpan { number, bytes, tensors, exposed, .. } = span;
+                    let exposed = *exposed as f64 / 1e3;
+                    text.push_str(&format!(
+                        "\"number\":{number},\"tensors\":{tensors},\"bytes\":{bytes},\"exposed_us\":{exposed}"
+                    ));
+                });
+            }
+            Record::Gpu(at, sample) => {
+                let at = offset.apply(*at);
+                self.counter(texts, rank, ("GPU memory", "bytes"), at, sample.memory);
+                let busy = sample.busy.into_iter();
+                busy.for_each(|busy| self.counter(texts, rank, ("GPU utilisation", "percent"), at, u64::from(busy)));
+            }
             Record::Memory(at, bytes) => self.counter(texts, rank, ("memory", "bytes"), offset.apply(*at), *bytes),
         }
     }

@@ -158,6 +158,7 @@ impl Shared {
         if self.group.rank() != 0 || lock(&self.telemetry.writer).is_none() {
             return;
         }
+        self.telemetry.stream.collect();
         self.telemetry.stream.ring.set_open(false);
         let awaited = {
             let mut star = self.star();
@@ -235,6 +236,7 @@ impl Shared {
     }
 
     fn hand_in_last_records(&self) {
+        self.telemetry.stream.collect();
         self.telemetry.stream.ring.set_open(false);
         self.deliver(usize::MAX);
         self.star().see(&Said::Last(self.telemetry.timeline.load(Ordering::Relaxed)));
@@ -307,7 +309,7 @@ impl Shared {
     pub(crate) fn progress(&self, progress: &Progress) {
         self.telemetry.stream.recorder.progress(progress);
         if let Some(run_folder) = lock(&self.telemetry.run_folder).as_mut() {
-            run_folder.progress(progress);
+            run_folder.progress(progress, self.telemetry.stream.last_usage());
         }
     }
 
@@ -367,6 +369,7 @@ impl Carrier {
                 run_folder.profile(shared.profile());
             }
         }
+        telemetry.stream.collect();
         shared.take_in();
         if !telemetry.stream.is_traced() {
             return false;

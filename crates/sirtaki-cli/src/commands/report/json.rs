@@ -51,6 +51,7 @@ fn run(run: &RecordedRun, letter: &str, findings: &Findings) -> Value {
         "target_accuracy": target,
         "seconds_to_accuracy": target.and_then(|target| run.time_to(target)),
         "largest_memory_bytes": run.memory(),
+        "largest_gpu_memory_bytes": run.gpu_memory(),
     })
 }
 

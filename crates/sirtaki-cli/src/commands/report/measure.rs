@@ -40,6 +40,12 @@ impl RecordedRun {
         ranks.iter().map(|rank| rank.largest_memory_bytes).max_by(f64::total_cmp).filter(|bytes| *bytes > 0.0)
     }
 
+    /// The largest of all GPUs, in bytes.
+    pub(crate) fn gpu_memory(&self) -> Option<f64> {
+        let gpus = self.profile.as_ref()?.ranks.iter().filter_map(|rank| rank.gpu.as_ref()?.largest_memory_bytes);
+        gpus.max_by(f64::total_cmp)
+    }
+
     /// Seconds from start to end, or as far as is known.
     pub(crate) fn lasted(&self) -> Option<f64> {
         self.seconds.or_else(|| self.steps.last()?.seconds)

@@ -7,11 +7,13 @@ use std::{
 
 use sirtaki_comm::{
     CommError, Communicator, SliceMut, Stopper,
-    device::{Driver, Gpu, Nccl, PinnedMemory, Stream},
+    device::{DeviceArena, Driver, Gpu, Nccl, PinnedMemory, Stream},
 };
 
 use super::{
     gate::Gate,
+    links,
+    timer::{Queued, Timed, Timer},
     transport::{Transport, connect_nccl, connect_shared},
     way::{self, Choice, DeviceSettings, Offer, Way, choose, crowded},
 };
@@ -22,6 +24,7 @@ use crate::{
         ticket::Output,
     },
     settings::Warn,
+    telemetry::{self, Instrument, counts::CollectiveKind},
 };
 
 /// Most bytes of a rank's offer.
@@ -39,6 +42,8 @@ pub(crate) struct DeviceLane {
     /// How tensors travel and why, in words.
     way: String,
     pub(super) stopper: Stopper,
+    timer: Arc<Timer>,
+    telemetry: Arc<telemetry::Stream>,
     /// The host's memory that copies pass through, once it is needed.
     pub(super) pinned: Option<PinnedMemory>,
 }
@@ -50,6 +55,7 @@ impl DeviceLane {
         settings: &DeviceSettings,
         number: Option<u32>,
         warn: &Warn,
+        telemetry: &Arc<telemetry::Stream>,
     ) -> Result<Self, CommError> {
         let rank = comm.group().rank();
         let number = number.unwrap_or_else(|| local_rank(comm));
@@ -84,6 +90,7 @@ impl DeviceLane {
         };
         let (transport, reason) = match connected {
             Err(error) if settings.way.is_some() || comm.stopper().check().is_err() => return Err(error),
+            Err(error) if way == Way::Shared => (Transport::Staged, format!("{reason}, and {error}")),
             Err(error) => (Transport::Staged, error.to_string()),
             Ok(transport) => (transport, reason),
         };
@@ -93,9 +100,14 @@ impl DeviceLane {
         if let (0, Some(text)) = (rank, crowded(&offers, &hosts)) {
             warn(&text);
         }
-        let way = transport.describe(&reason);
+        let uuids: Vec<[u8; 16]> = offers.iter().filter_map(|offer| Some(offer.gpu.as_ref().ok()?.uuid)).collect();
+        let between = links::describe(settings.nvml.as_deref(), &uuids, &hosts, rank);
+        let way = transport.describe(&reason) + &between.map(|text| format!("; {text}")).unwrap_or_default();
         let (stream, incoming) = (gpu.stream(true)?, gpu.stream(true)?);
-        Ok(Self { gpu, stream, incoming, transport, way, stopper: comm.stopper(), pinned: None })
+        let (timer, telemetry) = (Arc::new(Timer::new(&gpu, settings)), telemetry.clone());
+        telemetry.add_instrument(timer.clone());
+        let stopper = comm.stopper();
+        Ok(Self { gpu, stream, incoming, transport, way, stopper, timer, telemetry, pinned: None })
     }
 
     /// How tensors travel and why, in words that follow "travel".
@@ -104,7 +116,12 @@ impl DeviceLane {
     }
 
     /// Queues a batch with all other ranks; items without a tensor have no output.
-    pub(crate) fn run(&mut self, host: &mut Runner, items: Vec<Item<'_>>) -> Result<Vec<Option<Output>>, CommError> {
+    pub(crate) fn run(
+        &mut self,
+        host: &mut Runner,
+        items: Vec<Item<'_>>,
+        number: u64,
+    ) -> Result<Vec<Option<Output>>, CommError> {
         for event in items.iter().filter_map(|item| item.tensor.as_ref()?.ready()) {
             if event.gpu().number() != self.gpu.number() {
                 let (other, own) = (event.gpu().number(), self.gpu.number());
@@ -113,7 +130,28 @@ impl DeviceLane {
             }
             self.stream.wait(event)?;
         }
-        if self.can_queue(&items) { self.queue(host, items) } else { self.stage(host, items) }
+        let timed = self.begin_timing(&items, number);
+        let outputs = if self.can_queue(&items) { self.queue(host, items) } else { self.stage(host, items) };
+        let Some(timed) = timed else { return outputs };
+        match outputs {
+            Ok(mut outputs) if timed.end(&self.stream) => {
+                outputs.iter_mut().flatten().filter_map(Output::tensor_mut).for_each(|tensor| tensor.time_by(&timed));
+                Ok(outputs)
+            }
+            outputs => {
+                self.timer.forget(&timed);
+                outputs
+            }
+        }
+    }
+
+    /// Notes when the device begins with a batch, if somebody wants to know.
+    fn begin_timing(&self, items: &[Item<'_>], number: u64) -> Option<Arc<Timed>> {
+        let first = items.first().filter(|_| self.telemetry.wants_device_times())?;
+        self.timer.collect(&self.telemetry);
+        let bytes = items.iter().map(|item| item.request.bytes() as u64).sum();
+        let kind = CollectiveKind::of(&first.request.operation);
+        self.timer.begin(&self.stream, Queued { number, kind, bytes, tensors: items.len() as u64 })
     }
 
     /// Ends everything that the device does for other ranks.
@@ -121,13 +159,15 @@ impl DeviceLane {
         self.transport.abort();
     }
 
-    /// Leaves the other ranks in good order, once the device has done its work.
-    pub(crate) fn close(self) {
+    /// Leaves the other ranks in good order, once the device has done its work. What is left over is memory that others
+    /// may still read.
+    pub(crate) fn close(self) -> Option<Box<DeviceArena>> {
         let deadline = Instant::now() + PATIENCE;
         while matches!(self.stream.is_done(), Ok(false)) && self.stopper.check().is_ok() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_micros(200));
         }
-        self.transport.leave();
+        self.timer.collect(&self.telemetry);
+        self.transport.leave()
     }
 }
 

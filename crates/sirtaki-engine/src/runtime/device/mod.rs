@@ -9,14 +9,19 @@
 //! - `queue`, `transport`, `pack`: through NCCL, or directly in the device's memory.
 //! - `staged`: through the host's memory, where neither is available.
 //! - `gate`: the order in which groups of ranks use one device.
+//! - `links`: what lies between the devices.
+//! - `timer`: when the device did what.
 
 mod gate;
 mod lane;
+mod links;
 mod pack;
 mod queue;
 mod staged;
+mod timer;
 mod transport;
 mod way;
 
 pub(crate) use lane::DeviceLane;
+pub(crate) use timer::Timed;
 pub use way::{DeviceSettings, Way};

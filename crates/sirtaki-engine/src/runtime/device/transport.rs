@@ -140,11 +140,14 @@ impl Transport {
         }
     }
 
-    /// Leaves in good order. The device must have finished everything.
-    pub(super) fn leave(self) {
-        if let Transport::Nccl(nccl) = self {
-            nccl.group.leave();
+    /// Leaves in good order. The device must have finished everything. Memory that others may still read is left over.
+    pub(super) fn leave(self) -> Option<Box<DeviceArena>> {
+        match self {
+            Transport::Nccl(nccl) => nccl.group.leave(),
+            Transport::Shared(arena) => return Some(arena),
+            Transport::Staged => {}
         }
+        None
     }
 
     /// How tensors travel and why, in words that follow "travel".
@@ -154,7 +157,7 @@ impl Transport {
                 let nccl = connected.group.nccl();
                 format!("by NCCL {} ({}), because {reason}", nccl.version(), nccl.path().display())
             }
-            Transport::Shared(_) => format!("in the GPU's memory, because {reason}"),
+            Transport::Shared(_) => format!("in the memory of their GPUs, because {reason}"),
             Transport::Staged => format!("through the host's memory, because {reason}"),
         }
     }
@@ -189,7 +192,7 @@ pub(super) fn connect_nccl(
     Ok(Box::new(Connected { group, gate, packer }))
 }
 
-/// Connects ranks in the memory of their GPU, all together. An error on one is an error on all.
+/// Connects ranks in the memory of their GPUs, all together. An error on one is an error on all.
 pub(super) fn connect_shared(comm: &mut dyn Communicator, gpu: &Arc<Gpu>) -> Result<Box<DeviceArena>, CommError> {
     let kernels = together(comm, Kernels::load(gpu), KERNELS)?;
     Ok(Box::new(DeviceArena::connect(comm, Arc::new(kernels))?))

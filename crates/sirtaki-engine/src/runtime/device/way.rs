@@ -12,7 +12,7 @@ use crate::decide::check::name_ranks;
 pub enum Way {
     /// NCCL carries them.
     Nccl,
-    /// Ranks that share a GPU work in each other's part of its memory.
+    /// Ranks of one host work in each other's memory, of one GPU or of several that reach each other.
     Shared,
     /// They are copied to the host's memory, and back.
     Staged,
@@ -41,6 +41,8 @@ pub struct DeviceSettings {
     pub nccl: Option<PathBuf>,
     /// Where the CUDA driver is; `None` takes the system's.
     pub driver: Option<PathBuf>,
+    /// Where NVIDIA's management library is; `None` takes the system's.
+    pub nvml: Option<PathBuf>,
     /// Whether everything between hosts has to be encrypted, which NCCL cannot do. [`crate::Engine::start`] takes it
     /// from the communication settings.
     pub encrypted: bool,
@@ -101,8 +103,8 @@ pub(super) fn choose(offers: &[Offer], hosts: &[&str]) -> Result<Choice, (Rank, 
             Some((rank, reason)) => Err((rank, reason.clone())),
             None => choice(Way::Nccl, "it was asked for".into()),
         },
-        Some(Way::Shared) if !one_host || different.len() > 1 => {
-            Err((0, "ranks have different GPUs, so they cannot work in the memory of one".into()))
+        Some(Way::Shared) if !one_host => {
+            Err((0, "the job has several hosts, so ranks cannot work in each other's memory".into()))
         }
         Some(way) => choice(way, "it was asked for".into()),
         None if encrypted => choice(Way::Staged, UNENCRYPTED.into()),
@@ -112,10 +114,14 @@ pub(super) fn choose(offers: &[Offer], hosts: &[&str]) -> Result<Choice, (Rank, 
             choice(Way::Nccl, format!("every rank has a GPU of its own and NCCL {version}"))
         }
         None if different.len() == 1 && one_host => choice(Way::Shared, "all ranks share one GPU".into()),
-        None => match without {
-            Some((rank, reason)) => choice(Way::Staged, format!("rank {rank} has no NCCL: {reason}")),
-            None => choice(Way::Staged, "some ranks share a GPU and some do not, which NCCL refuses".into()),
-        },
+        None => {
+            let reason = match without {
+                Some((rank, reason)) => format!("rank {rank} has no NCCL: {reason}"),
+                None => "some ranks share a GPU and some do not, which NCCL refuses".into(),
+            };
+            // Whether GPUs reach each other shows when they try; if they do not, tensors are staged.
+            choice(if one_host { Way::Shared } else { Way::Staged }, reason)
+        }
     }
 }
 
@@ -188,8 +194,10 @@ mod tests {
         assert_eq!(way(&[offer(1, true)], &["a"]), Way::Shared);
         assert_eq!(way(&[offer(1, true), offer(1, true)], &["a", "a"]), Way::Shared);
         assert_eq!(way(&[offer(1, false), offer(1, true)], &["a", "a"]), Way::Shared);
-        assert_eq!(way(&[offer(1, true), offer(1, true), offer(2, true)], &["a"; 3]), Way::Staged);
-        let choice = choose(&[offer(1, true), offer(2, false)], &["a", "a"]).unwrap();
+        assert_eq!(way(&[offer(1, true), offer(1, true), offer(2, true)], &["a"; 3]), Way::Shared);
+        assert_eq!(way(&[offer(1, true), offer(1, true), offer(2, true)], &["a", "a", "b"]), Way::Staged);
+        assert_eq!(way(&[offer(1, true), offer(2, false)], &["a", "a"]), Way::Shared, "they may reach each other");
+        let choice = choose(&[offer(1, true), offer(2, false)], &["a", "b"]).unwrap();
         assert_eq!((choice.way, choice.reason.as_str()), (Way::Staged, "rank 1 has no NCCL: no library was found"));
     }
 
@@ -200,7 +208,8 @@ mod tests {
         assert_eq!(way(&[asked(Way::Staged, 1, true), offer(2, true)], &["a", "a"]), Way::Staged);
         let refused = choose(&[asked(Way::Nccl, 1, true), offer(2, false)], &["a", "a"]).unwrap_err();
         assert_eq!(refused, (1, "no library was found".into()));
-        assert!(choose(&[asked(Way::Shared, 1, true), offer(2, true)], &["a", "a"]).is_err());
+        assert_eq!(way(&[asked(Way::Shared, 1, true), offer(2, true)], &["a", "a"]), Way::Shared);
+        assert!(choose(&[asked(Way::Shared, 1, true), offer(2, true)], &["a", "b"]).is_err());
         let none = Offer { gpu: Err("no driver".into()), ..offer(1, true) };
         assert_eq!(choose(&[offer(1, true), none], &["a", "a"]).unwrap_err(), (1, "no driver".into()));
     }

@@ -7,7 +7,9 @@ mod metered;
 mod neutral;
 mod parts;
 
-use sirtaki_comm::{Buffer, CommError, Communicator, ReduceOp, Reduction, SliceMut};
+use std::sync::Arc;
+
+use sirtaki_comm::{Buffer, CommError, Communicator, ReduceOp, Reduction, SliceMut, device::DeviceArena};
 
 pub(crate) use self::{
     metered::{Marks, Metered},
@@ -21,6 +23,7 @@ use crate::{
         ticket::Output,
     },
     settings::Warn,
+    telemetry::Stream,
 };
 
 /// One tensor of a batch.
@@ -62,15 +65,22 @@ pub(crate) struct Runner {
     device: Option<DeviceLane>,
     device_settings: DeviceSettings,
     warn: Warn,
+    telemetry: Arc<Stream>,
 }
 
 impl Runner {
-    pub(crate) fn new(comm: Box<dyn Communicator>, device_settings: DeviceSettings, warn: Warn) -> Self {
-        Self { comm: Metered::new(comm), buffer: None, device: None, device_settings, warn }
+    pub(crate) fn new(
+        comm: Box<dyn Communicator>,
+        device_settings: DeviceSettings,
+        warn: Warn,
+        telemetry: Arc<Stream>,
+    ) -> Self {
+        Self { comm: Metered::new(comm), buffer: None, device: None, device_settings, warn, telemetry }
     }
 
-    /// Runs a batch with all other ranks, in the lane of its place; items without a tensor have no output.
-    pub(crate) fn run(&mut self, items: Vec<Item<'_>>) -> Result<Vec<Option<Output>>, CommError> {
+    /// Runs the batch with this number with all other ranks, in the lane of its place; items without a tensor have no
+    /// output.
+    pub(crate) fn run(&mut self, items: Vec<Item<'_>>, batch: u64) -> Result<Vec<Option<Output>>, CommError> {
         if items.first().is_none_or(|item| item.request.place == TensorPlace::Host) {
             return self.run_on_host(items);
         }
@@ -78,11 +88,11 @@ impl Runner {
             Some(lane) => lane,
             None => {
                 let number = items.iter().find_map(|item| Some(item.tensor.as_ref()?.ready()?.gpu().number()));
-                DeviceLane::open(&mut self.comm, &self.device_settings, number, &self.warn)?
+                DeviceLane::open(&mut self.comm, &self.device_settings, number, &self.warn, &self.telemetry)?
             }
         };
         let bytes = items.iter().map(|item| item.request.bytes() as u64).sum();
-        let outputs = lane.run(self, items);
+        let outputs = lane.run(self, items, batch);
         self.comm.count(bytes);
         self.device = Some(lane);
         outputs
@@ -101,11 +111,10 @@ impl Runner {
         }
     }
 
-    /// Waits for the device and leaves the other ranks in good order.
-    pub(crate) fn close_device(&mut self) {
-        if let Some(lane) = self.device.take() {
-            lane.close();
-        }
+    /// Waits for the device and leaves the other ranks in good order. What is left over is memory that others may still
+    /// read, until they have left, too.
+    pub(crate) fn close_device(&mut self) -> Option<Box<DeviceArena>> {
+        self.device.take().and_then(DeviceLane::close)
     }
 
     pub(crate) fn run_on_host(&mut self, mut items: Vec<Item<'_>>) -> Result<Vec<Option<Output>>, CommError> {

@@ -1,5 +1,6 @@
 //! What a report says in words and tables, the same on a page and as Markdown.
 
+mod gpus;
 mod notes;
 mod result;
 mod tables;

@@ -1,6 +1,6 @@
 //! What was measured and set, with nothing left out.
 
-use super::{Table, TableRow};
+use super::{Table, TableRow, gpus};
 use crate::commands::report::{
     compare,
     findings::Findings,
@@ -16,6 +16,7 @@ pub(super) fn tables(findings: &Findings) -> Vec<Table> {
     tables.push(runs(findings));
     tables.extend(settings(findings));
     tables.extend(operations(findings));
+    tables.extend(gpus::table(findings));
     tables.push(machines(findings));
     tables
 }
@@ -24,7 +25,7 @@ fn row(cells: Vec<String>) -> TableRow {
     TableRow { cells, marked: false }
 }
 
-fn or_dash(value: Option<String>) -> String {
+pub(super) fn or_dash(value: Option<String>) -> String {
     value.unwrap_or_else(|| "–".into())
 }
 

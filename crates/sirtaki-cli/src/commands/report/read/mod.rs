@@ -15,7 +15,7 @@ use anyhow::Result;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-pub(crate) use self::profile::{Operation, Profile, RankProfile};
+pub(crate) use self::profile::{GpuProfile, Operation, Profile, RankProfile};
 use crate::printer::Advice;
 
 /// What the engine writes at the start of a run and replaces at its end.

@@ -14,6 +14,8 @@ pub(crate) struct Profile {
     pub(crate) operations: Vec<Operation>,
     /// The rank that kept the others waiting, if there is one.
     pub(crate) straggler: Option<Straggler>,
+    /// How tensors of GPUs travelled and why, if there were any.
+    pub(crate) gpu_path: Option<String>,
 }
 
 /// What one rank has counted.
@@ -36,6 +38,24 @@ pub(crate) struct RankProfile {
     pub(crate) phases: Vec<PhaseTime>,
     /// How late it was.
     pub(crate) lateness: Option<Lateness>,
+    /// Its GPU.
+    pub(crate) gpu: Option<GpuProfile>,
+}
+
+/// What is known of a rank's GPU.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(crate) struct GpuProfile {
+    /// Of the GPU, in collectives.
+    pub(crate) collective_seconds: f64,
+    /// Of those, while the program's stream had other work.
+    pub(crate) hidden_seconds: f64,
+    /// The most that was in use.
+    pub(crate) largest_memory_bytes: Option<f64>,
+    /// Of how many.
+    pub(crate) memory_bytes: Option<f64>,
+    /// Of the time.
+    pub(crate) utilisation_percent: Option<f64>,
 }
 
 /// Time in one part of training.
@@ -125,6 +145,12 @@ impl Profile {
             fix(&mut rank.hidden_seconds);
             fix(&mut rank.exposed_seconds);
             fix(&mut rank.largest_memory_bytes);
+            if let Some(gpu) = &mut rank.gpu {
+                fix(&mut gpu.collective_seconds);
+                fix(&mut gpu.hidden_seconds);
+                let optional = [&mut gpu.largest_memory_bytes, &mut gpu.memory_bytes, &mut gpu.utilisation_percent];
+                optional.into_iter().flatten().for_each(fix);
+            }
             rank.phases.iter_mut().for_each(|phase| fix(&mut phase.seconds));
             if let Some(late) = &mut rank.lateness {
                 fix(&mut late.mean_seconds);
