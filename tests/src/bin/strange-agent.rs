@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     while let Some(order) = protocol::read(&mut input)? {
         let event = match order {
             Order::Serve { .. } => Some(Event::Serving { stores: vec![store], master_port: 1 }),
-            Order::Check(_) => Some(Event::Checked(Checked { store, network: None })),
+            Order::Check(_) => Some(Event::Checked(Checked { store, network: None, ports: Vec::new() })),
             Order::Start(_) => strange(&std::env::var("TEST_EVENT")?),
             Order::Greeting { .. } => Some(Event::Greeting),
             _ => None,

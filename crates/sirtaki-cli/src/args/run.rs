@@ -27,6 +27,11 @@ Examples:
 
   A script written for Horovod, unchanged:
     sirtaki run -n 4 --horovod -- python train.py
+    sirtaki run -n 4 --horovod --tf1 -- python train.py     (for TensorFlow 1)
+
+  A TensorFlow script with MultiWorkerMirroredStrategy, unchanged; TF_CONFIG
+  is set:
+    sirtaki run -n 2 -- python train.py
 
   On two hosts with 4 processes each, over ssh:
     sirtaki run -H a:4,b:4 -- python train.py
@@ -109,6 +114,14 @@ pub struct Run {
         help_heading = "Processes"
     )]
     pub horovod: Option<bool>,
+
+    /// Make `import tensorflow` in the program's own files mean TensorFlow 1 (tensorflow.compat.v1, v2 behaviour off)
+    #[arg(
+        long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+        default_missing_value = "yes", value_parser = yes_or_no, hide_possible_values = true,
+        help_heading = "Processes"
+    )]
+    pub tf1: Option<bool>,
 
     /// Connect the processes through Open MPI's mpirun; programs that use MPICH never need it [default: if the program
     /// is seen to use Open MPI]

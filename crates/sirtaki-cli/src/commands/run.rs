@@ -38,7 +38,7 @@ const LAST_OUTPUT: Duration = Duration::from_millis(500);
 pub fn run(arguments: Run, program: &Path, printer: &mut Printer) -> Result<u8> {
     let outside = Outside::real();
     let mut options = Options::resolve(arguments, &outside)?;
-    if options.horovod {
+    if options.horovod || options.tf1 {
         horovod::apply(&mut options, &outside)?;
     }
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();

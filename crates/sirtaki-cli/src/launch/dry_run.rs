@@ -9,6 +9,7 @@ use super::{
     options::Options,
     placement::{Placement, Start, quote},
     plan::HostPlan,
+    tf_config,
 };
 use crate::env;
 
@@ -139,6 +140,7 @@ fn variables(options: &Options, placement: &Placement, here: &Here) -> Result<Ve
         secret: Secret::random()?,
         master_address: LATER.into(),
         master_port: LATER.into(),
+        workers: if tf_config::wanted(options, &placement.plan) { vec![LATER.into()] } else { Vec::new() },
         timeout: options.timeout,
         start_timeout: options.start_timeout,
         tls: options.tls,
@@ -176,7 +178,11 @@ fn wrapped(words: &[impl AsRef<str>], indent: usize, more: &str) -> String {
 
 /// Placeholders need no quotes.
 fn quote_value(value: &str) -> String {
-    if [LATER, OURS].contains(&value) { value.into() } else { quote(value) }
+    match value {
+        OURS => value.into(),
+        _ if value.contains(LATER) => LATER.into(),
+        _ => quote(value),
+    }
 }
 
 /// `0-3,8` for 0, 1, 2, 3 and 8.

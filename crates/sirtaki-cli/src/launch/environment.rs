@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sirtaki_comm::secure::Secret;
 
-use super::plan::Place;
+use super::{plan::Place, tf_config};
 use crate::env;
 
 /// The variables that belong to the launcher: never inherited, never taken from the user's `--env`.
@@ -123,6 +123,8 @@ pub struct Meeting {
     pub master_address: String,
     /// A free port there.
     pub master_port: String,
+    /// Where TensorFlow's servers of all ranks would listen; empty where it is not told.
+    pub workers: Vec<String>,
     /// How long a rank may wait for another without progress.
     pub timeout: Duration,
     /// How long to wait for all ranks.
@@ -169,6 +171,9 @@ pub fn of_rank(place: &Place, job: &Meeting, share: &Share, has: &dyn Fn(&str) -
         unless_set("OMP_NUM_THREADS", &share.cores.len());
     }
     unless_set("PYTHONUNBUFFERED", &1);
+    if !job.workers.is_empty() {
+        unless_set(tf_config::VARIABLE, &tf_config::of_rank(&job.workers, place.rank));
+    }
     if let Some(interface) = &share.interface {
         unless_set("GLOO_SOCKET_IFNAME", &interface.name);
         unless_set("NCCL_SOCKET_IFNAME", &interface.name);

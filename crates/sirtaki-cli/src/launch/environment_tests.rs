@@ -15,6 +15,7 @@ fn meeting() -> Meeting {
         secret: Secret::from_hex(HEX).unwrap(),
         master_address: "10.0.0.1".into(),
         master_port: "7001".into(),
+        workers: Vec::new(),
         timeout: Duration::from_millis(2500),
         start_timeout: Duration::from_secs(60),
         tls: true,

@@ -1,8 +1,8 @@
-//! `--horovod`: what `import horovod` means to the ranks.
+//! `--horovod` and `--tf1`: what `import horovod` and `import tensorflow` mean to the ranks.
 //!
-//! A folder of the Python package that contains only a package `horovod` comes first in `PYTHONPATH`. Nothing is
-//! installed or replaced, so without the option an installed Horovod is found. The Python of the ranks knows where the
-//! folder is; it is asked here, and the folder has to be in the same place on all hosts.
+//! Folders of the Python package come first in `PYTHONPATH`: one that contains only a package `horovod`, and one that is
+//! run when Python starts. Nothing is installed or replaced, so without the options an installed Horovod is found. The
+//! Python of the ranks knows where the folders are; it is asked here, and they have to be in the same place on all hosts.
 
 use std::{
     path::Path,
@@ -13,11 +13,15 @@ use super::{environment::Wish, options::Options, outside::Outside};
 use crate::printer::Advice;
 
 const VARIABLE: &str = "PYTHONPATH";
-const QUESTION: &str = "import os, sirtaki; print(os.path.join(sirtaki.__path__[0], '_horovod'))";
+const QUESTION: &str = "import sirtaki; print(sirtaki.__path__[0])";
 
-/// Puts the folder into the variables of all ranks.
+/// Puts the folders into the variables of all ranks.
 pub fn apply(options: &mut Options, outside: &Outside<'_>) -> Result<(), Advice> {
-    let folder = ask(python(&options.program))?;
+    let wanted = [("--horovod", "_horovod", options.horovod), ("--tf1", "_tf1", options.tf1)];
+    let wanted = wanted.into_iter().filter(|(.., wanted)| *wanted);
+    let (names, folders): (Vec<_>, Vec<_>) = wanted.map(|(option, folder, _)| (option, folder)).unzip();
+    let package = ask(python(&options.program), &names.join(" "))?;
+    let folder = folders.iter().map(|folder| format!("{package}/{folder}")).collect::<Vec<_>>().join(":");
     let wished = options.env.iter().position(|wish| wish.name == VARIABLE).map(|at| options.env.remove(at));
     let before = wished.and_then(|wish| wish.value).or_else(|| outside.variable(VARIABLE));
     let value = before.map_or(folder.clone(), |before| format!("{folder}:{before}"));
@@ -33,9 +37,9 @@ pub(super) fn python(program: &[String]) -> &str {
     program.first().filter(is_python).map_or("python3", String::as_str)
 }
 
-fn ask(python: &str) -> Result<String, Advice> {
+fn ask(python: &str, option: &str) -> Result<String, Advice> {
     let advice = |problem: String| {
-        Advice::new(problem, format!("--horovod needs our package there: `{python} -m pip install sirtaki`"))
+        Advice::new(problem, format!("{option} needs our package there: `{python} -m pip install sirtaki`"))
     };
     let output = Command::new(python).args(["-c", QUESTION]).stdin(Stdio::null()).output();
     let output = output.map_err(|error| advice(format!("cannot run {python}: {error}")))?;
@@ -44,7 +48,8 @@ fn ask(python: &str) -> Result<String, Advice> {
         let last = text.lines().last().unwrap_or_default().trim().to_owned();
         return Err(advice(format!("{python} does not find the package sirtaki: {last}")));
     }
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    // What Python runs at its start may print, too.
+    Ok(String::from_utf8_lossy(&output.stdout).lines().last().unwrap_or_default().trim().to_owned())
 }
 
 #[cfg(test)]
@@ -60,7 +65,7 @@ mod tests {
 
     #[test]
     fn a_python_without_the_package_is_named() {
-        let error = ask("false").unwrap_err();
+        let error = ask("false", "--horovod").unwrap_err();
         assert!(error.message.contains("false") && error.hint.contains("pip install sirtaki"), "{error:?}");
     }
 }

@@ -34,5 +34,6 @@ pub mod protocol;
 pub mod report;
 pub mod runs;
 pub mod supervise;
+pub mod tf_config;
 pub mod tree;
 pub mod variables;

@@ -47,6 +47,8 @@ pub struct Options {
     pub divide_gpus: bool,
     /// Whether `import horovod` means Sirtaki.
     pub horovod: bool,
+    /// Whether `import tensorflow` means TensorFlow 1.
+    pub tf1: bool,
     /// Whether ranks are connected through Open MPI's launcher, if given.
     pub mpi: Option<bool>,
     /// The folder in which the run is recorded.
@@ -156,6 +158,7 @@ impl Options {
             env,
             divide_cores: all.cores.unwrap_or_default() == Cores::Auto,
             horovod: all.horovod.unwrap_or_default(),
+            tf1: all.tf1.unwrap_or_default(),
             mpi: all.mpi,
             record,
             record_is_new: record_is_new.unwrap_or_default(),
@@ -230,6 +233,7 @@ impl Run {
             cores: self.cores.or(below.cores),
             gpus: self.gpus.or(below.gpus),
             horovod: self.horovod.or(below.horovod),
+            tf1: self.tf1.or(below.tf1),
             mpi: self.mpi.or(below.mpi),
             config: self.config.or(below.config),
             dry_run: self.dry_run.or(below.dry_run),

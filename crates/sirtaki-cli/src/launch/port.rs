@@ -6,13 +6,15 @@ use std::{
     os::fd::OwnedFd,
 };
 
-use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket, sockopt::set_socket_reuseaddr};
+use rustix::net::{
+    AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt::set_socket_reuseaddr,
+};
 
 /// A port of `address` that the system assigns to no other socket while this one is open, although a program that sets
 /// the option to reuse addresses, as servers do, can listen on it.
 pub fn keep(address: IpAddr) -> io::Result<(OwnedFd, u16)> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let kept = socket(family, SocketType::STREAM, None)?;
+    let kept = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     set_socket_reuseaddr(&kept, true)?;
     bind(&kept, &SocketAddr::new(address, 0))?;
     let port = SocketAddr::try_from(getsockname(&kept)?)?.port();

@@ -98,6 +98,8 @@ pub struct Check {
     pub interface: Option<String>,
     /// How long hosts may take to find each other.
     pub patience: Duration,
+    /// How many ports its ranks need for servers of their own.
+    pub ports: usize,
     /// The program and where it runs.
     pub program: Program,
 }
@@ -306,6 +308,8 @@ pub struct Checked {
     pub store: SocketAddr,
     /// This host's address for the others, its interface, and why, in one line.
     pub network: Option<(IpAddr, String, String)>,
+    /// The ports that were asked for.
+    pub ports: Vec<u16>,
 }
 
 /// Writes one frame.

@@ -79,19 +79,29 @@ fn everywhere() -> IpAddr {
     }
 }
 
-/// Checks whether the job can run here, together with the agents of the other hosts.
-pub(super) fn check(check: &Check) -> Result<Checked> {
+/// Checks whether the job can run here, together with the agents of the other hosts. The ports in the answer stay free
+/// for as long as the sockets are kept.
+pub(super) fn check(check: &Check) -> Result<(Checked, Vec<OwnedFd>)> {
     find_program(&check.program)?;
     let (store, address) = reach(check)?;
+    let network = network(check, store)?;
+    let own = network.as_ref().map_or(Ipv4Addr::LOCALHOST.into(), |(address, ..)| *address);
+    let kept: std::io::Result<Vec<_>> = (0..check.ports).map(|_| port::keep(own)).collect();
+    let (sockets, ports) = kept.context("cannot reserve ports for the ranks")?.into_iter().unzip();
+    Ok((Checked { store: address, network, ports }, sockets))
+}
+
+/// This host's address for the others, its interface, and why; `None` where there are no others.
+fn network(check: &Check, store: Arc<dyn Store>) -> Result<Option<(IpAddr, String, String)>> {
     if check.hosts == 1 {
-        return Ok(Checked { store: address, network: None });
+        return Ok(None);
     }
     let mut settings = Settings::new(check.secret.clone());
     (settings.tls, settings.interface) = (check.tls, check.interface.clone());
     let mut exchange = StoreExchange::new(store, "hosts", check.host, check.hosts, check.patience);
     let group = introduce(check.host, &mut exchange)?;
     let network = measure_network(&group, &mut exchange, &settings)?;
-    Ok(Checked { store: address, network: Some((network.address, network.interface, network.report)) })
+    Ok(Some((network.address, network.interface, network.report)))
 }
 
 /// The first address at which the store answers.

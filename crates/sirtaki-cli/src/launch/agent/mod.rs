@@ -15,6 +15,7 @@ mod relays;
 mod watchdog;
 
 use std::{
+    os::fd::OwnedFd,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         mpsc::{Receiver, RecvTimeoutError, Sender, channel},
@@ -38,7 +39,7 @@ use self::{event_sender::EventSender, meeting::StoreHost, ranks::Ranks, relays::
 use super::{
     child::OpenFiles,
     cores, gpus,
-    protocol::{self, Event, Hello, HostStart, Order, SILENCE, VERSION},
+    protocol::{self, Checked, Event, Hello, HostStart, Order, SILENCE, VERSION},
     tree,
 };
 use crate::printer::Advice;
@@ -62,6 +63,8 @@ enum Happening {
     StreamEnded(usize),
     /// A rank asks to be ended, with this code.
     Aborted(usize, i32),
+    /// Whether the job can run here, with sockets that keep ports free.
+    Checked(Result<(Checked, Vec<OwnedFd>)>),
     /// Open MPI's launcher has handed over all ranks of this host, or not.
     Connected(Result<Vec<Relay>>),
     Signal(i32),
@@ -84,8 +87,8 @@ pub fn work() -> Result<()> {
     let grace = Arc::new(Mutex::new(Duration::ZERO));
     let (orders, limit) = (sender.clone(), grace.clone());
     thread::spawn(move || listen_to_launcher(&orders, &limit));
-    let (meeting, ranks, connecting, end) = (None, Ranks::default(), None, End::NotYet);
-    let mut agent = Agent { events, sender, meeting, ranks, connecting, watchdog, files, grace, end };
+    let (meeting, _kept, ranks, connecting, end) = (None, Vec::new(), Ranks::default(), None, End::NotYet);
+    let mut agent = Agent { events, sender, meeting, _kept, ranks, connecting, watchdog, files, grace, end };
     agent.run(&happenings);
     agent.events.flush(FLUSH);
     Ok(())
@@ -156,6 +159,8 @@ struct Agent {
     events: EventSender,
     sender: Sender<Happening>,
     meeting: Option<StoreHost>,
+    /// They keep the ports free that ranks were told.
+    _kept: Vec<OwnedFd>,
     ranks: Ranks,
     /// What starts as soon as Open MPI has handed over its ranks, and the process of its launcher, if that is here.
     connecting: Option<(Box<HostStart>, Option<Pid>)>,
@@ -181,6 +186,11 @@ impl Agent {
                     self.heed_launcher(pid, status);
                     self.ranks.exited(pid, status, &self.events);
                 }
+                Ok(Happening::Checked(Ok((checked, kept)))) => {
+                    self._kept = kept;
+                    self.events.send(Event::Checked(checked));
+                }
+                Ok(Happening::Checked(Err(error))) => self.events.send(problem(&error)),
                 Ok(Happening::Connected(relays)) => self.connected(relays),
                 Ok(Happening::Aborted(rank, code)) => self.ranks.aborted(rank, code),
                 Ok(Happening::Nobody) => self.ranks.reaping = false,
@@ -213,11 +223,8 @@ impl Agent {
                 Err(error) => self.events.send(problem(&error)),
             },
             Order::Check(check) => {
-                let events = self.events.clone();
-                thread::spawn(move || match meeting::check(&check) {
-                    Ok(checked) => events.send(Event::Checked(checked)),
-                    Err(error) => events.send(problem(&error)),
-                });
+                let sender = self.sender.clone();
+                thread::spawn(move || sender.send(Happening::Checked(meeting::check(&check))));
             }
             Order::Start(start) => {
                 *lock(&self.grace) = start.grace;

@@ -1,7 +1,7 @@
 //! Before anything starts: every host answers, runs the same version, has the program, and reaches the others.
 
 use std::{
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     time::Instant,
 };
 
@@ -17,6 +17,7 @@ use crate::{
         placement::Start,
         plan::HostPlan,
         protocol::{Check, Checked, Event, Hello, Order, VERSION},
+        tf_config,
     },
     printer::Advice,
 };
@@ -36,6 +37,15 @@ impl Found {
         let chosen = self.checked[0].network.as_ref().map(|(address, ..)| *address);
         let found = self.stores.iter().find(|store| Some(store.ip()) == chosen);
         found.copied().unwrap_or(self.checked[host].store)
+    }
+
+    /// Where TensorFlow's servers of all ranks listen, in the order of the ranks; nowhere if no ports were asked for.
+    pub(super) fn workers(&self) -> Vec<String> {
+        let of_host = |checked: &Checked| {
+            let address = checked.network.as_ref().map_or(Ipv4Addr::LOCALHOST.into(), |(address, ..)| *address);
+            checked.ports.iter().map(move |&port| SocketAddr::new(address, port).to_string()).collect::<Vec<_>>()
+        };
+        self.checked.iter().flat_map(of_host).collect()
     }
 
     /// Where other tools meet: the first host's address in the chosen network.
@@ -75,6 +85,7 @@ pub(super) fn prepare(job: &Job, links: &mut Links) -> Result<Found> {
             tls: job.options.tls,
             interface: job.options.interface.clone(),
             patience: job.options.start_timeout,
+            ports: if tf_config::wanted(&job.options, &job.placement.plan) { job.hosts()[host].ranks.len() } else { 0 },
             program: job.program(host),
         };
         links.order(host, Order::Check(check));
@@ -177,7 +188,7 @@ mod tests {
         let store = |text: &str| text.parse::<SocketAddr>().unwrap();
         let network = |text: &str| Some((text.parse().unwrap(), "eth0".to_owned(), String::new()));
         let checked = |stores: [&str; 2], chosen| {
-            stores.map(|text| Checked { store: store(text), network: network(chosen) }).into()
+            stores.map(|text| Checked { store: store(text), network: network(chosen), ports: vec![70, 71] }).into()
         };
         let found = |checked| Found {
             hellos: Vec::new(),
@@ -187,6 +198,7 @@ mod tests {
         };
         let slow = found(checked(["127.0.0.1:9", "10.0.0.1:7"], "10.0.1.1"));
         assert_eq!((slow.store(0), slow.store(1)), (store("10.0.1.1:8"), store("10.0.1.1:8")));
+        assert_eq!(slow.workers(), ["10.0.1.1:70", "10.0.1.1:71", "10.0.1.1:70", "10.0.1.1:71"]);
         let mut alone: Vec<Checked> = checked(["127.0.0.1:9", "10.0.0.1:7"], "10.0.1.1");
         alone[0].network = None;
         assert_eq!(found(alone).store(0), store("127.0.0.1:9"));

@@ -93,6 +93,7 @@ fn of_rank(job: &Job, found: &Found, host: usize, place: &Place, has: &dyn Fn(&s
         secret: job.secret.clone(),
         master_address: found.master_address().to_string(),
         master_port: found.master_port.to_string(),
+        workers: found.workers(),
         timeout: job.options.timeout,
         start_timeout: job.options.start_timeout,
         tls: job.options.tls,
