@@ -1,6 +1,7 @@
 """``torch.distributed`` on several hosts, as network namespaces: who listens where."""
 
 import ipaddress
+import json
 import os
 import re
 import socket
@@ -160,3 +161,13 @@ def test_the_store_listens_where_other_hosts_look_for_it(tmp_path, hosts):
     """As under MPI's launchers, which say nothing to PyTorch."""
     script = "import os\ndel os.environ['MASTER_ADDR']\n" + SCRIPT
     assert listens_on(launch(tmp_path, hosts, script)) == {"10.78.1.1"}
+
+
+def test_tensorflow_is_told_the_addresses_in_the_chosen_network(tmp_path, hosts):
+    script = SCRIPT + "import os\nprint('config', os.environ['TF_CONFIG'])\n"
+    configs = re.findall(r"config (.*)", launch(tmp_path, hosts, script))
+    found = [json.loads(config) for config in configs]
+    assert sorted(config["task"]["index"] for config in found) == [0, 1]
+    workers = found[0]["cluster"]["worker"]
+    assert workers == found[1]["cluster"]["worker"]
+    assert [worker.partition(":")[0] for worker in workers] == ["10.78.1.1", "10.78.1.2"]

@@ -2,7 +2,7 @@
 
 import sys
 
-from horovod import _missing
+from horovod import _missing, _version1
 from horovod.runner import run
 
 __all__ = ["run"]
@@ -10,3 +10,4 @@ __all__ = ["run"]
 __version__ = "0.28.1"
 
 sys.meta_path.append(_missing.Finder())
+_version1.install()

@@ -7,8 +7,6 @@ from typing import Any
 
 _INSTEAD = {
     "tensorflow": "TensorFlow",
-    "_keras": "Keras",
-    "keras": "Keras",
     "mxnet": "MXNet",
     "spark": "Spark",
     "ray": "Ray",
