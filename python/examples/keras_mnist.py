@@ -1,4 +1,4 @@
-"""Digits with Keras on any back end: KERAS_BACKEND=jax sirtaki run -n 2 -- python keras_mnist.py"""
+"""Digits with Keras: KERAS_BACKEND=jax sirtaki run -n 2 -- python keras_mnist.py"""
 
 import argparse
 import gzip
@@ -25,12 +25,14 @@ parser.add_argument("--data", type=Path, default=Path(__file__).parents[2] / "da
 arguments = parser.parse_args()
 
 
-def read(name, header):
+def read(name: str, header: int) -> np.ndarray:
+    """What a file has after its header."""
     with gzip.open(arguments.data / f"{name}-ubyte.gz") as file:
         return np.frombuffer(file.read(), np.uint8, offset=header)
 
 
-def load(part):
+def load(part: str) -> tuple[np.ndarray, np.ndarray]:
+    """Images, with numbers from 0 to 1, and their digits."""
     images = read(f"{part}-images-idx3", 16).reshape(-1, 28, 28, 1)
     return images.astype("float32") / 255, read(f"{part}-labels-idx1", 8).astype("int32")
 
@@ -61,7 +63,8 @@ model.compile(
 class Losses(keras.callbacks.Callback):
     """Prints the mean loss so far."""
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: dict[str, float]) -> None:
+        """Called after every step."""
         if (batch + 1) % 10 == 0:
             mean = float(together.allreduce(logs["loss"], name="loss"))
             if rank == 0:

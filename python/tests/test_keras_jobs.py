@@ -73,7 +73,10 @@ def test_every_rank_knows_where_workers_would_listen(run):
     workers = configs[0]["cluster"]["worker"]
     assert len(set(workers)) == 3
     for rank, config in configs.items():
-        assert config == {"cluster": {"worker": workers}, "task": {"type": "worker", "index": rank}}
+        assert config == {
+            "cluster": {"worker": workers},
+            "task": {"type": "worker", "index": rank},
+        }
     assert set(said(text, "address").values()) == {"127.0.0.1"}
 
 
@@ -213,7 +216,9 @@ def test_a_script_of_tensorflow_1(run, tmp_path):
 def test_without_the_option_a_hint_names_it(run):
     code, text = run(VERSION_1, ranks=1, options=["--horovod"])
     assert code != 0
-    assert "hint: tf.ConfigProto belongs to TensorFlow 1" in text and "--horovod --tf1" in text, text
+    assert "hint: tf.ConfigProto belongs to TensorFlow 1" in text and "--horovod --tf1" in text, (
+        text
+    )
 
 
 def images(part, count):

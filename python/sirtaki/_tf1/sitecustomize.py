@@ -1,4 +1,4 @@
-"""Run by Python at its start under ``sirtaki run --tf1``, before anybody's own ``sitecustomize``."""
+"""Run by Python at its start under ``sirtaki run --tf1``, before a user's ``sitecustomize``."""
 
 import importlib.util
 import os

@@ -90,12 +90,14 @@ class Aggregation:
     def add(
         self, gradients: list[Any], variables: list[Any], shared: Callable[[list], list]
     ) -> list[Any]:
-        """The sums so far; those of the last batch are reduced, and the next ones start at zero."""
+        """The sums so far; those of the last batch are reduced, and then start at zero again."""
         import tensorflow as tf
 
         if not self._sums:
             with tf.init_scope():
-                self._sums = [tf.Variable(tf.zeros_like(one), trainable=False) for one in variables]
+                self._sums = [
+                    tf.Variable(tf.zeros_like(one), trainable=False) for one in variables
+                ]
         there = [number for number, gradient in enumerate(gradients) if gradient is not None]
         for number in there:
             self._sums[number].assign_add(tf.convert_to_tensor(gradients[number]))
@@ -116,7 +118,9 @@ class Aggregation:
 
         self.counter.assign_add(1)
         is_last = tf.equal(self.counter, self._passes)
-        done = tf.cond(is_last, last, lambda: [self._sums[number].read_value() for number in there])
+        done = tf.cond(
+            is_last, last, lambda: [self._sums[number].read_value() for number in there]
+        )
         result = [None] * len(gradients)
         for number, one in zip(there, done if isinstance(done, list) else [done]):
             result[number] = one

@@ -23,7 +23,7 @@ def _find() -> ModuleType:
 
 
 keras: Any = _find()
-IS_3 = int(keras.__version__.partition(".")[0]) >= 3
+IS_3 = not keras.__version__.startswith("2.")
 FRAMEWORK: str = keras.backend.backend() if IS_3 else "tensorflow"
 if FRAMEWORK not in _FRAMEWORKS:
     raise ImportError(

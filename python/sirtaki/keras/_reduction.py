@@ -27,7 +27,9 @@ class Settings(NamedTuple):
     """Reduced gradients are multiplied by it."""
 
 
-def reduce(settings: Settings, gradients: list[Any], variables: list[Any], names: list[str]) -> list:
+def reduce(
+    settings: Settings, gradients: list[Any], variables: list[Any], names: list[str]
+) -> list:
     """The gradients with those that are there reduced over all ranks."""
     result = list(gradients)
     shared = []
@@ -37,7 +39,7 @@ def reduce(settings: Settings, gradients: list[Any], variables: list[Any], names
         if id(variable) not in settings.local:
             shared.append(position)
         elif settings.scales_local:
-            result[position] = gradient / float(settings.process_set.size())
+            result[position] = gradient / len(settings.process_set.ranks)
     if not shared:
         return result
     full = [f"{settings.name}.{names[position]}" for position in shared]

@@ -29,7 +29,7 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
     Those in ``local_variables`` stay as they are.
     """
 
-    def __init__(self, root_rank: int, device: str = "", local_variables: Any = None) -> None:
+    def __init__(self, root_rank: int, device: str = "", local_variables: Any = None) -> None:  # noqa: D107
         super().__init__()
         self.root_rank, self.broadcast_done = root_rank, False
         self._local = {id(variable) for variable in local_variables or ()}
@@ -69,7 +69,7 @@ class MetricAverageCallback(keras.callbacks.Callback):
     Put it before callbacks that use metrics, so that these decide alike on all ranks.
     """
 
-    def __init__(self, device: str = "") -> None:
+    def __init__(self, device: str = "") -> None:  # noqa: D107
         super().__init__()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
@@ -96,7 +96,7 @@ class BestModelCheckpoint(keras.callbacks.ModelCheckpoint):
     ``filepath`` can also be set later, before training starts.
     """
 
-    def __init__(
+    def __init__(  # noqa: D107
         self,
         monitor: str = "val_loss",
         verbose: int = 0,
@@ -135,10 +135,10 @@ class ProgressCallback(keras.callbacks.Callback):
 
     async_safe = True
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:  # noqa: D107
         super().__init__()
         self._clock, self._next, self._done, self._epoch = clock, 0.0, 0, 0
-        self._test: dict[str, float | None] = {}
+        self._test: dict[str, Any] = {}
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Notes which epoch this is."""
@@ -175,5 +175,7 @@ class ProgressCallback(keras.callbacks.Callback):
 
 
 def _accuracy(logs: Any, prefix: str = "") -> Any:
-    found = (logs.get(prefix + name) for name in ("accuracy", "acc", "sparse_categorical_accuracy"))
+    found = (
+        logs.get(prefix + name) for name in ("accuracy", "acc", "sparse_categorical_accuracy")
+    )
     return next((value for value in found if value is not None), None)

@@ -32,7 +32,7 @@ class KerasState(ObjectState):
     0
     """
 
-    def __init__(self, model: Any, optimizer: Any = None, **kwargs: Any) -> None:
+    def __init__(self, model: Any, optimizer: Any = None, **kwargs: Any) -> None:  # noqa: D107
         self.model = model
         self.optimizer = optimizer if optimizer is not None else getattr(model, "optimizer", None)
         self._saved = self._values()
@@ -71,7 +71,7 @@ class KerasState(ObjectState):
 class CommitStateCallback(keras.callbacks.Callback):
     """Commits the state every ``batches_per_commit`` batches and after every epoch."""
 
-    def __init__(self, state: Any, batches_per_commit: int = 1) -> None:
+    def __init__(self, state: Any, batches_per_commit: int = 1) -> None:  # noqa: D107
         super().__init__()
         self.state, self.batches_per_commit = state, batches_per_commit
         self.batches_remaining = batches_per_commit
@@ -100,7 +100,7 @@ class CommitStateCallback(keras.callbacks.Callback):
 class UpdateBatchStateCallback(keras.callbacks.Callback):
     """Keeps the number of the batch in ``state.batch``; an epoch that is resumed has fewer."""
 
-    def __init__(self, state: Any) -> None:
+    def __init__(self, state: Any) -> None:  # noqa: D107
         super().__init__()
         self.state, self.steps_per_epoch = state, None
 
@@ -127,7 +127,7 @@ class UpdateBatchStateCallback(keras.callbacks.Callback):
 class UpdateEpochStateCallback(keras.callbacks.Callback):
     """Keeps the number of finished epochs in ``state.epoch``, also when training is resumed."""
 
-    def __init__(self, state: Any) -> None:
+    def __init__(self, state: Any) -> None:  # noqa: D107
         super().__init__()
         self.state, self.initial_epoch = state, state.epoch
 

@@ -83,9 +83,7 @@ class Distributed:
 
     def _reduce_sum(self, gradients: list[Any]) -> list[Any]:
         variables = self._sirtaki_variables.items
-        do = functools.partial(
-            reduce, self._sirtaki, variables=variables, names=_names(variables)
-        )
+        do = functools.partial(reduce, self._sirtaki, variables=variables, names=_names(variables))
         if FRAMEWORK != "jax":
             return do(gradients)
         # There, both cases are computed in every step, and one is chosen afterwards.
@@ -122,7 +120,8 @@ def distribute(optimizer: Any, settings: Settings) -> Any:
         "_sirtaki": settings,
     }
     added = Distributed if IS_3 else _keras2.Distributed
-    optimizer.__class__ = type(kind)(kind.__name__, (added, kind), about)
+    make: Any = type(kind)
+    optimizer.__class__ = make(kind.__name__, (added, kind), about)
     return optimizer
 
 
@@ -145,9 +144,9 @@ def DistributedOptimizer(  # noqa: N802
 ) -> Any:
     """The optimizer, which from now on reduces gradients over all ranks before it applies them.
 
-    With ``backward_passes_per_step``, gradients of that many batches are added up, or averaged with
-    ``average_aggregated_gradients``, before they are reduced and applied. ``device_dense`` and
-    ``device_sparse`` are accepted for the sake of scripts written for Horovod.
+    With ``backward_passes_per_step``, gradients of that many batches are added up, or averaged
+    with ``average_aggregated_gradients``, before they are reduced and applied.
+    ``device_dense`` and ``device_sparse`` are accepted for scripts written for Horovod.
 
     >>> import keras, sirtaki.keras as hvd
     >>> hvd.init()
@@ -211,7 +210,7 @@ def PartialDistributedOptimizer(  # noqa: N802
         if not isinstance(layer, keras.layers.Layer):
             raise ValueError(f"local_layers must be layers of Keras, not {type(layer).__name__}")
     local = tuple(id(variable) for layer in layers for variable in layer.trainable_variables)
-    return DistributedOptimizer(optimizer, *args, local=local, **kwargs)
+    return DistributedOptimizer(optimizer, *args, **{**kwargs, "local": local})
 
 
 def _follow_loss_scaling() -> None:
@@ -224,7 +223,7 @@ def _follow_loss_scaling() -> None:
     begin = kind.__init__
 
     @functools.wraps(begin)
-    def __init__(self: Any, inner_optimizer: Any, *args: Any, **kwargs: Any) -> None:
+    def initialize(self: Any, inner_optimizer: Any, *args: Any, **kwargs: Any) -> None:
         settings = getattr(type(inner_optimizer), "_sirtaki", None)
         if settings is not None:
             inner_optimizer.__class__ = type(inner_optimizer).__bases__[-1]
@@ -232,7 +231,7 @@ def _follow_loss_scaling() -> None:
         if settings is not None and not is_distributed(self):
             distribute(self, settings)
 
-    kind.__init__ = __init__
+    kind.__init__ = initialize
 
 
 if IS_3:

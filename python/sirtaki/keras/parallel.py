@@ -63,8 +63,11 @@ def data_parallel(
             "__doc__": kind.__doc__,
             "_sirtaki": {"compression": compression, "process_set": process_set},
         }
-        model.__class__ = type(kind)(kind.__name__, (_DataParallel, kind), about)
+        make: Any = type(kind)
+        model.__class__ = make(kind.__name__, (_DataParallel, kind), about)
     model._distribute()
     if model.built:
-        _variables.broadcast(_variables.of_model(model), process_set.ranks[0], "model", process_set)
+        _variables.broadcast(
+            _variables.of_model(model), process_set.ranks[0], "model", process_set
+        )
     return model

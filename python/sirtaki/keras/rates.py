@@ -23,7 +23,7 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
     ``staircase`` the rate changes once per epoch, otherwise with every batch.
     """
 
-    def __init__(
+    def __init__(  # noqa: D107
         self,
         initial_lr: float,
         multiplier: Multiplier,
@@ -88,7 +88,12 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
                 f"{type(self).__name__} cannot change a learning rate that is a schedule itself\n"
                 "hint: give the optimizer a number, or leave this callback out"
             ) from error
-        if self.momentum_correction and getattr(optimizer, "momentum", None) and old and new != old:
+        if (
+            self.momentum_correction
+            and getattr(optimizer, "momentum", None)
+            and old
+            and new != old
+        ):
             for variable in of_optimizer(optimizer):
                 if "momentum" in short(variable):
                     value = value_of(variable)
@@ -101,7 +106,7 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
     ``initial_lr`` is the rate for all ranks: that for one, times their number.
     """
 
-    def __init__(
+    def __init__(  # noqa: D107
         self,
         initial_lr: float,
         warmup_epochs: int = 5,
@@ -123,4 +128,4 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
         """Says on rank 0 that the rate has reached its goal, if that was asked for."""
         super().on_epoch_end(epoch, logs)
         if self.verbose and epoch + 1 == self.end_epoch and rank() == 0:
-            print(f"\nEpoch {epoch + 1}: finished warm-up of the learning rate to {self._rate():g}.")
+            print(f"\nEpoch {epoch + 1}: the learning rate is warm, {self._rate():g}.")

@@ -17,7 +17,7 @@ def load_model(
     legacy_opts: bool = False,
     **settings: Any,
 ) -> Any:
-    """A saved model with a ``DistributedOptimizer``, which has the state of the one that was saved.
+    """A saved model with a ``DistributedOptimizer`` that has the state of the saved one.
 
     ``custom_optimizers`` are classes that Keras does not know; further arguments go to
     ``DistributedOptimizer``.

@@ -1,6 +1,9 @@
 """Every file here is run by several ranks at once, once per back end (KERAS_BACKEND).
 
-They make the same calls in the same order, so run it with ``-x``: a rank whose test fails then
+Those marked as ``core`` depend on the back end; the others run on PyTorch only, which is the
+quickest.
+
+Ranks make the same calls in the same order, so run it with ``-x``: a rank whose test fails then
 leaves the job, and the others learn of it instead of waiting.
 """
 
@@ -8,9 +11,20 @@ import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+import keras
 import pytest
 
 import sirtaki.keras as hvd
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "core: depends on the back end")
+
+
+def pytest_collection_modifyitems(config, items):
+    if keras.backend.backend() != "torch":
+        config.hook.pytest_deselected([one for one in items if not one.get_closest_marker("core")])
+        items[:] = [one for one in items if one.get_closest_marker("core")]
 
 
 def pytest_sessionstart(session):

@@ -22,6 +22,7 @@ def rates(callbacks, epochs, optimizer=None):
     return found, model.history.history
 
 
+@pytest.mark.core
 def test_variables_of_another_rank(several):
     model = network()
     model.set_weights([weight * 0 + hvd.rank() for weight in model.get_weights()])
@@ -44,6 +45,7 @@ def test_metrics_are_those_of_all_ranks():
     assert logs.get("val_loss", 7.0) == 7.0
 
 
+@pytest.mark.core
 def test_a_rate_warms_up():
     warm = hvd.callbacks.LearningRateWarmupCallback(initial_lr=0.8, warmup_epochs=2, verbose=1)
     found, history = rates([warm], epochs=3)
@@ -70,6 +72,7 @@ def test_a_rate_that_is_a_schedule_already_is_refused():
         rates([callback], 1, keras.optimizers.SGD(schedule))
 
 
+@pytest.mark.core
 def test_momentum_is_corrected():
     """What is remembered of earlier steps is scaled with the rate, as the momentum would be."""
 
@@ -118,7 +121,9 @@ def test_the_best_model_is_saved_once(tmp_path):
 
 def test_progress_is_reported(monkeypatch):
     reports = []
-    monkeypatch.setattr(_progress, "progress", lambda *args, **kwargs: reports.append((args, kwargs)))
+    monkeypatch.setattr(
+        _progress, "progress", lambda *args, **kwargs: reports.append((args, kwargs))
+    )
     callback = hvd.callbacks.ProgressCallback(clock=iter(range(100)).__next__)
     together(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), callbacks=[callback])
     steps = [args for args, _ in reports]

@@ -15,6 +15,7 @@ def fit(model, **options):
     return model.fit(own(x), own(y), size, epochs=2, shuffle=False, verbose=0, **options)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("compiled_before", [False, True])
 def test_one_line_is_enough(compiled_before, tmp_path):
     model = network()
@@ -25,7 +26,9 @@ def test_one_line_is_enough(compiled_before, tmp_path):
         else:
             model.compile(optimizer=keras.optimizers.SGD(0.1, momentum=0.9), loss="mse")
     seen = []
-    look = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(logs["loss"]))
+    look = keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda epoch, logs: seen.append(logs["loss"])
+    )
     fit(model, callbacks=[look])
     same(model, alone(keras.optimizers.SGD(0.1, momentum=0.9)))
     assert all(losses == seen for losses in hvd.allgather_object(seen))
@@ -34,9 +37,12 @@ def test_one_line_is_enough(compiled_before, tmp_path):
     assert type(keras.models.load_model(path)) is keras.Sequential
 
 
+@pytest.mark.core
 def test_variables_of_any_type(several):
     kinds = ["float32", "bfloat16", "int32", "bool", "float16"]
-    variables = [keras.Variable(np.full(3, hvd.rank()), dtype=kind, trainable=False) for kind in kinds]
+    variables = [
+        keras.Variable(np.full(3, hvd.rank()), dtype=kind, trainable=False) for kind in kinds
+    ]
     variables.append(keras.Variable(float(hvd.rank())))
     hvd.broadcast_variables(variables, root_rank=1)
     for variable in variables:
@@ -44,6 +50,7 @@ def test_variables_of_any_type(several):
         np.testing.assert_array_equal(value, np.ones_like(value))
 
 
+@pytest.mark.core
 def test_collectives_take_what_keras_takes():
     total = hvd.allreduce([1.0, 2.0], op=hvd.Sum)
     np.testing.assert_allclose(keras.ops.convert_to_numpy(total), np.array([1, 2]) * hvd.size())

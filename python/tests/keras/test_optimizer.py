@@ -19,6 +19,7 @@ OPTIMIZERS = {
 }
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("kind", OPTIMIZERS)
 def test_ranks_learn_what_one_process_learns(kind):
     model = together(hvd.DistributedOptimizer(OPTIMIZERS[kind]()))
@@ -28,19 +29,21 @@ def test_ranks_learn_what_one_process_learns(kind):
 def modes():
     eager = {"run_eagerly": True, "jit_compile": False}
     modes = [{"jit_compile": False}, {"jit_compile": "auto"}, eager]
-    return modes + [{"jit_compile": True}] if BACK_END == "jax" else modes
+    return [*modes, {"jit_compile": True}] if BACK_END == "jax" else modes
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("mode", modes(), ids=str)
 def test_however_keras_compiles_the_step(mode):
     model = together(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), **mode)
     same(model, alone(keras.optimizers.SGD(0.1)))
 
 
+@pytest.mark.core
 @pytest.mark.skipif(BACK_END != "tensorflow", reason="only TensorFlow cannot do it")
 def test_compilation_that_is_impossible_is_refused():
     optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.1))
-    with pytest.raises(Exception, match="hint: .*jit_compile=False"):
+    with pytest.raises(Exception, match=r"hint: .*jit_compile=False"):
         together(optimizer, jit_compile=True)
 
 
@@ -58,6 +61,7 @@ def reductions(tmp_path, train):
     return max(of_gradients.count(name) for name in of_gradients)
 
 
+@pytest.mark.core
 def test_accumulated_gradients_are_reduced_once_per_step(several, tmp_path):
     plain = hvd.DistributedOptimizer(keras.optimizers.SGD(0.1))
     every = reductions(tmp_path, lambda: together(plain, epochs=1))
@@ -67,6 +71,7 @@ def test_accumulated_gradients_are_reduced_once_per_step(several, tmp_path):
         assert every == STEPS and half == STEPS // 2
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("inside", [False, True])
 def test_an_overflow_on_one_rank_is_one_on_all(several, inside):
     """Then nobody makes a step, and the scale is halved; otherwise ranks would wait for ever."""
@@ -89,6 +94,7 @@ def test_an_overflow_on_one_rank_is_one_on_all(several, inside):
     assert int(optimizer.iterations) == 1
 
 
+@pytest.mark.core
 def test_mixed_precision_of_keras(several):
     """Keras puts the optimizer that scales the loss around the distributed one by itself."""
     keras.mixed_precision.set_global_policy("mixed_float16")
@@ -112,15 +118,14 @@ def test_several_backward_passes_per_step(averages):
     same(together(optimizer), alone(OPTIMIZERS["accumulating"]()))
 
 
+@pytest.mark.core
 def test_sums_factors_and_compression():
     total = hvd.DistributedOptimizer(keras.optimizers.SGD(0.1 / hvd.size()), op=hvd.Sum)
     expected = alone(keras.optimizers.SGD(0.1))
     same(together(total), expected)
     divided = hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), gradient_predivide_factor=2.0)
     same(together(divided), expected)
-    small = hvd.DistributedOptimizer(
-        keras.optimizers.SGD(0.1), compression=hvd.Compression.fp16
-    )
+    small = hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), compression=hvd.Compression.fp16)
     same(together(small), expected, tolerance=1e-3)
 
 
@@ -143,12 +148,13 @@ def test_it_stays_what_it_was():
     config = optimizer.get_config()
     assert type(optimizer).from_config(config).get_config() == config
     assert keras.optimizers.serialize(optimizer)["class_name"] == "Adam"
-    with pytest.raises(ValueError, match="already.*\nhint: "):
+    with pytest.raises(ValueError, match=r"already.*\nhint: "):
         hvd.DistributedOptimizer(optimizer)
     with pytest.raises(ValueError, match="Average or Sum"):
         hvd.DistributedOptimizer(keras.optimizers.Adam(), op=hvd.Min)
 
 
+@pytest.mark.core
 def test_models_are_saved_without_a_trace_and_loaded_again(tmp_path):
     model = together(hvd.DistributedOptimizer(keras.optimizers.Adam(0.01)))
     path = tmp_path / "model.keras"

@@ -18,7 +18,7 @@ def hint_for(error: BaseException) -> str | None:
     found = isinstance(error, AttributeError) and _MISSING.search(str(error))
     if not found or "sirtaki_tf1" in sys.modules or "tensorflow" not in sys.modules:
         return None
-    import tensorflow.compat.v1 as v1
+    from tensorflow.compat import v1
 
     name = found.group(1)
     return _HINT.format(name=f"tf.{name}") if hasattr(v1, name) else None

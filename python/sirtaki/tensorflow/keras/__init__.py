@@ -1,4 +1,4 @@
-"""``sirtaki.tensorflow.keras`` and ``horovod.tensorflow.keras`` are ``sirtaki.keras``: the very same modules, not copies."""
+"""``sirtaki.keras``, the very same modules, where ``horovod.tensorflow`` has ``keras``."""
 
 import sys
 
