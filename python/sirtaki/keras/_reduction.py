@@ -42,11 +42,14 @@ def reduce(
             result[position] = gradient / len(settings.process_set.ranks)
     if not shared:
         return result
-    full = [f"{settings.name}.{names[position]}" for position in shared]
-    packed = [settings.compression.compress(gradients[position]) for position in shared]
-    reduced = _REDUCE[FRAMEWORK](settings, [small for small, _ in packed], full)
-    for position, gradient, (_, context) in zip(shared, reduced, packed):
-        result[position] = settings.compression.decompress(gradient, context)
+    reduced = _REDUCE[FRAMEWORK](
+        settings,
+        [gradients[position] for position in shared],
+        [variables[position] for position in shared],
+        [f"{settings.name}.{names[position]}" for position in shared],
+    )
+    for position, gradient in zip(shared, reduced):
+        result[position] = gradient
     return result
 
 
@@ -55,20 +58,50 @@ def _scale(settings: Settings) -> dict[str, float]:
     return {"prescale_factor": before, "postscale_factor": after}
 
 
-def _with_torch(settings: Settings, gradients: list[Any], names: list[str]) -> list[Any]:
+def _with_torch(settings: Settings, gradients: list, variables: list, names: list) -> list[Any]:
     hvd, scale, members = front_end(), _scale(settings), settings.process_set
+    packed = [settings.compression.compress(gradient) for gradient in gradients]
     handles = [
-        hvd.allreduce_async_(gradient, None, name, settings.op, process_set=members, **scale)
-        for gradient, name in zip(gradients, names)
+        hvd.allreduce_async_(small, None, name, settings.op, process_set=members, **scale)
+        for (small, _), name in zip(packed, names)
     ]
-    return [hvd.synchronize(handle) for handle in handles]
+    decompress = settings.compression.decompress
+    return [
+        decompress(hvd.synchronize(handle), context)
+        for handle, (_, context) in zip(handles, packed)
+    ]
 
 
-def _with_jax(settings: Settings, gradients: list[Any], names: list[str]) -> list[Any]:
-    hvd, scale = front_end(), _scale(settings)
-    return hvd.all_reduce_tree(
-        gradients, settings.op, settings.name, process_set=settings.process_set, **scale
+def _with_jax(settings: Settings, gradients: list, variables: list, names: list) -> list[Any]:
+    packed = [settings.compression.compress(gradient) for gradient in gradients]
+    reduced = front_end().all_reduce_tree(
+        [small for small, _ in packed],
+        settings.op,
+        settings.name,
+        process_set=settings.process_set,
+        **_scale(settings),
     )
+    decompress = settings.compression.decompress
+    return [decompress(small, context) for small, (_, context) in zip(reduced, packed)]
 
 
-_REDUCE = {"jax": _with_jax, "torch": _with_torch}
+def _with_tensorflow(
+    settings: Settings, gradients: list, variables: list, names: list
+) -> list[Any]:
+    # Sparse gradients have no compression, and local ones are not among these.
+    reducing = front_end().gradients.Gradients(
+        settings.name,
+        settings.compression,
+        settings.sparse_as_dense,
+        settings.op,
+        settings.predivide,
+        settings.groups,
+        settings.process_set,
+    )
+    reduced = reducing.reduce(gradients, variables, generic=True)
+    if settings.factor == 1.0:
+        return reduced
+    return [gradient * settings.factor for gradient in reduced]
+
+
+_REDUCE = {"jax": _with_jax, "tensorflow": _with_tensorflow, "torch": _with_torch}
