@@ -12,8 +12,8 @@ def from_arrays(arrays: Any, plan: Plan, **options: Any) -> Any:
     """A data set for ``fit`` with the batches of a plan, from arrays.
 
     ``arrays`` is what ``fit`` takes: a tuple of inputs and targets, possibly with weights of
-    samples. After each epoch, a ``Partition`` continues with the order of the next one.
-    ``options`` are those of ``keras.utils.PyDataset``.
+    samples. Give ``fit`` the callback ``epochs(plan)``, too, so that every epoch has an order of
+    its own. ``options`` are those of ``keras.utils.PyDataset``.
 
     >>> import numpy
     >>> from sirtaki.data import Partition
@@ -24,7 +24,35 @@ def from_arrays(arrays: Any, plan: Plan, **options: Any) -> Any:
     (3, (2, 2))
     """
     _arrays.check(arrays, plan)
+    if isinstance(plan, Partition) and plan.seen:
+        raise ValueError(
+            f"{plan.seen} samples of the epoch are seen already, but fit() takes all epochs to be "
+            "as long as the first one\n"
+            "hint: train the rest of the epoch with sirtaki.data.batches() and train_on_batch()"
+        )
     return _kind(_Batches)(arrays, plan, **options)
+
+
+def epochs(plan: Partition) -> Any:
+    """A callback for ``fit`` that begins the epochs of a plan.
+
+    It comes from the number that ``fit`` counts, with ``initial_epoch``, because Keras tells data
+    sets of an epoch's end even if it has only looked at the first batch.
+
+    >>> from sirtaki.data import Partition
+    >>> from sirtaki.data.keras import epochs
+    >>> plan = Partition(9, batch_size=2, rank=0, size=2)
+    >>> epochs(plan).on_epoch_begin(3)
+    >>> plan.epoch
+    3
+    """
+    import keras
+
+    class Epochs(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            plan.set_epoch(epoch)
+
+    return Epochs()
 
 
 def shard(
@@ -58,10 +86,6 @@ class _Batches:
     def __getitem__(self, index: int) -> Any:
         return _arrays.take(self._arrays, self._plan[index])
 
-    def on_epoch_end(self) -> None:
-        if isinstance(self._plan, Partition):
-            self._plan.seek(self._plan.position(len(self._plan)))
-
 
 class _Shard:
     """A part of the batches of another data set."""
@@ -75,6 +99,10 @@ class _Shard:
 
     def __getitem__(self, index: int) -> Any:
         return self._whole[index * self._size + self._rank]
+
+    def on_epoch_begin(self) -> None:
+        if hasattr(self._whole, "on_epoch_begin"):
+            self._whole.on_epoch_begin()
 
     def on_epoch_end(self) -> None:
         self._whole.on_epoch_end()

@@ -6,6 +6,7 @@ samples.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sized
 from typing import Any, NamedTuple, Union
 
@@ -73,6 +74,16 @@ class Partition:
             raise ValueError(f"last must be one of {', '.join(LASTS)}, not {last!r}")
         self.seek(Position(seed, epoch, seen))
 
+    @property
+    def epoch(self) -> int:
+        """The epoch, from 0."""
+        return self._position.epoch
+
+    @property
+    def seen(self) -> int:
+        """How many samples of the epoch were seen before this plan's first batch."""
+        return self._position.seen
+
     def seek(self, position: Position) -> None:
         """Continues from a position, such as ``position`` returns; it may be of other ranks."""
         position = Position(*position)
@@ -135,7 +146,9 @@ class Partition:
 
     def __iter__(self) -> Iterator[np.ndarray[Any, Any]]:
         """The samples of each of this rank's batches, from the plan's position on."""
-        return (self[batch] for batch in range(len(self)))
+        # Whoever reads ahead is not to notice that the plan is moved to the next epoch.
+        plan = copy.copy(self)
+        return (plan[batch] for batch in range(len(plan)))
 
     def _start(self, batch: int) -> int:
         return self._position.seen + batch * self.batch_size * self.size

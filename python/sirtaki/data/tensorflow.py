@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from sirtaki.data import arrays as _arrays
-from sirtaki.data.plans import Partition, Plan, place
+from sirtaki.data.plans import Plan, place
 
 
 def shard(
@@ -45,8 +44,9 @@ def shard(
 def from_arrays(arrays: Any, plan: Plan) -> Any:
     """A ``tf.data.Dataset`` of the batches of a plan, from arrays.
 
-    ``arrays`` is an array, or a tuple or dict of them. Every time the data set is iterated over,
-    that is an epoch: a ``Partition`` continues with the order of the next one, ``Draws`` repeat.
+    ``arrays`` is an array, or a tuple or dict of them. Call the plan's ``set_epoch`` before each
+    epoch, or give ``fit`` the callback ``sirtaki.data.keras.epochs(plan)``, so that every epoch
+    has an order of its own.
 
     >>> import numpy
     >>> from sirtaki.data import Partition
@@ -61,23 +61,10 @@ def from_arrays(arrays: Any, plan: Plan) -> Any:
     _arrays.check(arrays, plan)
     tensors = tf.nest.map_structure(tf.convert_to_tensor, arrays)
     indices = tf.data.Dataset.from_generator(
-        _Epochs(plan), output_signature=tf.TensorSpec([None], tf.int64)
+        lambda: iter(plan), output_signature=tf.TensorSpec([None], tf.int64)
     )
 
     def chosen(rows: Any) -> Any:
         return tf.nest.map_structure(lambda part: tf.gather(part, rows), tensors)
 
     return indices.map(chosen)
-
-
-class _Epochs:
-    """Each call is an epoch."""
-
-    def __init__(self, plan: Plan) -> None:
-        self._plan, self._begun = plan, False
-
-    def __call__(self) -> Iterator[Any]:
-        if self._begun and isinstance(self._plan, Partition):
-            self._plan.seek(self._plan.position(len(self._plan)))
-        self._begun = True
-        return iter(self._plan)
