@@ -37,8 +37,8 @@ enum Caller {
 struct State {
     /// Every caller, with what it waits for.
     callers: HashMap<Caller, Option<Arc<Promise>>>,
-    /// Threads that act for a hand-in.
-    deputies: HashMap<ThreadId, u64>,
+    /// Threads that act for another caller.
+    deputies: HashMap<ThreadId, Caller>,
     /// Hand-ins so far.
     hand_ins: u64,
     /// Changes whenever anything here does.
@@ -60,7 +60,7 @@ impl State {
 
     /// The caller a thread acts for.
     fn caller_of(&self, thread: ThreadId) -> Caller {
-        self.deputies.get(&thread).map_or(Caller::Thread(thread), |&number| Caller::HandIn(number))
+        self.deputies.get(&thread).copied().unwrap_or(Caller::Thread(thread))
     }
 }
 
@@ -166,14 +166,13 @@ impl HandIn {
 
     /// From now on this thread does what was announced, until the result is dropped.
     pub fn begin(&self) -> Doing {
-        let thread = thread::current().id();
+        let doing = Doing::new(&self.callers, Caller::HandIn(self.number));
         let mut state = self.callers.state();
-        let before = state.deputies.insert(thread, self.number);
         if let Some(waits) = state.callers.get_mut(&Caller::HandIn(self.number)) {
             *waits = None;
         }
         self.callers.change(state);
-        Doing { callers: self.callers.clone(), thread, before }
+        doing
     }
 
     /// Submits it: what `submit` hands in counts as handed in by the thread that began this.
@@ -193,14 +192,27 @@ impl Drop for HandIn {
     }
 }
 
-/// A thread does what a [`HandIn`] has announced, until this is dropped.
+/// A thread does what a [`HandIn`] has announced, or acts for another thread, until this is dropped.
 #[derive(Debug)]
-#[must_use = "the thread acts for the hand-in until this is dropped"]
+#[must_use = "the thread acts for another caller until this is dropped"]
 pub struct Doing {
     callers: Arc<Callers>,
     thread: ThreadId,
-    /// The hand-in it acted for before.
-    before: Option<u64>,
+    /// The caller it acted for before.
+    before: Option<Caller>,
+}
+
+impl Doing {
+    fn new(callers: &Arc<Callers>, caller: Caller) -> Self {
+        let thread = thread::current().id();
+        let before = callers.state().deputies.insert(thread, caller);
+        Self { callers: callers.clone(), thread, before }
+    }
+
+    /// This thread acts for another one, which waits for it.
+    pub(crate) fn for_thread(callers: &Arc<Callers>, thread: ThreadId) -> Self {
+        Self::new(callers, Caller::Thread(thread))
+    }
 }
 
 impl Drop for Doing {
@@ -300,6 +312,22 @@ mod tests {
         });
         drop(hand_in);
         assert!(callers.blocked().is_some(), "the other thread has submitted nothing for itself");
+    }
+
+    #[test]
+    fn a_thread_may_submit_and_wait_for_one_that_does_nothing_else() {
+        let (callers, promise) = (callers(), Promise::new(1, None));
+        let here = thread::current().id();
+        elsewhere(|| {
+            let _doing = Doing::for_thread(&callers, here);
+            callers.submit();
+            assert_eq!(callers.blocked(), None);
+            let _waiting = callers.block(&promise);
+            assert!(callers.blocked().is_some(), "the only caller waits");
+        });
+        assert_eq!(callers.blocked(), None);
+        let _waiting = callers.block(&promise);
+        assert!(callers.blocked().is_some(), "the other thread was never a caller itself");
     }
 
     #[test]

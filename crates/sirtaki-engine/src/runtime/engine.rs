@@ -16,7 +16,7 @@ use crate::{
         request::{Bundle, Operation, Request},
     },
     runtime::{
-        callers::{Callers, HandIn},
+        callers::{Callers, Doing, HandIn},
         control::Star,
         device::DeviceSettings,
         ending,
@@ -204,6 +204,12 @@ impl Engine {
     /// As [`Engine::hand_in`], for a thread that could not do so itself, for example because there was no engine yet.
     pub fn hand_in_for(&self, thread: ThreadId) -> HandIn {
         HandIn::new(&self.shared.callers, thread, None)
+    }
+
+    /// Until the result is dropped, what this thread submits and waits for counts as done by `thread`, which is blocked
+    /// meanwhile: a framework may compute in threads of its own while the one that asked for the results waits.
+    pub fn act_for(&self, thread: ThreadId) -> Doing {
+        Doing::for_thread(&self.shared.callers, thread)
     }
 
     /// Returns once all ranks have called it.
