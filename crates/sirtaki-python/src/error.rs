@@ -22,15 +22,20 @@ pub(crate) fn raised(py: Python<'_>, text: String, rank: Option<Rank>) -> PyErr 
 
 /// A collective went wrong.
 pub(crate) fn of_engine(py: Python<'_>, error: &EngineError) -> PyErr {
-    let reason = match error {
-        EngineError::Failed { reason, .. } | EngineError::Comm(reason) => Some(reason),
-        _ => None,
-    };
-    let raised = raised(py, with_timeout(reason, error.to_string()), error.rank());
+    let raised = raised(py, text(error), error.rank());
     match raised.value(py).setattr("refused", matches!(error, EngineError::Mismatch(_))) {
         Ok(()) => raised,
         Err(other) => other,
     }
+}
+
+/// What went wrong in a collective, in words.
+pub(crate) fn text(error: &EngineError) -> String {
+    let reason = match error {
+        EngineError::Failed { reason, .. } | EngineError::Comm(reason) => Some(reason),
+        _ => None,
+    };
+    with_timeout(reason, error.to_string())
 }
 
 /// The text of an error. Programs for PyTorch look for " timeout " where a time limit has passed.

@@ -2,7 +2,7 @@
 //!
 //! What Python hands in becomes requests of the engine, and their results become Python objects. Everything that can be
 //! done in Python is done there (`python/sirtaki`), so one compiled file serves all frameworks and all versions of
-//! Python: it uses only the stable interface, and knows no framework.
+//! Python: it uses only the stable interface. The one framework it knows is TensorFlow, whose ops cannot be Python.
 //!
 //! # Layout
 //!
@@ -12,6 +12,7 @@
 //! - `name`: names of requests, and the calls that they are made for.
 //! - `in_flight`: names that are in use; `hand_in`: what is still to come.
 //! - `registry`: engines by number, for code that runs without the interpreter.
+//! - `tensorflow`: ops and kernels for TensorFlow, which computes without the interpreter.
 //! - `ticket`: waiting, with the interpreter free and signals noticed.
 //! - `completions`: what is done, for threads that act on it.
 //! - `memory`: memory of a framework's tensors, for the engine.
@@ -33,6 +34,7 @@ mod name;
 mod output;
 mod phase;
 mod registry;
+mod tensorflow;
 mod ticket;
 
 /// The module `sirtaki._native`.
@@ -47,6 +49,7 @@ mod _native {
         memory::{dtypes, nccl_version},
         output::Output,
         phase::Phase,
+        tensorflow::{tensorflow_ops, tensorflow_ready},
         ticket::Ticket,
     };
 }

@@ -65,7 +65,6 @@ pub(crate) fn publish(number: u64, engine: &Arc<Live>) {
     engines.insert(number, Arc::downgrade(engine));
 }
 
-#[allow(dead_code, reason = "for the kernels of frameworks")]
 /// The engine with this number, or why there is none and what to do.
 pub(crate) fn find(number: u64) -> Result<Arc<Live>, String> {
     if ![0, std::process::id()].contains(&PROCESS.load(Ordering::Relaxed)) {
