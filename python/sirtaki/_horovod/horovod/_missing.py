@@ -6,7 +6,6 @@ from importlib.abc import MetaPathFinder
 from typing import Any
 
 _INSTEAD = {
-    "tensorflow": "TensorFlow",
     "mxnet": "MXNet",
     "spark": "Spark",
     "ray": "Ray",
@@ -26,7 +25,7 @@ class Finder(MetaPathFinder):
         what = f"{_INSTEAD[part]} is" if part in _INSTEAD else f"{fullname} is"
         raise ModuleNotFoundError(
             f"{what} not supported: under `sirtaki run --horovod`, `horovod` is Sirtaki, which "
-            "has horovod.torch, horovod.run and what belongs to them\n"
+            "has horovod.tensorflow, horovod.torch, horovod.run and what belongs to them\n"
             "hint: port the script to PyTorch, or run it with Horovod itself, without --horovod",
             name=fullname,
         )

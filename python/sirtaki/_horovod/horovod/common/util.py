@@ -1,4 +1,4 @@
-"""Small helpers that scripts import from ``horovod.common.util``, for PyTorch only."""
+"""Small helpers that scripts import from ``horovod.common.util``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import functools
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any, Callable
 
 import sirtaki._core.capabilities as _capabilities
@@ -14,7 +15,6 @@ from horovod.common.exceptions import (
     get_version_mismatch_message,
 )
 from sirtaki._core.capabilities import check_extension
-from sirtaki.torch.mpi_ops import gpu_available, num_rank_is_power_2
 
 EXTENSIONS = ["tensorflow", "torch", "mxnet"]
 
@@ -45,8 +45,18 @@ def _cache(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def extension_available(ext_base_name: str, verbose: bool = False) -> bool:
-    """Whether a framework can be used: only PyTorch can."""
-    return ext_base_name == "torch"
+    """Whether a framework can be used."""
+    return ext_base_name in ("tensorflow", "torch")
+
+
+def gpu_available(ext_base_name: str, verbose: bool = False) -> bool:
+    """Whether a framework finds a GPU."""
+    return bool(import_module(f"sirtaki.{ext_base_name}.mpi_ops").gpu_available())
+
+
+def num_rank_is_power_2(num_rank: int) -> bool:
+    """Whether Adasum works with this number of ranks."""
+    return num_rank > 0 and num_rank & (num_rank - 1) == 0
 
 
 def check_installed_version(name: str, version: str, exception: Any = None) -> None:
