@@ -7,8 +7,8 @@
 array([1., 2.])
 
 Everything that shares the host's memory through the buffer protocol or DLPack is accepted, too:
-``bytearray``, ``array.array``, arrays of MXNet, tensors of any framework on the host. Results are
-NumPy's arrays; functions that end in an underscore change what they are given.
+``bytearray``, ``array.array``, tensors of other frameworks on the host. Results are NumPy's
+arrays; functions that end in an underscore change what they are given.
 """
 
 from sirtaki._core.capabilities import (

@@ -1,6 +1,6 @@
 """Passes NumPy's arrays to the engine and back, in place where their memory allows it.
 
-Anything with the buffer protocol or DLPack is looked at through an array that shares its memory.
+Anything with the buffer protocol or DLPack is looked at through an array in the same memory.
 """
 
 from __future__ import annotations
@@ -37,28 +37,42 @@ _ON_HOST = (1, 3)
 
 
 def array(value: Any) -> np.ndarray[Any, Any]:
-    """An array that shares the memory of a value, if it has any that can be shared."""
-    if isinstance(value, np.ndarray):
-        return value
+    """The elements of a value, in its own memory or in a copy."""
     if isinstance(value, (int, float, np.generic)):
         return np.asarray(value)
+    try:
+        return _shared(value)
+    except ValueError:
+        if hasattr(value, "__dlpack__") and not _is_on_host(value):
+            raise
+        try:
+            # Frameworks convert some types for NumPy that DLPack cannot pass to it.
+            return value.__array__()
+        except (AttributeError, TypeError, RuntimeError, NotImplementedError):
+            pass
+        raise
+
+
+def _shared(value: Any) -> np.ndarray[Any, Any]:
+    """An array in the memory of a value."""
+    if isinstance(value, np.ndarray):
+        return value
     if hasattr(value, "__dlpack__"):
         return _from_dlpack(value)
+    if hasattr(value, "__array_interface__"):
+        return np.asarray(value)
     try:
         return np.asarray(memoryview(value))
     except (TypeError, ValueError, NotImplementedError):
-        pass
-    if hasattr(value, "__array__") or hasattr(value, "__array_interface__"):
-        return np.asarray(value)
-    raise ValueError(
-        f"an array is needed, not {type(value).__name__}\n"
-        "hint: make one with numpy.asarray(), or send any object with broadcast_object()"
-    )
+        raise ValueError(
+            f"an array is needed, not {type(value).__name__}\n"
+            "hint: make one with numpy.asarray(), or send any object with broadcast_object()"
+        ) from None
 
 
 def _from_dlpack(value: Any) -> np.ndarray[Any, Any]:
     kind = type(value).__name__
-    if int(value.__dlpack_device__()[0]) not in _ON_HOST:
+    if not _is_on_host(value):
         raise ValueError(
             f"a {kind} that is not in the host's memory cannot be sent by sirtaki.numpy\n"
             "hint: copy it to the host first, or use its framework's own front end"
@@ -72,8 +86,12 @@ def _from_dlpack(value: Any) -> np.ndarray[Any, Any]:
         ) from error
 
 
+def _is_on_host(value: Any) -> bool:
+    return int(value.__dlpack_device__()[0]) in _ON_HOST
+
+
 def arrays(values: Iterable[Any]) -> Arrays:
-    """Arrays that share the memory of values."""
+    """The elements of values, in their own memory or in copies."""
     return [array(value) for value in values]
 
 
@@ -81,9 +99,9 @@ def writable(values: Iterable[Any]) -> Arrays:
     """Arrays for results that replace the values, in their own memory."""
     found = []
     for value in values:
-        here = array(value)
-        if not isinstance(value, np.ndarray) and isinstance(value, (int, float, np.generic)):
+        if isinstance(value, (int, float, np.generic)):
             raise ValueError(f"{value!r} is a number, which cannot be changed in place")
+        here = _shared(value)
         if not here.flags.writeable:
             raise ValueError(
                 f"a read-only {type(value).__name__} of shape {here.shape} cannot be changed in "

@@ -135,3 +135,14 @@ def test_data_parallel_says_what_it_takes():
     for value in (3, "model", torch.nn.Linear, lambda weights: weights):
         with pytest.raises(TypeError, match=r"(?s)cannot train an object of type .*hint:.*Keras"):
             sirtaki.data_parallel(value)
+
+
+def test_the_page_about_it_is_true():
+    page = (Path(__file__).parents[3] / "docs" / "python.md").read_text()
+    programs = [block.partition("```")[0] for block in page.split("```python\n")[1:]]
+    assert len(programs) == 3
+    names = {}
+    for program in programs:
+        exec(program, names)
+    assert names["rows"].shape == (sum(range(hvd.size() + 1)), 2)
+    assert names["gradient"].tolist() == [sum(range(hvd.size()))] * 3

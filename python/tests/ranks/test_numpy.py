@@ -180,6 +180,21 @@ def test_whatever_has_dlpack():
     tensor = torch.ones(3, dtype=torch.int64)
     assert hvd.allreduce(tensor, op=hvd.Sum).tolist() == [hvd.size()] * 3
     assert tensor.tolist() == [1] * 3
+    if np.lib.NumpyVersion(np.__version__) >= "2.1.0":
+        assert hvd.allreduce_(tensor, op=hvd.Sum) is tensor
+        assert tensor.tolist() == [hvd.size()] * 3
+    with pytest.raises(ValueError, match=r"(?s)NumPy cannot use this Tensor.*hint: detach"):
+        hvd.allreduce(torch.ones(2, requires_grad=True))
+
+
+def test_what_only_makes_arrays_is_sent_but_not_changed():
+    class Maker:
+        def __array__(self, *_, **__):
+            return np.ones(2)
+
+    assert hvd.allreduce(Maker(), op=hvd.Sum).tolist() == [hvd.size()] * 2
+    with pytest.raises(ValueError, match="an array is needed, not Maker"):
+        hvd.allreduce_(Maker())
 
 
 def test_objects_barrier_and_parameters():
