@@ -85,6 +85,7 @@ struct Arguments<'a> {
     number: Option<u64>,
     collective: Option<u64>,
     tensors: Option<usize>,
+    exposed_us: Option<f64>,
     #[serde(borrow)]
     algorithm: Option<Cow<'a, str>>,
 }
@@ -135,6 +136,8 @@ impl Rank {
     fn add(&mut self, event: &Event<'_>) {
         let (begin, seconds) = (event.ts / 1e6, event.dur / 1e6);
         match (&event.args, &*event.name) {
+            // The same collective by the clock of a GPU.
+            (Arguments { exposed_us: Some(_), .. }, _) => {}
             // In the lane of the collectives; its tensors follow.
             (Arguments { number: Some(number), bytes: Some(bytes), tensors, algorithm, .. }, name) => {
                 self.current = (name == "all_reduce").then_some(*number);
@@ -236,5 +239,19 @@ mod tests {
         assert!(error(other).contains("`else`"));
         let event = r#"[{"ph": "X", "name": "step", "ts": 1e300}]"#;
         assert!(error(&other.replace("[]", event)).contains("times or bytes of `step`"));
+    }
+
+    #[test]
+    fn what_a_gpu_did_is_not_another_collective() {
+        let text = r#"{"otherData":{"format":"sirtaki timeline, version 1","ranks":1,"dropped":0},"traceEvents":[
+            {"ph":"X","pid":0,"name":"all_reduce","ts":0,"dur":5,"args":{"number":1,"tensors":1,"bytes":8}},
+            {"ph":"X","pid":0,"name":"all_reduce","ts":9,"dur":70,
+             "args":{"number":1,"tensors":1,"bytes":8,"exposed_us":3.5}},
+            {"ph":"X","pid":0,"name":"x","ts":0,"dur":5,"args":{"bytes":8,"collective":1}},
+            {"ph":"X","pid":0,"name":"all_reduce","ts":1,"dur":2,"args":{"bytes":8}}]}"#;
+        let trace = Trace::parse(text.as_bytes()).unwrap();
+        let reduced = &trace.ranks[0].reduced[&1];
+        assert_eq!((trace.ranks[0].tensors.len(), trace.ranks[0].reduced.len()), (1, 1));
+        assert!((reduced.inside - 2e-6).abs() < 1e-12 && (reduced.copying - 3e-6).abs() < 1e-12, "{reduced:?}");
     }
 }

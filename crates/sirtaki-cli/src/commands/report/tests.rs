@@ -5,7 +5,7 @@ use super::{
     document, figures,
     findings::Findings,
     json, markdown, page,
-    read::{RecordedRun, RunState, Step, Unreadable},
+    read::{GpuProfile, Profile, RankProfile, RecordedRun, RunState, Step, Unreadable},
 };
 
 fn run(ranks: usize, batch: usize, seed: usize, rate: f64) -> RecordedRun {
@@ -126,6 +126,33 @@ fn what_did_not_finish_is_counted_and_in_no_mean() {
     }
 }
 
+/// What a rank with a GPU counted whose tensors travelled this way.
+fn on_gpus(path: &str) -> Profile {
+    let gpu = GpuProfile {
+        collective_seconds: 4.0,
+        hidden_seconds: 3.0,
+        largest_memory_bytes: Some(3.0 * 1024_f64.powi(3)),
+        ..GpuProfile::default()
+    };
+    let ranks = vec![RankProfile { gpu: Some(gpu), ..RankProfile::default() }];
+    Profile { ranks, gpu_path: Some(path.into()), ..Profile::default() }
+}
+
+#[test]
+fn gpus_have_a_table_where_there_were_any() {
+    let written = |profile: Option<Profile>| {
+        let findings = Findings::new(vec![RecordedRun { profile, ..run(1, 128, 1, 100.0) }], Vec::new(), None);
+        let document = document::write(&findings, None);
+        let data: serde_json::Value = serde_json::from_str(&json::write(&findings, &document)).unwrap();
+        (markdown::write(&document), data["runs"][0]["largest_gpu_memory_bytes"].clone())
+    };
+    let (text, memory) = written(Some(on_gpus("by NCCL 2.28.9")));
+    assert!(text.contains("GPUs") && text.contains("tensors travelled by NCCL 2.28.9"), "{text}");
+    assert!(text.contains("75 %") && memory == 3.0 * 1024_f64.powi(3), "{memory} {text}");
+    let (text, memory) = written(Some(Profile::default()));
+    assert!(!text.contains("GPUs") && memory.is_null(), "{text}");
+}
+
 #[test]
 fn names_from_files_stay_names() {
     let mut evil = run(1, 128, 1, 100.0);
@@ -137,6 +164,7 @@ fn names_from_files_stay_names() {
     evil.hosts = vec![bad.into()];
     evil.version = bad.into();
     evil.state = RunState::Failed(bad.into());
+    evil.profile = Some(on_gpus(bad));
     let other = run(2, 128, 1, 150.0);
     for runs in [vec![evil.clone()], vec![evil, other]] {
         let findings = Findings::new(runs, vec![Unreadable { name: bad.into(), why: bad.into() }], None);
