@@ -9,7 +9,7 @@
 //! where that stream comes to the wait until the end of the batch. The rest is *hidden*. A batch that is over before
 //! anybody asks for it is hidden altogether. Work of other streams of the caller is not seen.
 //!
-//! Two events for each batch cost a few microseconds, so they are recorded only where somebody wants to know.
+//! Events cost time on the host and on the device, so they are recorded only where somebody wants to know.
 
 use std::{
     collections::VecDeque,
