@@ -29,7 +29,8 @@ def spans_by_tensor(trace):
     spans = defaultdict(list)
     for one in slices:
         if "exposed_us" in one["args"]:
-            spans[names[one["args"]["number"]]].append((one["dur"], one["args"]["exposed_us"]))
+            name = names[one["args"]["number"]].removeprefix("allreduce.")
+            spans[name].append((one["dur"], one["args"]["exposed_us"]))
     return spans
 
 
