@@ -23,8 +23,9 @@ def pytest_configure(config):
 
 def pytest_collection_modifyitems(config, items):
     if keras.backend.backend() != "torch":
-        config.hook.pytest_deselected([one for one in items if not one.get_closest_marker("core")])
-        items[:] = [one for one in items if one.get_closest_marker("core")]
+        core = [one for one in items if one.get_closest_marker("core")]
+        config.hook.pytest_deselected(items=[one for one in items if one not in core])
+        items[:] = core
 
 
 def pytest_sessionstart(session):
