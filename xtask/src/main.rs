@@ -3,6 +3,7 @@
 //! A program instead of scripts, so that it is checked like everything else and works wherever cargo does.
 #![allow(clippy::print_stdout, reason = "a task talks to the person who started it")]
 
+mod frameworks;
 mod fuzz;
 mod gpu;
 mod hygiene;
@@ -39,7 +40,7 @@ enum Task {
         list: bool,
     },
     /// Compare with other libraries and launchers: `cargo xtask bench comm`; what encryption costs: `… bench tls`; with
-    /// PyTorch's own NCCL on a machine with a GPU: `… bench gpu`
+    /// PyTorch's own NCCL on a machine with a GPU: `… bench gpu`; Keras with TensorFlow's strategy: `… bench tensorflow`
     Bench {
         /// Passed on to the benchmark program
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -78,6 +79,9 @@ fn perform(task: Task) -> Result<()> {
         }
         Task::Test { steps, .. } => steps::run(&shell, &steps),
         Task::Bench { arguments } if arguments == ["gpu"] => gpu::bench(&shell),
+        Task::Bench { arguments } if arguments.first().is_some_and(|name| name == "tensorflow") => {
+            frameworks::bench_tensorflow(&shell, &arguments[1..])
+        }
         // Takes root and none of the other libraries.
         Task::Bench { arguments } if arguments == ["tls"] => {
             let example = ["--package", "sirtaki-comm", "--example", "tls_speed"];

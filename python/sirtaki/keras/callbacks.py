@@ -8,7 +8,7 @@ from typing import Any, Callable
 from sirtaki import _progress
 from sirtaki._core.job import rank
 from sirtaki._core.objects import allgather_object
-from sirtaki.keras import _variables
+from sirtaki.keras import _variables, operations
 from sirtaki.keras._library import IS_3, keras
 from sirtaki.keras.rates import LearningRateScheduleCallback, LearningRateWarmupCallback
 
@@ -25,7 +25,8 @@ __all__ = [
 class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
     """Gives all ranks the variables of ``root_rank``, of the model and of its optimizer.
 
-    At the start if all ranks have them by then, as with Keras 3; otherwise after the first batch.
+    At the start if the model knows its shapes by then, as with Keras 3 most do; otherwise after the
+    first batch.
     Those in ``local_variables`` stay as they are.
     """
 
@@ -44,8 +45,9 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
             return
         model = self.model
         optimizer = getattr(model, "optimizer", None)
-        ready = model.built and (optimizer is None or optimizer.built)
-        if all(allgather_object(ready, "keras.ready")):
+        if all(allgather_object(bool(model.built), "keras.ready")):
+            if optimizer is not None and not optimizer.built:
+                optimizer.build(model.trainable_variables)
             self._broadcast()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
@@ -55,12 +57,22 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
 
     def _broadcast(self) -> None:
         self.broadcast_done = True
+        if not IS_3 and _in_graph():
+            operations.broadcast_global_variables(self.root_rank)
+            return
         model = self.model
         variables = [one for one in _variables.of_model(model) if id(one) not in self._local]
         _variables.broadcast(variables, self.root_rank, "model")
         optimizer = getattr(model, "optimizer", None)
         if optimizer is not None:
             _variables.broadcast(_variables.of_optimizer(optimizer), self.root_rank, "optimizer")
+
+
+def _in_graph() -> bool:
+    """Whether TensorFlow builds a graph, as in version 1, instead of computing at once."""
+    import tensorflow as tf
+
+    return not tf.executing_eagerly()
 
 
 class MetricAverageCallback(keras.callbacks.Callback):

@@ -37,7 +37,7 @@ class Distributed:
         grads = list(grads)
         if trainable_variables is not None:
             trainable_variables = list(trainable_variables)
-        known = trainable_variables or self._trainable_variables  # type: ignore[attr-defined]
+        known = trainable_variables or getattr(self, "_trainable_variables", [])
         with self._reduced_once(grads, known) as reduced:
             return super().apply(reduced, trainable_variables)  # type: ignore[misc]
 

@@ -94,10 +94,16 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
             and old
             and new != old
         ):
-            for variable in of_optimizer(optimizer):
-                if "momentum" in short(variable):
-                    value = value_of(variable)
-                    variable.assign((value * (new / old)).astype(value.dtype))
+            for variable in _memory(optimizer):
+                value = value_of(variable)
+                variable.assign((value * (new / old)).astype(value.dtype))
+
+
+def _memory(optimizer: Any) -> list[Any]:
+    """What an optimizer with momentum remembers of earlier steps, in any version of Keras."""
+    known = [*(getattr(optimizer, "momentums", None) or ()), *getattr(optimizer, "_momentums", ())]
+    named = (one for one in of_optimizer(optimizer) if "momentum" in short(one))
+    return [one for one in known if one is not None] or list(named)
 
 
 class LearningRateWarmupCallback(LearningRateScheduleCallback):
