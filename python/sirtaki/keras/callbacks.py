@@ -25,8 +25,8 @@ __all__ = [
 class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
     """Gives all ranks the variables of ``root_rank``, of the model and of its optimizer.
 
-    At the start if the model knows its shapes by then, as with Keras 3 most do; otherwise after the
-    first batch.
+    At the start if the model knows its shapes by then, as most do with Keras 3; otherwise after
+    the first batch.
     Those in ``local_variables`` stay as they are.
     """
 
