@@ -18,6 +18,7 @@
 //! - `memory`: memory of a framework's tensors, for the engine.
 //! - `output`: memory of the engine's, for a framework.
 //! - `phase`: parts of training steps, for timelines and profiles.
+//! - `xla`: collectives inside XLA's programs.
 //! - `error`: exceptions.
 //! - `command`: the `sirtaki` command.
 
@@ -36,6 +37,7 @@ mod phase;
 mod registry;
 mod tensorflow;
 mod ticket;
+mod xla;
 
 /// The module `sirtaki._native`.
 #[pyo3::pymodule]
@@ -51,5 +53,6 @@ mod _native {
         phase::Phase,
         tensorflow::{tensorflow_ops, tensorflow_ready},
         ticket::Ticket,
+        xla::xla_handlers,
     };
 }

@@ -1,0 +1,81 @@
+"""Calls of the engine from XLA's programs.
+
+There is one function that XLA calls, and it is the only thing here that is compiled; attributes
+say what is wanted. It has a side effect, so that XLA neither merges equal calls nor drops those
+whose results nobody uses: on the other ranks, somebody waits for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.ffi
+import numpy
+from jax._src import effects
+from jax._src.ffi import FfiEffect
+
+from sirtaki._core import job
+from sirtaki._core.process_sets import ProcessSet
+from sirtaki._native import HandIn, Thread, xla_handlers
+
+_TARGET = "sirtaki_collective"
+
+_announced: dict[int, tuple[Any, HandIn]] = {}
+"""By process set: its engine, and that XLA's threads may submit something at any time."""
+
+
+def _register() -> None:
+    handler, refusal = xla_handlers()
+    jax.ffi.register_ffi_target(_TARGET, handler, platform="cpu")
+    for platform in ("CUDA", "ROCM"):
+        jax.ffi.register_ffi_target(_TARGET, refusal, platform=platform)
+    # Without this, JAX allows side effects in loops but not in functions with their own gradients.
+    effects.custom_derivatives_allowed_effects.add_type(FfiEffect)
+    effects.remat_allowed_effects.add_type(FfiEffect)
+
+
+_register()
+
+
+def announce(process_set: ProcessSet) -> int:
+    """Has the engine know that programs of XLA's may use it; returns its number.
+
+    Otherwise a rank whose main thread waits would count as one that will submit nothing more,
+    although a program that runs in XLA's threads has not reached its collective yet.
+    """
+    engine, number = process_set.engine(), process_set.process_set_id or 0
+    known = _announced.get(number)
+    if known is None or known[0] is not engine:
+        if not _announced and _forget not in job.world.leaving:
+            job.world.leaving.append(_forget)
+        _announced[number] = (engine, engine.hand_in(Thread()))
+    return number
+
+
+def _forget() -> None:
+    for _, hand_in in _announced.values():
+        hand_in.end()
+    _announced.clear()
+
+
+def call(
+    arrays: Sequence[Any],
+    results: Sequence[tuple[Any, Any]],
+    in_place: dict[int, int],
+    vmap_method: str,
+    engine: int,
+    **attributes: Any,
+) -> list[jax.Array]:
+    """Runs a collective; ``results`` are shapes and element types, ``in_place`` says which result
+    may have the memory of which argument."""
+    kinds = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in results]
+    function = jax.ffi.ffi_call(
+        _TARGET,
+        kinds,
+        has_side_effect=True,
+        vmap_method=vmap_method,
+        input_output_aliases=in_place,
+    )
+    return list(function(*arrays, engine=numpy.int64(engine), **attributes))
