@@ -227,3 +227,41 @@ def test_modules_that_scripts_import():
         [sys.executable, "-c", file + code], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_core_needs_no_framework():
+    program = """
+        import sys
+        for name in ("torch", "tensorflow", "keras", "jax", "numpy"):
+            sys.modules[name] = None  # importing it fails
+        from sirtaki._core import capabilities, elastic, handlers, job, objects, process_sets
+        process_sets.init()
+        assert objects.broadcast_object({"a": 1}) == {"a": 1}
+        assert objects.allgather_object("mine") == ["mine"] and capabilities.cuda_built() is False
+        state = handlers.HandledState(lambda _: None, step=0)
+        state.step = 3
+        elastic.run(lambda state: state.commit())(state)
+        assert state.step == 3
+        try:
+            import sirtaki
+            sirtaki.data_parallel(lambda: 0)
+            raise AssertionError("a function is no model")
+        except TypeError as error:
+            assert "hint:" in str(error)
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
+
+
+def test_arrays_have_the_same_functions():
+    import sirtaki.numpy as arrays
+
+    there = {name: FUNCTIONS[name] for name in arrays.__all__ if name in FUNCTIONS}
+    assert {"allreduce", "alltoall_async", "grouped_reducescatter_async", "join"} <= set(there)
+    for name, of_torch in there.items():
+        # Without PyTorch's compressors; objects may be those of a process set.
+        gone = "compression=NONE, " if "reducescatter" in name else "nothing"
+        expected = of_torch.replace(gone, "").replace("compression=NONE", "compression=None")
+        if name == "allgather_object":
+            expected += ", process_set=ALL"
+        assert shown(getattr(arrays, name)) == expected, name
+        assert getattr(arrays, name).__doc__, name

@@ -3,7 +3,9 @@
 import torch
 
 import sirtaki
+import sirtaki.numpy
 import sirtaki.torch as hvd
+from sirtaki.data import Partition, Position
 
 
 def train(epochs: int) -> float:
@@ -12,7 +14,10 @@ def train(epochs: int) -> float:
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1))
     loss = 0.0
-    for _ in range(epochs):
+    plan = Partition(100, batch_size=epochs, last="drop")
+    position: Position = plan.position(sirtaki.numpy.size())
+    plan.set_epoch(position.epoch)
+    for _ in plan:
         optimizer.zero_grad()
         total = model(torch.ones(1, 2)).sum()
         total.backward()
