@@ -7,9 +7,9 @@ use std::{
 };
 
 use pyo3::{Bound, Py, PyAny, PyRef, PyResult, Python, pybacked::PyBackedBytes, pyclass, pymethods, types::PyBytes};
-use sirtaki_comm::{DType, Group, Rank, ReduceOp, Reduction, secure::Secret};
+use sirtaki_comm::{DType, Group, Rank, secure::Secret};
 use sirtaki_engine::{
-    Compression, Operation, Request, Tensor, TensorPlace,
+    Operation, Request, Tensor,
     job::{Meeting, Position, World},
     telemetry::Progress,
 };
@@ -19,9 +19,10 @@ use crate::{
     hand_in::{HandIn, Thread},
     job::{Variables, discover, set_timeout},
     meeting::Foreign,
-    memory::{self, Described},
+    memory::{self, Described, Events},
     name::Name,
     phase::Phase,
+    reduce::{AllReduce, placed, reduction},
     registry::{self, Live},
     ticket::{self, Ticket, misuse},
 };
@@ -94,16 +95,14 @@ impl Engine {
     ) -> PyResult<Ticket> {
         let own = self.own(py)?;
         let count = tensors.len();
-        let mut requests = Vec::with_capacity(count);
+        let (mut requests, mut events) = (Vec::with_capacity(count), Events::default());
         for (index, described) in tensors.into_iter().enumerate() {
-            let (tensor, dtype, shape) = memory::tensor(described)?;
+            let (tensor, dtype, shape) = memory::tensor(described, &mut events)?;
             let request = match count {
                 1 => request(name.text(), dtype, &shape),
                 _ => request(&format!("{}.{index}", name.text()), dtype, &shape),
             };
-            let mut request = request.placed(tensor.place());
-            request.compression.take_if(|_| request.place == TensorPlace::Device);
-            requests.push((name.complete(request), tensor));
+            requests.push((name.complete(placed(request, &tensor)), tensor));
         }
         Ok(Ticket::new(own.submit(name.text(), requests), in_place))
     }
@@ -229,21 +228,35 @@ impl Engine {
         after: f64,
         wire: Option<&str>,
     ) -> PyResult<Ticket> {
-        let operation = match op {
-            "adasum" => Operation::Adasum,
-            op => Operation::AllReduce(reduction(op)?.scaled(before, after)),
-        };
-        let compression = match wire {
-            None => None,
-            Some("f16") => Some(Compression::F16),
-            Some("bf16") => Some(Compression::BF16),
-            Some(other) => return Err(misuse(format!("{other} is not a compression: choose f16 or bf16"))),
-        };
-        let request = |name: &str, dtype, shape: &[usize]| {
-            let request = Request::new(name, operation.clone(), dtype, shape);
-            Request { compression: compression.filter(|_| dtype == DType::F32 && op != "adasum"), ..request }
-        };
-        self.submit(py, &name, tensors, request, true)
+        let kind = AllReduce::new(op, before, after, wire)?;
+        self.submit(py, &name, tensors, |name, dtype, shape| kind.request(name, dtype, shape), true)
+    }
+
+    /// Reduces tensors in place, each under its own name, which must not be in use.
+    #[pyo3(signature = (names, tensors, op, before = 1.0, after = 1.0, wire = None))]
+    #[allow(clippy::too_many_arguments, reason = "Python names them, and the interpreter is one of them")]
+    fn all_reduce_each(
+        &self,
+        py: Python<'_>,
+        names: Vec<String>,
+        tensors: Vec<Described>,
+        op: &str,
+        before: f64,
+        after: f64,
+        wire: Option<&str>,
+    ) -> PyResult<Ticket> {
+        let (own, kind) = (self.own(py)?, AllReduce::new(op, before, after, wire)?);
+        if names.len() != tensors.len() {
+            return Err(misuse(format!("{} names for {} tensors", names.len(), tensors.len())));
+        }
+        let (mut requests, mut events) = (Vec::with_capacity(names.len()), Events::default());
+        for (name, described) in names.iter().zip(tensors) {
+            let (tensor, dtype, shape) = memory::tensor(described, &mut events)?;
+            requests.push((placed(kind.request(name, dtype, &shape), &tensor), tensor));
+        }
+        let submitted = own.submit_each(names, requests);
+        let ticket = submitted.map_err(|name| misuse(format!("{name} is in use; wait for it first")))?;
+        Ok(Ticket::new(ticket, true))
     }
 
     /// Gathers the rows of all ranks; `room` says how many from each rank there is room for, by tensor, if that is
@@ -380,9 +393,4 @@ impl Engine {
         let own = self.own.lock().unwrap_or_else(PoisonError::into_inner).take();
         py.detach(|| drop(own));
     }
-}
-
-fn reduction(op: &str) -> PyResult<Reduction> {
-    let op = ReduceOp::ALL.into_iter().find(|known| known.name() == op);
-    op.map(Reduction::new).ok_or_else(|| misuse("this reduction does not exist"))
 }

@@ -35,13 +35,38 @@ impl InFlight {
         let ticket = Arc::new(ticket);
         last.insert(name.into(), ticket.clone());
         drop(last);
-        let (last, name, own) = (self.last.clone(), name.to_owned(), Arc::downgrade(&ticket));
+        self.forget(vec![name.to_owned()], &ticket);
+        ticket
+    }
+
+    /// Hands in a request under each of these names; a name that is in use is the error.
+    pub(crate) fn submit_each(
+        &self,
+        engine: &Engine,
+        names: Vec<String>,
+        requests: Vec<(Request, Tensor)>,
+    ) -> Result<Arc<Ticket>, String> {
+        let mut last = Self::lock(&self.last);
+        if let Some(used) = names.iter().find(|name| last.get(*name).is_some_and(|ticket| !ticket.poll())) {
+            return Err(used.clone());
+        }
+        let ticket = Arc::new(engine.submit_each(requests));
+        names.iter().for_each(|name| drop(last.insert(name.clone(), ticket.clone())));
+        drop(last);
+        self.forget(names, &ticket);
+        Ok(ticket)
+    }
+
+    /// Forgets these names once the ticket is done, except those that are in use again.
+    fn forget(&self, names: Vec<String>, ticket: &Arc<Ticket>) {
+        let (last, own) = (self.last.clone(), Arc::downgrade(ticket));
         ticket.when_done(move || {
             let mut last = Self::lock(&last);
-            if last.get(&name).is_some_and(|current| own.as_ptr() == Arc::as_ptr(current)) {
-                last.remove(&name);
+            for name in names {
+                if last.get(&name).is_some_and(|current| own.as_ptr() == Arc::as_ptr(current)) {
+                    last.remove(&name);
+                }
             }
         });
-        ticket
     }
 }

@@ -9,6 +9,7 @@
 //! - `engine`: joining a job and handing in tensors.
 //! - `job`: what variables say about the job.
 //! - `meeting`: ranks that meet in a framework's store.
+//! - `reduce`: reductions.
 //! - `name`: names of requests, and the calls that they are made for.
 //! - `in_flight`: names that are in use; `hand_in`: what is still to come.
 //! - `registry`: engines by number, for code that runs without the interpreter.
@@ -34,6 +35,7 @@ mod memory;
 mod name;
 mod output;
 mod phase;
+mod reduce;
 mod registry;
 mod tensorflow;
 mod ticket;

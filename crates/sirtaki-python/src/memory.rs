@@ -15,7 +15,7 @@ use pyo3::{
 };
 use sirtaki_comm::{
     CommError, DType,
-    device::{Driver, Gpu, Nccl, Stream, View},
+    device::{Driver, Event, Gpu, Nccl, Stream, View},
 };
 use sirtaki_engine::{Tensor, job::variables};
 
@@ -44,12 +44,31 @@ fn gpu(number: u32) -> Result<Arc<Gpu>, CommError> {
     Ok(gpu)
 }
 
+/// The events of tensors that are handed in together: one for each stream.
+#[derive(Default)]
+pub(crate) struct Events(Vec<(RawStream, Arc<Event>)>);
+
+impl Events {
+    /// The event after which what a stream has to do at present is done.
+    fn of(&mut self, queue: RawStream) -> Result<Arc<Event>, CommError> {
+        if let Some((_, event)) = self.0.iter().find(|(known, _)| *known == queue) {
+            return Ok(event.clone());
+        }
+        let event = Arc::new(stream(queue)?.record()?);
+        self.0.push((queue, event.clone()));
+        Ok(event)
+    }
+}
+
 /// The tensor, its type and its shape.
 ///
 /// The caller promises that the address is that of this many contiguous elements in this process's memory or that of
 /// the GPU, valid while the owner lives, and that the program leaves them alone until it has waited for the ticket. A
 /// program that breaks the latter promise computes nonsense, as it would with every library of this kind.
-pub(crate) fn tensor((address, code, shape, owner, queue): Described) -> PyResult<(Tensor, DType, Vec<usize>)> {
+pub(crate) fn tensor(
+    (address, code, shape, owner, queue): Described,
+    events: &mut Events,
+) -> PyResult<(Tensor, DType, Vec<usize>)> {
     let wrong = |problem: String| PyValueError::new_err(problem);
     let dtype = DType::from_code(code).ok_or_else(|| wrong(format!("there is no element type {code}")))?;
     let elements = shape.iter().try_fold(1_usize, |product, &extent| product.checked_mul(extent));
@@ -65,7 +84,7 @@ pub(crate) fn tensor((address, code, shape, owner, queue): Described) -> PyResul
     }
     if let Some(queue) = queue {
         let device = || {
-            let ready = Arc::new(stream(queue)?.record()?);
+            let ready = events.of(queue)?;
             // SAFETY: the caller's promise above, and the framework's for tensors on its streams.
             Ok(unsafe { Tensor::on_device(View::new(address as u64, dtype, elements)?, ready, Box::new(owner)) })
         };

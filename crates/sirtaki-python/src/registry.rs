@@ -41,6 +41,15 @@ impl Live {
     pub(crate) fn submit(&self, name: &str, requests: Vec<(Request, Tensor)>) -> Arc<Ticket> {
         self.in_flight.submit(&self.engine, name, requests)
     }
+
+    /// Hands in a request under each of these names; a name that is in use is the error.
+    pub(crate) fn submit_each(
+        &self,
+        names: Vec<String>,
+        requests: Vec<(Request, Tensor)>,
+    ) -> Result<Arc<Ticket>, String> {
+        self.in_flight.submit_each(&self.engine, names, requests)
+    }
 }
 
 impl Drop for Live {

@@ -14,7 +14,10 @@ use pyo3::{
     pyclass, pymethods,
     types::{PyList, PyListMethods},
 };
-use sirtaki_comm::CommError;
+use sirtaki_comm::{
+    CommError,
+    device::{Event, Stream},
+};
 use sirtaki_engine::{Outcome, Output as Done};
 
 use crate::{
@@ -102,11 +105,19 @@ impl Ticket {
 
 /// Has streams wait for what their GPUs produce.
 fn await_on(outputs: &mut [Done], streams: &[RawStream]) -> Result<(), CommError> {
+    // Results of one collective have an event in common.
+    let mut awaited: Option<(Arc<Event>, Stream)> = None;
     for output in outputs {
         let (Done::Tensor(tensor, _) | Done::Received { tensor, .. }) = output else { continue };
-        let Some(number) = tensor.ready().map(|ready| ready.gpu().number()) else { continue };
-        if let Some(raw) = streams.iter().find(|(device, _)| *device == number) {
-            tensor.await_on(&memory::stream(*raw)?)?;
+        let Some(ready) = tensor.ready().cloned() else { continue };
+        let Some(raw) = streams.iter().find(|(device, _)| *device == ready.gpu().number()) else { continue };
+        match &awaited {
+            Some((event, stream)) if Arc::ptr_eq(event, &ready) => tensor.is_awaited_on(stream),
+            _ => {
+                let stream = memory::stream(*raw)?;
+                tensor.await_on(&stream)?;
+                awaited = Some((ready, stream));
+            }
         }
     }
     Ok(())

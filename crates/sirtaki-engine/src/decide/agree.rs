@@ -14,7 +14,7 @@ use crate::decide::{
     check::impossible,
     cycle::Cycle,
     deadlock::Blocked,
-    fuse::{Limits, MOST_ENTRIES, fuse},
+    fuse::{Limits, MOST_ENTRIES, fuse, fuse_step},
     message::{Entry, Id, Spoken, Verdict, Word},
     request::{Operation, Request},
     slot::Slot,
@@ -201,6 +201,7 @@ impl Table {
     pub fn decide(&mut self) -> Vec<Verdict> {
         self.settle_bundles();
         let mut run = Vec::new();
+        self.cycle.go_on();
         for id in std::mem::take(&mut self.ready) {
             match self.examine(id) {
                 _ if !self.slots[id as usize].ready => {}
@@ -278,8 +279,7 @@ impl Table {
             Some((entry.clone(), &**request))
         });
         let entries: Vec<(Entry, &Request)> = entries.collect();
-        let bytes = entries.iter().fold(0_u64, |sum, (_, request)| sum.saturating_add(request.bytes() as u64));
-        let schedule = fuse(entries, self.limits.for_step(bytes));
+        let schedule = fuse_step(entries, self.cycle.begins(), self.limits);
         self.start_over();
         self.following = true;
         self.said.push(Verdict::Adopt(self.epoch, schedule));

@@ -19,6 +19,10 @@ const WORTH: u64 = 4;
 #[derive(Debug)]
 pub(crate) struct Cycle {
     entries: Vec<Entry>,
+    /// Where in these something came later than what is before it.
+    begins: Vec<usize>,
+    /// What is agreed on next comes later than what was before.
+    later: bool,
     ids: HashSet<Id>,
     /// Whether it contains anything but all-reduces.
     mixed: bool,
@@ -30,7 +34,16 @@ pub(crate) struct Cycle {
 
 impl Default for Cycle {
     fn default() -> Self {
-        Self { entries: Vec::new(), ids: HashSet::new(), mixed: false, before: HashSet::new(), repeats: 0, proof: 1 }
+        Self {
+            entries: Vec::new(),
+            begins: Vec::new(),
+            later: false,
+            ids: HashSet::new(),
+            mixed: false,
+            before: HashSet::new(),
+            repeats: 0,
+            proof: 1,
+        }
     }
 }
 
@@ -41,11 +54,20 @@ impl Cycle {
             self.repeats = if self.ids == self.before { self.repeats + 1 } else { 0 };
             self.before = std::mem::take(&mut self.ids);
             self.entries.clear();
+            self.begins.clear();
             self.mixed = false;
+        }
+        if std::mem::take(&mut self.later) {
+            self.begins.push(self.entries.len());
         }
         self.ids.insert(entry.id);
         self.entries.push(entry);
         self.mixed |= mixed;
+    }
+
+    /// What is agreed on from here on came later than what was before.
+    pub(crate) fn go_on(&mut self) {
+        self.later = true;
     }
 
     /// Whether the cycle in progress contains this.
@@ -63,6 +85,11 @@ impl Cycle {
     /// What was agreed on, in order.
     pub(crate) fn entries(&self) -> &[Entry] {
         &self.entries
+    }
+
+    /// The positions of what came later than what is before it.
+    pub(crate) fn begins(&self) -> &[usize] {
+        &self.begins
     }
 
     /// Nothing seen so far counts any more.

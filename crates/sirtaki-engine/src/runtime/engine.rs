@@ -151,6 +151,12 @@ impl Engine {
         self.submit_all(bundled(name, requests))
     }
 
+    /// Hands in several tensors that have nothing to do with each other; the ticket is done when all of them are, or one
+    /// has failed.
+    pub fn submit_each(&self, requests: Vec<(Request, Tensor)>) -> Ticket {
+        self.submit_all(requests)
+    }
+
     fn submit_all(&self, requests: Vec<(Request, Tensor)>) -> Ticket {
         let promise = self.promise(&requests);
         if !promise.is_done() {

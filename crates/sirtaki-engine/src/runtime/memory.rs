@@ -132,11 +132,19 @@ impl Tensor {
     /// Has a stream of the tensor's GPU wait for the elements. The next use of the memory is in the order of that
     /// stream, so the memory may be freed from now on.
     pub fn await_on(&mut self, stream: &Stream) -> Result<(), CommError> {
-        let Some(device) = &mut self.device else { return Ok(()) };
-        if let Some(timed) = device.timed.take() {
-            timed.await_on(stream);
+        if let Some(device) = &mut self.device {
+            if let Some(timed) = device.timed.take() {
+                timed.await_on(stream);
+            }
+            stream.wait(&device.ready)?;
+            self.is_awaited_on(stream);
         }
-        stream.wait(&device.ready)?;
+        Ok(())
+    }
+
+    /// The same for a stream that already waits for the tensor's event.
+    pub fn is_awaited_on(&mut self, stream: &Stream) {
+        let Some(device) = &mut self.device else { return };
         device.awaited = true;
         if let Some(made) = device.owner.as_mut().and_then(|owner| owner.downcast_mut::<Made>()) {
             made.memory.free_on(stream);
@@ -144,7 +152,6 @@ impl Tensor {
                 input.awaited = true;
             }
         }
-        Ok(())
     }
 
     /// How many bytes the elements take.

@@ -26,7 +26,6 @@ use crate::{
         ballot::Ballot,
         inbox::Command,
         memory::Tensor,
-        rest::LOOKING,
         run::{Marks, Runner},
         shared::{Shared, now},
         ticket::{Output, Pledge},
@@ -182,7 +181,7 @@ impl Owner {
         let time = now();
         self.stirred = time;
         if let Some(since) = self.idle_since.take() {
-            self.hurried = submitted.saturating_sub(since) < LOOKING;
+            self.hurried = submitted.saturating_sub(since) < self.looking();
         }
         let sequence = self.shared.activity.sequence.load(Ordering::Relaxed) + 1;
         for (part, (request, tensor)) in requests.into_iter().enumerate() {

@@ -1,11 +1,22 @@
 //! What the owner thread does when there is nothing to do: it polls, sleeps, and notices when nothing moves on.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{
+    os::fd::{AsFd, OwnedFd},
+    sync::atomic::Ordering,
+    time::Duration,
+};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::runtime::{owner::Owner, shared::now};
 
 /// How long the thread polls for new work after a result before it sleeps.
-pub(crate) const LOOKING: Duration = Duration::from_micros(60);
+const LOOKING: Duration = Duration::from_micros(60);
+
+/// The same once tensors of a GPU have been processed. Their results are there before the GPU has computed them, so a
+/// program that waits for it submits the next one later; and a core of such a machine that has slept for long takes
+/// 0.1 ms to wake.
+const LOOKING_FOR_DEVICE: Duration = Duration::from_millis(2);
 
 /// How long a caller waits, in an adopted order, for something it may have to submit itself.
 const BRIEF: Duration = Duration::from_millis(1);
@@ -17,12 +28,13 @@ impl Owner {
             return;
         }
         let began = now();
-        let performed = std::mem::take(&mut self.performed);
-        if performed {
+        if std::mem::take(&mut self.performed) {
             self.idle_since = Some(began);
         }
-        while performed && self.hurried && now() - began < LOOKING {
-            if self.shared.inbox.is_filled() {
+        let until = self.idle_since.filter(|_| self.hurried).map(|since| since + self.looking());
+        while until.is_some_and(|until| now() < until) {
+            let waits_for_device = self.runner.device_way().is_some();
+            if self.shared.inbox.is_filled() || (waits_for_device && has_news(&self.sockets)) {
                 return;
             }
             std::thread::yield_now();
@@ -38,6 +50,11 @@ impl Owner {
         if stuck && now() - since >= if self.is_awaited() { BRIEF.min(patience) } else { patience } {
             self.member.deviate();
         }
+    }
+
+    /// How long polling for new work after a result may be worth it.
+    pub(crate) fn looking(&self) -> Duration {
+        if self.runner.device_way().is_some() { LOOKING_FOR_DEVICE } else { LOOKING }
     }
 
     /// Tells the table that this rank will submit nothing more until something is done, where that is so; says whether
@@ -78,4 +95,11 @@ impl Owner {
             self.shared.alert();
         }
     }
+}
+
+/// Whether one of the sockets has something, without waiting for it.
+fn has_news(sockets: &[(OwnedFd, bool)]) -> bool {
+    let mut fds: Vec<PollFd<'_>> =
+        sockets.iter().map(|(socket, _)| PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)).collect();
+    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
 }

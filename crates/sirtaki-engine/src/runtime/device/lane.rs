@@ -7,7 +7,7 @@ use std::{
 
 use sirtaki_comm::{
     CommError, Communicator, SliceMut, Stopper,
-    device::{DeviceArena, Driver, Gpu, Nccl, PinnedMemory, Stream},
+    device::{DeviceArena, Driver, Event, Gpu, Nccl, PinnedMemory, Stream},
 };
 
 use super::{
@@ -122,7 +122,12 @@ impl DeviceLane {
         items: Vec<Item<'_>>,
         number: u64,
     ) -> Result<Vec<Option<Output>>, CommError> {
+        let mut last: Option<&Arc<Event>> = None;
         for event in items.iter().filter_map(|item| item.tensor.as_ref()?.ready()) {
+            // Tensors that were handed in together have an event in common.
+            if last.replace(event).is_some_and(|last| Arc::ptr_eq(last, event)) {
+                continue;
+            }
             if event.gpu().number() != self.gpu.number() {
                 let (other, own) = (event.gpu().number(), self.gpu.number());
                 let problem = format!("a tensor on cuda:{other} was handed in by a process that uses cuda:{own}");
