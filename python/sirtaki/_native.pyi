@@ -110,6 +110,15 @@ class Engine:
         after: float = 1.0,
         wire: str | None = None,
     ) -> Ticket: ...
+    def all_reduce_each(
+        self,
+        names: Sequence[str],
+        tensors: Sequence[_Described],
+        op: str,
+        before: float = 1.0,
+        after: float = 1.0,
+        wire: str | None = None,
+    ) -> Ticket: ...
     def all_gather(
         self,
         name: _Name,

@@ -48,7 +48,7 @@ class Collectives:
             check(tensor, False)
         if op == Adasum:
             operations.check_adasum(process_set)
-        scale = self._rounded(scale, tensors)
+        scale = self.rounded(scale, tensors)
         full = name_for("allreduce", name, process_set.process_set_id, waits)
         start = partial(_start_reduction, process_set.engine(), full, op, scale, wire)
         handle = _registered(self._reduce(wire, op, start, tensors), name, full, process_set)
@@ -59,7 +59,7 @@ class Collectives:
     def _reduce(self, wire: str | None, op: int, start: Start, tensors: Tensors) -> Handle:
         return hand_in(self.adapter, start, tensors)
 
-    def _rounded(self, scale: Scale, tensors: Tensors) -> Scale:
+    def rounded(self, scale: Scale, tensors: Tensors) -> Scale:
         """Factors in the precision of the product: single, for tensors of at most that."""
         if scale == (1.0, 1.0) or not all(map(self.adapter.is_single, tensors)):
             return scale
@@ -134,7 +134,7 @@ class Collectives:
             self.adapter.check(tensor, False)
             if not len(tensor.shape):
                 raise Error("a number has no rows to scatter\nhint: use allreduce")
-        scale = self._rounded(scale, tensors)
+        scale = self.rounded(scale, tensors)
         full = name_for("reducescatter", name, process_set.process_set_id, waits)
         start = partial(_start_scatter, process_set.engine(), full, op, scale)
         copies = [self.adapter.copied(tensor) for tensor in tensors]

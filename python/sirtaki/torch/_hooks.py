@@ -20,6 +20,11 @@ def when_accumulated(parameter: torch.Tensor, hook: Callable[[torch.Tensor], Non
     return _Kept(accumulate, accumulate.register_hook(lambda *_: hook(parameter)))
 
 
+def at_end_of_backward(call: Callable[[], None]) -> None:
+    """Calls a function when the backward pass in progress has computed everything."""
+    torch.autograd.Variable._execution_engine.queue_callback(call)
+
+
 def around_steps(before: Callable[[], None], after: Callable[[], None]) -> None:
     """Calls these around the steps of all optimizers of this process; not before PyTorch 2.0."""
     if hasattr(_optimizer, "register_optimizer_step_pre_hook"):

@@ -61,21 +61,27 @@ def check(tensor: torch.Tensor, moves: bool) -> None:
 
 
 class Staged:
-    """Tensors that the engine works on: themselves, or contiguous copies of them."""
+    """Tensors that the engine works on: themselves, or contiguous copies of them.
 
-    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+    ``computed_on`` are the streams on which they are computed, if those are not the current ones.
+    """
+
+    def __init__(
+        self, tensors: Sequence[torch.Tensor], computed_on: Sequence[Any] | None = None
+    ) -> None:
         self._tensors = [tensor.detach() for tensor in tensors]
         self._used = [tensor.contiguous() for tensor in self._tensors]
         self._addresses = [tensor.data_ptr() for tensor in self._used]
-        self._streams = self.streams()
+        self._computed_on = computed_on or [current_stream(tensor) for tensor in self._used]
+        self._streams = sorted({stream for stream in self._computed_on if stream is not None})
 
     def describe(self) -> list[tuple]:
         """What the engine has to know of each."""
-        return [_describe(tensor) for tensor in self._used]
+        return [_describe(*one) for one in zip(self._used, self._computed_on)]
 
     def streams(self) -> list[tuple[int, int]]:
         """The current streams of all GPUs that hold any of these tensors."""
-        devices = {tensor.device.index for tensor in self._used if tensor.is_cuda}
+        devices = {tensor.get_device() for tensor in self._used if tensor.is_cuda}
         return [_stream(device) for device in sorted(devices)]
 
     def finish(self, _: Any) -> list[torch.Tensor]:
@@ -125,13 +131,17 @@ def _address(tensor: torch.Tensor) -> int:
     return tensor.data_ptr() if storage.nbytes() >= end else 0
 
 
-def _describe(tensor: torch.Tensor) -> tuple:
+def _describe(tensor: torch.Tensor, stream: tuple[int, int] | None) -> tuple:
     """A contiguous tensor; elements of types that the engine does not know are passed as bytes."""
-    stream = _stream(tensor.device.index) if tensor.is_cuda else None
     code = _DTYPES.get(tensor.dtype)
     if code is None:
         return tensor.data_ptr(), _BYTES, (*tensor.shape, tensor.element_size()), tensor, stream
     return tensor.data_ptr(), code, tensor.shape, tensor, stream
+
+
+def current_stream(tensor: torch.Tensor) -> tuple[int, int] | None:
+    """The current stream of the GPU that holds a tensor; ``None`` on the host."""
+    return _stream(tensor.get_device()) if tensor.is_cuda else None
 
 
 def _stream(device: int) -> tuple[int, int]:

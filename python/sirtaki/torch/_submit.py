@@ -14,7 +14,8 @@ from sirtaki.torch import _memory
 
 Tensors = Sequence[torch.Tensor]
 
-_WIRE = {"f16": torch.float16, "bf16": torch.bfloat16}
+WIRE = {"f16": torch.float16, "bf16": torch.bfloat16}
+"""Types that the engine converts to, and what is sent instead for tensors on a GPU."""
 
 
 class _Collectives(Collectives):
@@ -24,7 +25,7 @@ class _Collectives(Collectives):
         if wire is None or op == Adasum or not any(tensor.is_cuda for tensor in tensors):
             return hand_in(self.adapter, start, tensors)
         small = [
-            tensor.detach().to(_WIRE[wire])
+            tensor.detach().to(WIRE[wire])
             if tensor.is_cuda and tensor.dtype == torch.float32
             else tensor
             for tensor in tensors
@@ -41,6 +42,7 @@ class _Collectives(Collectives):
 
 _collectives = _Collectives(_memory.TENSORS)
 
+rounded = _collectives.rounded
 copied = _memory.TENSORS.copied
 reduce_in_place = _collectives.reduce_in_place
 gather = _collectives.gather

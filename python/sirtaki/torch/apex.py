@@ -109,8 +109,7 @@ class DistributedDataParallel(DataParallel):
         else:
             complete = sum(one.numel() for one in self._collected) >= self._message_size
         if complete:
-            for one in self._collected:
-                self._start_reduction(one, one.grad)
+            self._start_all([(one, one.grad) for one in self._collected])
             self._collected.clear()
 
     def _start_reduction(self, parameter: torch.Tensor, gradient: torch.Tensor) -> None:

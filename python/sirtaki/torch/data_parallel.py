@@ -1,9 +1,10 @@
 """``data_parallel``: a model that trains on all ranks, in one line.
 
-Gradients are submitted as the backward pass produces them, and averaged; when ``backward()``
-returns, they are those of the whole batch, so optimizer, clipping and loss scaling need no change.
-A small tensor sent with them says which parameters a rank used: the gradient of a parameter that
-some ranks did not use counts as zero there, and one that no rank used keeps its gradient.
+Gradients are submitted as the backward pass produces them, those of GPUs several at a time, and
+averaged; when ``backward()`` returns, they are those of the whole batch, so optimizer, clipping
+and loss scaling need no change. A small tensor sent with them says which parameters a rank used:
+the gradient of a parameter that some ranks did not use counts as zero there, and one that no rank
+used keeps its gradient.
 
 The parts of a step are marked for timelines and profiles: forward is the call of the model,
 backward lasts from the first gradient to the last, the optimizer's step is observed through
@@ -23,8 +24,8 @@ from sirtaki import _progress
 from sirtaki._core.job import enter_phase, leave_phase, world
 from sirtaki._core.operations import Average
 from sirtaki._core.process_sets import ProcessSet, global_process_set, init
-from sirtaki.torch import _memory
-from sirtaki.torch._hooks import around_steps, when_accumulated
+from sirtaki.torch import _buckets, _memory
+from sirtaki.torch._hooks import around_steps, at_end_of_backward, when_accumulated
 from sirtaki.torch._submit import reduce_in_place
 from sirtaki.torch.asynchronous import broadcast_async_, join
 from sirtaki.torch.compression import Compression, travels_as
@@ -50,6 +51,10 @@ class DataParallel(torch.nn.Module):
         self._named = [(n, p) for n, p in module.named_parameters() if p.requires_grad]
         self._names = {parameter: f"gradient.{name}" for name, parameter in self._named}
         self._in_flight: dict[torch.Tensor, Any] = {}
+        """Functions that wait for gradients; ``None`` for those that are submitted with others."""
+        self._bucket = _buckets.Bucket()
+        self._together: list[tuple[list[torch.Tensor], Any]] = []
+        """Parameters whose gradients were submitted together, and what waits for these."""
         self._local: set[torch.Tensor] = set()
         """Parameters with gradients that other ranks do not know about."""
         self._reduces, self._called_back, self._steps = True, False, 0
@@ -73,6 +78,8 @@ class DataParallel(torch.nn.Module):
             # The last backward pass failed half-way.
             self._called_back = False
             self._in_flight.clear()
+            self._together.clear()
+            self._bucket = _buckets.Bucket()
         if not self.training:
             leave_phase()
             return self.module(*args, **kwargs)
@@ -154,12 +161,44 @@ class DataParallel(torch.nn.Module):
         if not self._called_back:
             self._called_back = True
             enter_phase("backward")
-            torch.autograd.Variable._execution_engine.queue_callback(self._finish)
+            self._bucket.begin_step()
+            at_end_of_backward(self._finish)
         self._is_ready(parameter)
 
     def _is_ready(self, parameter: torch.Tensor) -> None:
         """A gradient is complete; what is not submitted here is after the backward pass."""
-        self._start_reduction(parameter, parameter.grad)
+        if not _buckets.is_collected(parameter.grad):
+            self._start_reduction(parameter, parameter.grad)
+            return
+        self._in_flight[parameter] = None
+        if self._bucket.add(parameter, parameter.grad):
+            self._start_collected()
+
+    def _start_collected(self) -> None:
+        """Submits the gradients that were collected."""
+        if self._bucket:
+            parameters, streams = self._bucket.take()
+            self._start_together(parameters, [p.grad for p in parameters], streams)
+
+    def _start_together(
+        self, parameters: list[torch.Tensor], gradients: list[torch.Tensor], streams: list
+    ) -> None:
+        """Submits gradients that are on GPUs by one call."""
+        names = [self._names[parameter] for parameter in parameters]
+        how = self._op, self._scale, self._process_set, self._compression
+        self._together.append((parameters, _buckets.reduce_each(gradients, names, streams, *how)))
+        self._in_flight.update(dict.fromkeys(parameters))
+
+    def _start_all(self, pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
+        """Submits gradients of parameters, those on GPUs by one call."""
+        collected = [(p, gradient) for p, gradient in pairs if _buckets.is_collected(gradient)]
+        if collected:
+            parameters, gradients = (list(one) for one in zip(*collected))
+            streams = [_memory.current_stream(gradient) for gradient in gradients]
+            self._start_together(parameters, gradients, streams)
+        for parameter, gradient in pairs:
+            if not _buckets.is_collected(gradient):
+                self._start_reduction(parameter, gradient)
 
     def _start_reduction(self, parameter: torch.Tensor, gradient: torch.Tensor) -> None:
         name = self._names[parameter]
@@ -184,20 +223,17 @@ class DataParallel(torch.nn.Module):
     def _finish(self) -> None:
         """Called at the end of the backward pass: submits what is missing, and waits."""
         self._called_back = False
-        unused = []
-        for _, parameter in self._named:
-            if parameter in self._in_flight:
-                continue
-            if parameter in self._local:
-                self._start_reduction(parameter, parameter.grad)
-            else:
-                unused.append(parameter)
-                self._start_reduction(parameter, torch.zeros_like(parameter))
-        absent = set(unused)
+        absent = {p for _, p in self._named if p not in self._in_flight and p not in self._local}
         used = torch.tensor([float(parameter not in absent) for _, parameter in self._named])
         agreed = reduce_in_place([used], "used", Average, (1.0, 1.0), self._process_set)
+        self._start_collected()
+        left = [p for _, p in self._named if p not in self._in_flight]
+        self._start_all([(p, torch.zeros_like(p) if p in absent else p.grad) for p in left])
         in_flight, self._in_flight = self._in_flight, {}
-        results = {parameter: wait() for parameter, wait in in_flight.items()}
+        together, self._together = self._together, []
+        results = {p: wait() for p, wait in in_flight.items() if wait is not None}
+        for parameters, wait in together:
+            results.update(zip(parameters, wait()))
         agreed.wait()
         self._local.clear()
         for (_, parameter), share in zip(self._named, used.tolist()):

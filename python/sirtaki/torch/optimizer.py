@@ -1,7 +1,7 @@
 """``DistributedOptimizer``: an optimizer whose gradients are reduced over all ranks.
 
-Gradients are submitted in place as the backward pass produces them; the engine fuses small ones
-and works while the backward pass goes on. ``step`` waits.
+Gradients are submitted in place as the backward pass produces them, those of GPUs several at a
+time; the engine fuses small ones and works while the backward pass goes on. ``step`` waits.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from sirtaki._core.job import enter_phase, leave_phase
 from sirtaki._core.operations import Adasum, Average, check_adasum
 from sirtaki._core.process_sets import ProcessSet, global_process_set
 from sirtaki._errors import Error
-from sirtaki.torch._hooks import when_accumulated
+from sirtaki.torch import _buckets
+from sirtaki.torch._hooks import at_end_of_backward, when_accumulated
 from sirtaki.torch._submit import reduce_in_place
 from sirtaki.torch.compression import Compression, travels_as
 from sirtaki.torch.functions import broadcast_object
@@ -66,6 +67,7 @@ class _Distributed(Mixin):
         """Backward passes left for each parameter."""
         self._ready: set[torch.Tensor] = set()
         """Parameters of groups that are not complete yet."""
+        self._bucket = _buckets.Bucket()
         self._in_flight: dict[tuple, Any] = {}
         """What was submitted: parameters and a function that waits for them."""
         self._hooks: list[Any] = []
@@ -91,7 +93,10 @@ class _Distributed(Mixin):
         if self._waiting[parameter] == 0:
             group = self._group_of.get(parameter)
             if group is None:
+                began = bool(self._bucket)
                 self._start_reduction((parameter,))
+                if self._bucket and not began:
+                    at_end_of_backward(self._start_collected)
                 return
             self._ready.add(parameter)
             if self._ready.issuperset(group):
@@ -99,19 +104,40 @@ class _Distributed(Mixin):
                 self._start_reduction(group)
 
     def _start_reduction(self, parameters: tuple) -> None:
-        """Submits the gradients of parameters that belong together."""
-        if not self._in_flight:
+        """Submits the gradients of parameters that belong together, or one with others later."""
+        if not self._in_flight and not self._bucket:
             enter_phase("backward")
+            self._bucket.begin_step()
         for parameter in parameters:
             self._waiting[parameter] = 0
             if parameter.grad is None:
                 # Other ranks may have a gradient.
                 parameter.grad = torch.zeros_like(parameter)
-        if any(parameter.grad.is_sparse for parameter in parameters):
+        if len(parameters) == 1 and _buckets.is_collected(parameters[0].grad):
+            if self._bucket.add(parameters[0], parameters[0].grad):
+                self._start_collected()
+        elif any(parameter.grad.is_sparse for parameter in parameters):
             for parameter in parameters:
                 self._in_flight[(parameter,)] = self._start_sparse(parameter)
         else:
             self._in_flight[parameters] = self._start_dense(parameters)
+
+    def _start_collected(self) -> None:
+        """Submits the gradients that were collected."""
+        if self._bucket:
+            parameters, streams = self._bucket.take()
+            gradients = [parameter.grad for parameter in parameters]
+            names = [self._parameter_names[parameter] for parameter in parameters]
+            wait = _buckets.reduce_each(
+                gradients,
+                names,
+                streams,
+                self.op,
+                self._scale,
+                self.process_set,
+                self._compression,
+            )
+            self._in_flight[tuple(parameters)] = wait
 
     def _start_dense(self, parameters: tuple) -> Any:
         gradients = [parameter.grad for parameter in parameters]
@@ -159,6 +185,7 @@ class _Distributed(Mixin):
         self._synchronized = True
         if not self._hooks:
             return
+        self._start_collected()
         done = {parameter for parameters in self._in_flight for parameter in parameters}
         self._ready.clear()
         for parameter in self._waiting:
@@ -166,6 +193,7 @@ class _Distributed(Mixin):
                 group = self._group_of.get(parameter, (parameter,))
                 if group[0] is parameter:
                     self._start_reduction(group)
+        self._start_collected()
         in_flight, self._in_flight = self._in_flight, {}
         for wait in in_flight.values():
             wait()
@@ -208,7 +236,7 @@ class _Distributed(Mixin):
 
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
         """As the optimizer's own, but not while gradients are being reduced."""
-        if self._in_flight:
+        if self._in_flight or self._bucket:
             raise AssertionError(TOO_EARLY)
         super().zero_grad(*args, **kwargs)
 
@@ -219,6 +247,8 @@ class _Distributed(Mixin):
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
         """As the optimizer's own; gradients that are being reduced are discarded."""
+        with suppress(Error):
+            self._start_collected()
         in_flight, self._in_flight = self._in_flight, {}
         for wait in in_flight.values():
             with suppress(Error):
