@@ -140,6 +140,13 @@ extern "C" fn destroy(handle: usize) -> c_int {
     }
 }
 
+/// Nothing is captured here, so every mode will do; the one before comes back.
+#[unsafe(export_name = "cuThreadExchangeStreamCaptureMode")]
+extern "C" fn capture_mode(mode: *mut c_int) -> c_int {
+    // SAFETY: the caller passes the address of one number.
+    unsafe { give(mode, 0) }
+}
+
 #[unsafe(export_name = "cuStreamQuery")]
 extern "C" fn query(handle: usize) -> c_int {
     match find(handle) {

@@ -30,6 +30,7 @@ functions! {
         can_access_peer: "cuDeviceCanAccessPeer"(*mut c_int, c_int, c_int);
         retain_context: "cuDevicePrimaryCtxRetain"(*mut Handle, c_int);
         set_context: "cuCtxSetCurrent"(Handle);
+        capture_mode: "cuThreadExchangeStreamCaptureMode"(*mut c_int);
         stream_create: "cuStreamCreateWithPriority"(*mut Handle, c_uint, c_int);
         stream_destroy: "cuStreamDestroy_v2"(Handle);
         stream_wait: "cuStreamWaitEvent"(Handle, Handle, c_uint);

@@ -9,6 +9,8 @@ use std::{
 use super::driver::{Driver, Handle, IpcHandle, IpcHandleByValue};
 use crate::CommError;
 
+/// The mode in which a thread may do what captures of other threads forbid.
+const RELAXED: i32 = 2;
 /// Makes a stream whose work does not wait for that of the default stream.
 const NON_BLOCKING: u32 = 1;
 /// Events without a timestamp are cheaper.
@@ -99,6 +101,15 @@ impl Gpu {
     pub(super) fn enter(&self) -> Result<(), CommError> {
         // SAFETY: the context lives as long as the process.
         self.driver.check("use a device", unsafe { (self.driver.functions.set_context)(self.context) })
+    }
+
+    /// Lets this thread use the driver while another one captures a graph: what it does belongs to no graph.
+    pub fn ignore_captures(&self) -> Result<(), CommError> {
+        self.enter()?;
+        let mut mode = RELAXED;
+        // SAFETY: it reads and writes one number.
+        let code = unsafe { (self.driver.functions.capture_mode)(&raw mut mode) };
+        self.driver.check("work beside captures", code)
     }
 
     /// A new stream that does not wait for others; an urgent one takes precedence over those that are not.

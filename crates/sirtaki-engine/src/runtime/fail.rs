@@ -52,6 +52,7 @@ impl Owner {
 
     /// A rank has left in good order. That is a failure as soon as another rank needs it.
     pub(crate) fn someone_left(&mut self, rank: Rank) {
+        self.released = true;
         if rank == self.shared.group.rank() {
             return;
         }
@@ -94,19 +95,35 @@ impl Owner {
         }
     }
 
-    /// Leaves in good order.
-    pub(crate) fn say_goodbye(&mut self) {
-        self.end_jobs(&CommError::Stopped { reason: "the engine was closed on this rank".into() });
-        let memory = self.runner.close_device();
-        self.shared.hand_in();
+    /// Leaves in good order. With a GPU, not before the table has said so: what it decided until then, other ranks have
+    /// queued, and their GPUs wait for ours.
+    pub(crate) fn leave(&mut self) {
+        if self.shared.group.rank() == 0 || self.released || self.runner.device_way().is_none() {
+            return self.say_goodbye();
+        }
+        self.tell_goodbye();
+        self.rest();
+    }
+
+    /// Tells the others that this rank leaves, once.
+    fn tell_goodbye(&mut self) {
+        if std::mem::replace(&mut self.leaving, true) {
+            return;
+        }
         let goodbye = Spoken { epoch: self.member.epoch(), word: Word::Goodbye };
         let mut star = self.shared.star();
         match self.shared.group.rank() {
             0 => star.say(&[Verdict::Left(0)]),
             _ => star.say(&[goodbye]),
         }
-        star.leave();
-        drop(star);
+    }
+
+    fn say_goodbye(&mut self) {
+        self.end_jobs(&CommError::Stopped { reason: "the engine was closed on this rank".into() });
+        let memory = self.runner.close_device();
+        self.shared.hand_in();
+        self.tell_goodbye();
+        self.shared.star().leave();
         self.shared.flush(PATIENCE);
         if let Some(memory) = memory {
             // If the others do not leave soon, it stays until the process ends, which nobody could change.

@@ -56,6 +56,9 @@ pub(crate) struct Owner {
     pub(crate) sockets: Vec<(OwnedFd, bool)>,
     pub(crate) joined: bool,
     pub(crate) closing: bool,
+    /// The table was told that this rank leaves, and has said so to all.
+    pub(crate) leaving: bool,
+    pub(crate) released: bool,
     /// Nothing more to do.
     pub(crate) finished: bool,
     /// Something went wrong, and the reason is still to come.
@@ -99,6 +102,8 @@ impl Owner {
             sockets,
             joined: false,
             closing: false,
+            leaving: false,
+            released: false,
             finished: false,
             troubled: false,
             running: Vec::new(),
@@ -140,7 +145,7 @@ impl Owner {
         }
         match step {
             Some(step) => self.perform(step),
-            None if self.closing && !self.member.is_following() => self.say_goodbye(),
+            None if self.closing && !self.member.is_following() => self.leave(),
             None => self.rest(),
         }
     }

@@ -18,6 +18,9 @@ const LOOKING: Duration = Duration::from_micros(60);
 /// 0.1 ms to wake.
 const LOOKING_FOR_DEVICE: Duration = Duration::from_millis(2);
 
+/// How often the thread checks whether a GPU has finished.
+const DEVICE_LOOK: Duration = Duration::from_millis(200);
+
 /// How long a caller waits, in an adopted order, for something it may have to submit itself.
 const BRIEF: Duration = Duration::from_millis(1);
 
@@ -39,12 +42,15 @@ impl Owner {
             }
             std::thread::yield_now();
         }
-        self.shared.activity.waiting.store(!self.submissions.is_empty(), Ordering::Release);
+        // A GPU may wait for that of a rank that has stopped.
+        let busy = self.runner.is_device_busy();
+        self.shared.activity.waiting.store(busy || self.leaving || !self.submissions.is_empty(), Ordering::Release);
         // In an adopted order some rank has to notice that it does not go on: soon if a caller waits, since that caller
         // cannot submit what is missing.
         let stuck = self.member.is_following() && self.member.oldest().is_some();
         let (patience, since) = (self.shared.settings.patience, self.stirred);
         let limit = stuck.then(|| (now() - since).max(BRIEF).min(patience));
+        let limit = if busy { Some(limit.unwrap_or(DEVICE_LOOK).min(DEVICE_LOOK)) } else { limit };
         self.watch_links();
         self.shared.inbox.sleep(&self.sockets, limit);
         if stuck && now() - since >= if self.is_awaited() { BRIEF.min(patience) } else { patience } {

@@ -103,6 +103,7 @@ impl DeviceLane {
         let uuids: Vec<[u8; 16]> = offers.iter().filter_map(|offer| Some(offer.gpu.as_ref().ok()?.uuid)).collect();
         let between = links::describe(settings.nvml.as_deref(), &uuids, &hosts, rank);
         let way = transport.describe(&reason) + &between.map(|text| format!("; {text}")).unwrap_or_default();
+        gpu.ignore_captures()?;
         let (stream, incoming) = (gpu.stream(true)?, gpu.stream(true)?);
         let (timer, telemetry) = (Arc::new(Timer::new(&gpu, settings)), telemetry.clone());
         telemetry.add_instrument(timer.clone());
@@ -159,16 +160,25 @@ impl DeviceLane {
         self.timer.begin(&self.stream, Queued { number, kind, bytes, tensors: items.len() as u64 })
     }
 
+    /// Whether the device has not done everything yet that was queued for other ranks and this one.
+    pub(crate) fn is_busy(&self) -> bool {
+        matches!(self.stream.is_done(), Ok(false))
+    }
+
     /// Ends everything that the device does for other ranks.
     pub(crate) fn abort(&mut self) {
         self.transport.abort();
     }
 
-    /// Leaves the other ranks in good order, once the device has done its work. What is left over is memory that others
-    /// may still read.
-    pub(crate) fn close(self) -> Option<Box<DeviceArena>> {
+    /// Leaves the other ranks in good order, once the device has done its work; NCCL would wait for that for ever. What
+    /// is left over is memory that others may still read.
+    pub(crate) fn close(mut self) -> Option<Box<DeviceArena>> {
         let deadline = Instant::now() + PATIENCE;
-        while matches!(self.stream.is_done(), Ok(false)) && self.stopper.check().is_ok() && Instant::now() < deadline {
+        while self.is_busy() {
+            if self.stopper.check().is_err() || Instant::now() >= deadline {
+                self.transport.abort();
+                break;
+            }
             std::thread::sleep(Duration::from_micros(200));
         }
         self.timer.collect(&self.telemetry);

@@ -103,6 +103,11 @@ impl Runner {
         self.device.as_ref().map(DeviceLane::way)
     }
 
+    /// Whether a device works on what was queued.
+    pub(crate) fn is_device_busy(&self) -> bool {
+        self.device.as_ref().is_some_and(DeviceLane::is_busy)
+    }
+
     /// Fails everything that is queued on a device, and everything that will be.
     pub(crate) fn abort(&mut self, reason: &CommError) {
         self.comm.abort(reason);
