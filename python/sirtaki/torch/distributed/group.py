@@ -87,7 +87,9 @@ class Group(Reducing, Moving, dist.ProcessGroup):
     ) -> Work:
         if elements is None:
             elements = sum(tensor.numel() for tensor in tensors)
-        devices = sorted({tensor.device for tensor in tensors if tensor.is_cuda}, key=str)
+        devices = list({tensor.device for tensor in tensors if tensor.is_cuda})
+        if len(devices) > 1:
+            devices.sort(key=str)
         return self._combined(self._lane.submit(kind, elements, devices, start))
 
     # Several calls as one.

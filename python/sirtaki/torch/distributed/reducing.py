@@ -152,8 +152,17 @@ class Reducing(Part):
         return self._gather([own.indices().t().contiguous(), own.values()], build, elements=0)
 
 
+_sums: dict[torch.dtype, Reduction] = {}
+"""The reduction that nearly all calls want, by element type."""
+
+
 def _reduction(op: Any, tensors: Tensors) -> Reduction:
-    return Reduction(op, tensors[0].dtype if tensors else torch.float32)
+    dtype = tensors[0].dtype if tensors else torch.float32
+    if op != dist.ReduceOp.SUM:
+        return Reduction(op, dtype)
+    if dtype not in _sums:
+        _sums[dtype] = Reduction(op, dtype)
+    return _sums[dtype]
 
 
 def _require_known(tensors: Tensors) -> None:
