@@ -9,6 +9,7 @@ import torch
 
 import sirtaki
 import sirtaki.numpy as hvd
+from sirtaki._parallel import front_end
 from sirtaki.data import Draws, Partition, Position, batches, shard, take
 
 PLANS = json.loads((Path(__file__).parents[1] / "plans.json").read_text())
@@ -146,3 +147,20 @@ def test_the_page_about_it_is_true():
         exec(program, names)
     assert names["rows"].shape == (sum(range(hvd.size() + 1)), 2)
     assert names["gradient"].tolist() == [sum(range(hvd.size()))] * 3
+
+
+@pytest.mark.parametrize(
+    ("module", "base", "place"),
+    [
+        ("train", torch.nn.Module, "sirtaki.torch"),
+        ("keras.src.models", object, "sirtaki.keras"),
+        ("keras.src.models", torch.nn.Module, "sirtaki.keras"),
+        ("tf_keras.models", object, "sirtaki.keras"),
+        ("optax._src.base", tuple, "sirtaki.jax"),
+        ("flax.linen.module", object, "sirtaki.jax"),
+    ],
+)
+def test_data_parallel_finds_the_front_end_of_a_model(module, base, place):
+    of_framework = type("Model", (base,), {"__module__": module})
+    of_user = type("Mine", (of_framework,), {"__module__": "train"})
+    assert front_end(of_framework()) == front_end(of_user()) == place
