@@ -14,6 +14,7 @@
 //! - [`train`], [`contest`]: training runs compared with PyTorch's, and what they show.
 //! - [`torch`], [`crew`], [`wheel`], [`efficiency`]: PyTorch training by the Python package and by others, the systems
 //!   that train, the environments the package is installed into, and what the comparison shows.
+//! - [`jax`]: JAX with the Python package compared with JAX over Gloo.
 //! - [`predict`]: what `sirtaki predict` says compared with what happens.
 //! - [`resnet`], [`steps`]: the tensors of a training step, and the engine reducing them.
 
@@ -24,6 +25,7 @@ pub mod crew;
 pub mod efficiency;
 pub mod engine;
 pub mod goals;
+pub mod jax;
 pub mod launch;
 pub mod limit;
 pub mod peer;

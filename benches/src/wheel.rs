@@ -9,7 +9,38 @@ use std::{
     process::{Command, Stdio},
 };
 
+use clap::Args;
+
 use crate::BenchError;
+
+/// The Python package, and what to measure of it.
+#[derive(Debug, Args)]
+pub struct Package {
+    /// The package; `cargo xtask bench` builds it
+    #[arg(long, value_name = "FILE")]
+    pub wheel: PathBuf,
+    /// Turns of everybody at every work
+    #[arg(long, default_value_t = 9)]
+    rounds: usize,
+    /// What to measure; everything if nothing is named
+    #[arg(long, value_delimiter = ',')]
+    works: Vec<String>,
+    /// Two rounds: to see that it works
+    #[arg(long)]
+    quick: bool,
+}
+
+impl Package {
+    /// How many turns everybody gets.
+    pub fn rounds(&self) -> usize {
+        if self.quick { 2 } else { self.rounds.max(1) }
+    }
+
+    /// Whether this work is to be measured.
+    pub fn wants(&self, name: &str) -> bool {
+        self.works.is_empty() || self.works.iter().any(|work| work == name)
+    }
+}
 
 /// A Python with PyTorch and the package.
 #[derive(Debug, Clone)]
@@ -54,12 +85,12 @@ fn failed(command: &Command, why: &str) -> BenchError {
     BenchError::Protocol(format!("{} {}: {why}", command.get_program().display(), words.join(" ")))
 }
 
-fn run(command: &mut Command) -> Result<(), BenchError> {
+pub(crate) fn run(command: &mut Command) -> Result<(), BenchError> {
     let status = command.stdin(Stdio::null()).status().map_err(|error| failed(command, &error.to_string()))?;
     if status.success() { Ok(()) } else { Err(failed(command, &status.to_string())) }
 }
 
-fn said(python: &Path, program: &str) -> Result<String, BenchError> {
+pub(crate) fn said(python: &Path, program: &str) -> Result<String, BenchError> {
     let mut command = Command::new(python);
     command.args(["-c", program]).stdin(Stdio::null());
     let output = command.output().map_err(|error| failed(&command, &error.to_string()))?;

@@ -14,6 +14,8 @@ EXAMPLES = pathlib.Path(__file__).resolve().parents[1] / "examples"
 # Steps see the same images however many workers share them, and have the same rate.
 ALONE = ["--batch-size", "64", "--lr", "0.005"]
 SHARED = ["--batch-size", "32", "--lr", "0.0025"]
+# Those for PyTorch also drop a part of what they have computed, unless told not to.
+STEADY = ["--dropout", "0"]
 
 
 def run(ranks, options, script, *arguments):
@@ -30,16 +32,18 @@ def run(ranks, options, script, *arguments):
 
 
 @pytest.mark.parametrize(
-    ("script", "options"),
+    ("script", "options", "arguments"),
     [
-        ("horovod_mnist.py", ["--horovod"]),
-        ("ddp_mnist.py", []),
-        ("data_parallel_mnist.py", []),
+        ("horovod_mnist.py", ["--horovod"], STEADY),
+        ("ddp_mnist.py", [], STEADY),
+        ("data_parallel_mnist.py", [], STEADY),
+        ("jax_mnist.py", [], []),
+        ("flax_mnist.py", [], []),
     ],
 )
-def test_two_workers_learn_what_one_does(script, options):
-    losses, accuracy = run(1, options, script, "--dropout", "0", *ALONE)
-    together, accuracy_together = run(2, options, script, "--dropout", "0", *SHARED)
+def test_two_workers_learn_what_one_does(script, options, arguments):
+    losses, accuracy = run(1, options, script, *arguments, *ALONE)
+    together, accuracy_together = run(2, options, script, *arguments, *SHARED)
     assert len(losses) == 4 and losses[-1] < 0.7 * losses[0]
     assert together == pytest.approx(losses, rel=1e-3)
     assert accuracy > 0.5 and accuracy_together == pytest.approx(accuracy, abs=2e-3)

@@ -102,6 +102,30 @@ def test_the_end_with_calls_in_flight(start):
     assert "[0] leaving" in text and "[1] leaving" in text, text
 
 
+def test_a_rank_that_looks_at_no_result_stays_until_it_is_there(start):
+    """Its programs run in XLA's threads, and other ranks need what these submit."""
+    code, text = finished(
+        start(
+            """
+            import jax, jax.numpy as jnp, sirtaki.jax as hvd
+            hvd.init()
+
+            @jax.jit
+            def program(x):
+                return hvd.all_reduce(jnp.linalg.matrix_power(x, 5))
+
+            result = jnp.eye(200)
+            for _ in range(20):
+                result = program(result)
+            if hvd.rank() == 0:
+                print("trace:", jnp.trace(result).item(), flush=True)
+            """,
+            JAX_PLATFORMS="cpu",
+        )
+    )
+    assert code == 0 and "[0] trace: 200.0" in text, text
+
+
 def test_a_job_can_be_left_and_joined_again(start):
     """Programs that were compiled before find the new engine; in between they say why not."""
     code, text = finished(
@@ -124,6 +148,28 @@ def test_a_job_can_be_left_and_joined_again(start):
     )
     assert code == 0, text
     assert text.count("sum: 2.0") == 4 and text.count("refused") == 4, text
+
+
+def test_devices_of_a_process_do_not_call_for_themselves(start):
+    code, text = finished(
+        start(
+            """
+            import jax, jax.numpy as jnp, numpy, sirtaki.jax as hvd
+            hvd.init()
+            mesh = jax.sharding.Mesh(numpy.array(jax.devices()), ("x",))
+            spec = jax.sharding.PartitionSpec("x")
+            mapped = jax.shard_map(hvd.all_reduce, mesh=mesh, in_specs=spec, out_specs=spec)
+            try:
+                mapped(jnp.ones(4))
+            except ValueError as error:
+                print("refused:", error)
+            """,
+            ranks=1,
+            JAX_PLATFORMS="cpu",
+            XLA_FLAGS="--xla_force_host_platform_device_count=2",
+        )
+    )
+    assert code == 0 and "would be called by each of 2 devices" in text, text
 
 
 def test_one_rank_traces_for_itself(start):

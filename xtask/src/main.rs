@@ -92,7 +92,8 @@ fn perform(task: Task) -> Result<()> {
             let both = ["--package", "sirtaki-cli", "--package", "sirtaki-bench"];
             shell.run(cargo(["build", "--release", "--quiet"]).args(both))?;
             let run = cargo(["run", "--release", "--quiet", "--package", "sirtaki-bench", "--"]).args(&arguments);
-            let measures = arguments.first().is_some_and(|name| name == "torch") && !asks_for_help(&arguments);
+            let measures =
+                arguments.first().is_some_and(|name| name == "torch" || name == "jax") && !asks_for_help(&arguments);
             let wheel = if measures { vec!["--wheel".into(), python::wheel(&shell)?] } else { Vec::new() };
             shell.run(run.args(wheel))
         }

@@ -1,5 +1,5 @@
-//! `cargo xtask bench comm`, `engine`, `telemetry`, `launch`, `train`, `torch` and `predict`: sirtaki beside other libraries, and
-//! its predictions beside what happens, on this machine.
+//! `cargo xtask bench comm`, `engine`, `telemetry`, `launch`, `train`, `torch`, `jax` and `predict`: sirtaki beside other
+//! libraries, and its predictions beside what happens, on this machine.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark talks to the person who started it")]
 
@@ -15,12 +15,12 @@ use sirtaki_bench::{
     comm::{self, Plan, Row, Table},
     contest, efficiency, engine,
     goals::Setting,
-    launch, plot, predict,
+    jax, launch, plot, predict,
     python::{self, Horovod},
     report::{self, Verdict},
     start::Starter,
     torch, train,
-    wheel::Environment,
+    wheel::{Environment, Package},
 };
 use sirtaki_cli::launch::tree;
 
@@ -135,20 +135,16 @@ enum Command {
     /// With the Pythons in SIRTAKI_BENCH_PYTHON and SIRTAKI_BENCH_HOROVOD, into copies of which the package is installed.
     /// Everybody takes a turn in every round; figures are medians of rounds, ratios medians of the rounds' ratios.
     /// Strangers are two processes that know nothing of each other. Every goal gets a line.
-    Torch {
-        /// The package; `cargo xtask bench torch` builds it
-        #[arg(long, value_name = "FILE")]
-        wheel: PathBuf,
-        /// Turns of everybody at every work
-        #[arg(long, default_value_t = 9)]
-        rounds: usize,
-        /// What to measure, of `cnn`, `mlp`, `transformer`, `resnet` and `allreduce`; everything if nothing is named
-        #[arg(long, value_delimiter = ',')]
-        works: Vec<String>,
-        /// Two rounds: to see that it works
-        #[arg(long)]
-        quick: bool,
-    },
+    ///
+    /// Works: `cnn`, `mlp`, `transformer`, `resnet`, `allreduce`.
+    Torch(Package),
+    /// The Python package beside JAX's own processes over Gloo: all-reduces and training steps of two ranks
+    ///
+    /// With the Python in SIRTAKI_BENCH_PYTHON, into a copy of which the package is installed. Turns and figures are as
+    /// for `torch`.
+    ///
+    /// Works: `allreduce.4`, `allreduce.1048576`, `allreduce.67108864`, `cnn`, `mlp`.
+    Jax(Package),
     /// What `sirtaki predict` says about a recorded job beside what happens over slow links between namespaces
     ///
     /// The job sleeps instead of computing, so that only the network is shared. Needs root; on a busy machine, start it with
@@ -250,10 +246,28 @@ fn run_train(plan: &train::TrainPlan, starter: &Starter) -> Result<Vec<Verdict>,
     Ok(verdicts)
 }
 
-fn run_torch(rounds: usize, works: &[String], wheel: &Path) -> Result<Vec<Verdict>, BenchError> {
-    let wanted = |name: &str| works.is_empty() || works.iter().any(|work| work == name);
+fn run_jax(package: &Package) -> Result<Vec<Verdict>, BenchError> {
     say("installing the package");
-    let mut members = torch::start(&environments(wheel)?, &say)?;
+    let environment = jax::JaxPython::make(&package.wheel, &target().join("python/bench"))?;
+    let mut crew = jax::JaxCrew::start(&environment, &say)?;
+    let mut verdicts = Vec::new();
+    for task in jax::TASKS.iter().filter(|task| package.wants(task.name)) {
+        say(task.about);
+        let contest = crew.perform(task, package.rounds())?;
+        println!("{}\n", contest.table());
+        verdicts.extend(contest.verdicts());
+    }
+    Ok(verdicts)
+}
+
+fn target() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../target")
+}
+
+fn run_torch(package: &Package) -> Result<Vec<Verdict>, BenchError> {
+    let (rounds, wanted) = (package.rounds(), |name: &str| package.wants(name));
+    say("installing the package");
+    let mut members = torch::start(&environments(&package.wheel)?, &say)?;
     let mut verdicts = Vec::new();
     for work in torch::WORKS.iter().filter(|work| wanted(work.name)) {
         say(work.about);
@@ -272,7 +286,7 @@ fn run_torch(rounds: usize, works: &[String], wheel: &Path) -> Result<Vec<Verdic
 
 /// One for the Python that has PyTorch, and one for the Python that has Horovod, if that is another one.
 fn environments(wheel: &Path) -> Result<Vec<Environment>, BenchError> {
-    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
+    let target = target();
     let python = python::with_torch(&target, &say);
     let horovod =
         Horovod::find(python.as_deref()).map(|horovod| horovod.python).filter(|it| Some(it) != python.as_ref());
@@ -295,7 +309,7 @@ fn run_predict(plan: &predict::PredictPlan) -> Result<(), BenchError> {
 fn starter(no_gloo: bool) -> Result<Starter, BenchError> {
     let mut programs = std::env::current_exe().map_err(BenchError::io("cannot find this program"))?;
     programs.pop();
-    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
+    let target = target();
     let python = if no_gloo { None } else { python::with_torch(&target, &say) };
     let horovod = Horovod::find(python.as_deref());
     Ok(Starter::new(programs, python, horovod))
@@ -347,8 +361,12 @@ fn run(arguments: Arguments) -> Result<(), BenchError> {
             print_goals(&run_train(&plan, &starter(no_torch)?)?, false);
             Ok(())
         }
-        Command::Torch { wheel, rounds, works, quick } => {
-            print_goals(&run_torch(if quick { 2 } else { rounds.max(1) }, &works, &wheel)?, false);
+        Command::Torch(package) => {
+            print_goals(&run_torch(&package)?, false);
+            Ok(())
+        }
+        Command::Jax(package) => {
+            print_goals(&run_jax(&package)?, false);
             Ok(())
         }
         Command::Predict { ranks, links, fusions, steps } => {

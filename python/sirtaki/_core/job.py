@@ -118,11 +118,11 @@ def shutdown() -> None:
     """
     if world.engine is None or world.forked:
         return
+    for leave in world.leaving:
+        leave()
     for process_set in list(world.sets.values()):
         process_set._invalidate()
     leave_phase()
-    for leave in world.leaving:
-        leave()
     world.engine.close()
     world.engine = None
     world.sets.clear()

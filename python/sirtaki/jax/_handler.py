@@ -7,7 +7,9 @@ whose results nobody uses: on the other ranks, somebody waits for them.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import jax
@@ -48,16 +50,24 @@ def announce(process_set: ProcessSet) -> int:
     engine, number = process_set.engine(), process_set.process_set_id or 0
     known = _announced.get(number)
     if known is None or known[0] is not engine:
-        if not _announced and _forget not in job.world.leaving:
-            job.world.leaving.append(_forget)
         _announced[number] = (engine, engine.hand_in(Thread()))
     return number
 
 
-def _forget() -> None:
+def _leave() -> None:
+    """Waits for programs that are still running: other ranks need what they submit.
+
+    After an exception that nobody has caught, the others are to learn of it at once instead.
+    """
+    if _announced and not hasattr(sys, "last_value"):
+        with suppress(Exception):
+            jax.effects_barrier()
     for _, hand_in in _announced.values():
         hand_in.end()
     _announced.clear()
+
+
+job.world.leaving.append(_leave)
 
 
 def call(

@@ -36,6 +36,7 @@ def _how(kind: str, name: str | None, process_set: ProcessSet, **details: Any) -
 def _perform(function: Any, how: How, arrays: Sequence[Any]) -> Any:
     """Runs a collective as a part of the current program, or as one of its own."""
     if program() is not None:
+        _require_one_device()
         return function(how, *arrays)
     places = [None if _on_host(array) else array.sharding for array in arrays]
     if not any(places):
@@ -46,6 +47,17 @@ def _perform(function: Any, how: How, arrays: Sequence[Any]) -> Any:
     if isinstance(results, list):
         return [jax.device_put(*pair) if pair[1] else pair[0] for pair in zip(results, places)]
     return jax.device_put(results, places[0])
+
+
+def _require_one_device() -> None:
+    """Fails inside ``shard_map`` over several devices, each of which would call for itself."""
+    mesh = getattr(jax.sharding, "get_abstract_mesh", lambda: None)()
+    shards = math.prod(mesh.shape[axis] for axis in getattr(mesh, "manual_axes", ()))
+    if shards > 1:
+        raise ValueError(
+            f"a collective inside shard_map would be called by each of {shards} devices\n"
+            "hint: reduce over them with jax.lax.psum, and call the collective outside"
+        )
 
 
 def _on_host(array: jax.Array) -> bool:

@@ -113,7 +113,7 @@ def data_parallel(
     """
     if hasattr(model, "init") and hasattr(model, "update"):
         return DistributedOptimizer(model, op, name=name, process_set=process_set)
-    if not callable(model):
+    if not callable(model) or hasattr(model, "init"):
         raise ValueError(
             "data_parallel needs a function of parameters and data, "
             f"not a {type(model).__name__}\nhint: pass the loss, or the apply method of a model"
