@@ -1,6 +1,7 @@
 """Digits with Flax and optax: sirtaki run -n 2 -- python flax_mnist.py"""
 
 import argparse
+from typing import Any
 
 import jax
 import optax
@@ -25,7 +26,7 @@ class Network(linen.Module):
     """Two convolutions and a dense layer."""
 
     @linen.compact
-    def __call__(self, images):
+    def __call__(self, images: jax.Array) -> jax.Array:
         """How well each digit fits each image."""
         for features in (16, 32):
             images = linen.relu(linen.Conv(features, (3, 3), padding="VALID")(images))
@@ -41,14 +42,14 @@ parameters = hvd.broadcast_parameters(parameters, root_rank=0)
 state = optimizer.init(parameters)
 
 
-def loss(parameters, images, labels):
+def loss(parameters: Any, images: Any, labels: Any) -> jax.Array:
     """The mean cross entropy of a batch."""
     fits = model.apply(parameters, images)
     return optax.softmax_cross_entropy_with_integer_labels(fits, labels).mean()
 
 
 @jax.jit
-def train(parameters, state, images, labels):
+def train(parameters: Any, state: Any, images: Any, labels: Any) -> tuple[Any, Any, jax.Array]:
     """A step, which averages gradients over all workers."""
     value, gradients = jax.value_and_grad(loss)(parameters, images, labels)
     updates, state = optimizer.update(gradients, state, parameters)

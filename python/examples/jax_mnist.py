@@ -1,6 +1,7 @@
 """Digits with plain JAX: sirtaki run -n 2 -- python jax_mnist.py"""
 
 import argparse
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +23,7 @@ hvd.init()
 RATE, MOMENTUM = arguments.lr * hvd.size(), 0.9
 
 
-def start(key):
+def start(key: jax.Array) -> dict[str, jax.Array]:
     """Weights of two convolutions and a dense layer."""
     shapes = {"first": (3, 3, 1, 16), "second": (3, 3, 16, 32), "dense": (5 * 5 * 32, 10)}
     keys = jax.random.split(key, len(shapes))
@@ -30,7 +31,7 @@ def start(key):
     return {name: scaled(key, shape) for key, (name, shape) in zip(keys, shapes.items())}
 
 
-def scores(weights, images):
+def scores(weights: Any, images: Any) -> jax.Array:
     """How well each digit fits each image."""
     for name in ("first", "second"):
         layout = ("NHWC", "HWIO", "NHWC")
@@ -42,14 +43,14 @@ def scores(weights, images):
     return images.reshape(len(images), -1) @ weights["dense"]
 
 
-def loss(weights, images, labels):
+def loss(weights: Any, images: Any, labels: Any) -> jax.Array:
     """The mean cross entropy of a batch."""
     fits = jax.nn.log_softmax(scores(weights, images))
     return -jnp.take_along_axis(fits, labels[:, None], axis=1).mean()
 
 
 @jax.jit
-def train(weights, speeds, images, labels):
+def train(weights: Any, speeds: Any, images: Any, labels: Any) -> tuple[Any, Any, jax.Array]:
     """A step: the only difference from one process is `hvd.` before `value_and_grad`."""
     value, gradients = hvd.value_and_grad(loss)(weights, images, labels)
     speeds = jax.tree.map(lambda speed, slope: MOMENTUM * speed + slope, speeds, gradients)
@@ -58,7 +59,7 @@ def train(weights, speeds, images, labels):
 
 
 @jax.jit
-def recognised(weights, images, labels):
+def recognised(weights: Any, images: Any, labels: Any) -> jax.Array:
     """How many images are recognised."""
     return (scores(weights, images).argmax(1) == labels).sum()
 

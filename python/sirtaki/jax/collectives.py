@@ -51,7 +51,7 @@ def _perform(function: Any, how: How, arrays: Sequence[Any]) -> Any:
 
 def _require_one_device() -> None:
     """Fails inside ``shard_map`` over several devices, each of which would call for itself."""
-    mesh = getattr(jax.sharding, "get_abstract_mesh", lambda: None)()
+    mesh: Any = getattr(jax.sharding, "get_abstract_mesh", lambda: None)()
     shards = math.prod(mesh.shape[axis] for axis in getattr(mesh, "manual_axes", ()))
     if shards > 1:
         raise ValueError(
