@@ -46,8 +46,7 @@ def test_constants_are_reduced_every_time():
         assert program().tolist() == [sum(range(hvd.size())), hvd.size()]
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("opposite", [False, True])
+@pytest.mark.parametrize(("size", "opposite"), [(16, False), (20000, False), (20000, True)])
 def test_many_calls_in_either_order(size, opposite):
     count = 40
     backwards = opposite and hvd.rank() % 2 == 1
