@@ -13,11 +13,14 @@ import os
 import socket
 import sys
 import time
+import warnings
 
 ROLE = sys.argv[1]
 os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", KERAS_BACKEND="tensorflow", CUDA_VISIBLE_DEVICES="")
 if ROLE == "strategy":
     os.environ["TF_USE_LEGACY_KERAS"] = "1"
+
+warnings.simplefilter("ignore")
 
 import tensorflow as tf
 from work import WORKS
@@ -120,7 +123,7 @@ def main():
             work = WORKS[name]()
             trained[name] = system.model(work), system.dataset(work, steps)
             # Traced, and warm.
-            trained[name][0].fit(trained[name][1], epochs=2, verbose=0)
+            trained[name][0].fit(trained[name][1], epochs=1, verbose=0)
         model, data = trained[name]
         began = time.perf_counter()
         model.fit(data, epochs=1, verbose=0)

@@ -16,7 +16,7 @@ import sirtaki.keras as together
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--batch-size", type=int, default=64, help="images per step of a worker")
-parser.add_argument("--lr", type=float, default=0.005, help="learning rate of one worker")
+parser.add_argument("--lr", type=float, default=0.001, help="learning rate of one worker")
 parser.add_argument("--epochs", type=int, default=1)
 parser.add_argument("--steps", type=int, default=0, help="end an epoch after so many steps")
 parser.add_argument("--dropout", type=float, default=0.25)
@@ -54,7 +54,7 @@ model = keras.Sequential(
 )
 model = sirtaki.data_parallel(model)
 model.compile(
-    optimizer=keras.optimizers.SGD(arguments.lr * size, momentum=0.9),
+    optimizer=keras.optimizers.Adam(arguments.lr * size),
     loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
     metrics=["accuracy"],
 )

@@ -39,6 +39,7 @@ def run(ranks, options, script, *arguments):
         ("data_parallel_mnist.py", [], STEADY),
         ("jax_mnist.py", [], []),
         ("flax_mnist.py", [], []),
+        ("keras_mnist.py", ["--env", "KERAS_BACKEND=torch"], STEADY),
     ],
 )
 def test_two_workers_learn_what_one_does(script, options, arguments):
