@@ -89,6 +89,7 @@ from sirtaki.tensorflow.places import (
 )
 from sirtaki.tensorflow.sync_batch_norm import SyncBatchNormalization
 from sirtaki.tensorflow.tape import DistributedGradientTape, PartialDistributedGradientTape
+from sirtaki.tensorflow.util import _executing_eagerly as _executing_eagerly
 
 __all__ = [
     "Adasum",

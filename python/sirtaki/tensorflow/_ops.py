@@ -87,8 +87,7 @@ def _call(kind: str, members: ProcessSet, name: str, *words: Any) -> str:
         thread = "here"
     else:
         _refuse_compilation()
-        # A function runs one such op after the other; in other graphs any number may run at once.
-        thread = "main" if tf.compat.v1.get_default_graph().building_function else "here"
+        thread = "main" if _is_ordered() else "here"
     return " ".join(map(str, (kind, members.process_set_id, thread, *words))) + "\n" + name
 
 
@@ -102,10 +101,16 @@ def _refuse_compilation() -> None:
         frame = frame.f_back  # type: ignore[assignment]
 
 
+def _is_ordered() -> bool:
+    """Whether such ops run one after the other: sessions run any number of them at once."""
+    return tf.executing_eagerly() or tf.compat.v1.get_default_graph().building_function
+
+
 def _finish(started: Sequence[tuple[Any, Any]]) -> list[tf.Tensor]:
     """Waits for everything that was submitted."""
     buffers = [buffer for submitted, _ in started for buffer in submitted]
-    return list(ops.sirtaki_finish(buffers=buffers, tickets=[ticket for _, ticket in started]))
+    finish = ops.sirtaki_finish if _is_ordered() else ops.sirtaki_finish_later
+    return list(finish(buffers=buffers, tickets=[ticket for _, ticket in started]))
 
 
 class Reduction:
@@ -214,7 +219,8 @@ def _new(
     """Submits tensors and waits for those that result."""
     splits = tf.constant([], tf.int64) if splits is None else tf.cast(splits, tf.int64)
     ticket = ops.sirtaki_start_new(tensors=tensors, splits=splits, call=call)
-    results, counts = ops.sirtaki_finish_new(ticket=ticket, T=[tensor.dtype for tensor in tensors])
+    finish = ops.sirtaki_finish_new if _is_ordered() else ops.sirtaki_finish_new_later
+    results, counts = finish(ticket=ticket, T=[tensor.dtype for tensor in tensors])
     return list(results), counts
 
 

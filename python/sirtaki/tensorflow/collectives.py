@@ -235,8 +235,11 @@ def broadcast(
         def backward(gradient: tf.Tensor) -> tf.Tensor:
             mean = Reduction(Average, 1.0, 1.0, process_set)
             reduced = _ops.reduce_each([gradient], [f"{full}.gradient"], mean)[0]
-            is_root = process_set.rank() == process_set.root(root_rank)
-            return reduced if is_root else tf.zeros_like(reduced)
+            if process_set.rank() == process_set.root(root_rank):
+                return reduced
+            # In a session, what nothing depends on does not run, and the others would wait.
+            with tf.control_dependencies([reduced]):
+                return tf.identity(tf.zeros_like(reduced))
 
         return _ops.spread_each([tensor], root_rank, [full], process_set)[0], backward
 

@@ -64,12 +64,17 @@ class Gradients:
 
         Ranks recognise gradients by the names of the variables; ``generic`` numbers them instead.
         """
-        results = list(gradients)
+        results = [
+            tf.convert_to_tensor(gradient)
+            if self._dense and isinstance(gradient, tf.IndexedSlices)
+            else gradient
+            for gradient in gradients
+        ]
         members = self.process_set
         if not members.included():
             return results
         shared = []
-        for at, (gradient, variable) in enumerate(zip(gradients, variables)):
+        for at, (gradient, variable) in enumerate(zip(results, variables)):
             if gradient is None:
                 continue
             if not self.is_local(variable):
@@ -106,8 +111,6 @@ class Gradients:
         dense: list[tuple[int, str]] = []
         slices: list[tuple[int, str]] = []
         for at, name in zip(part, names):
-            if self._dense and isinstance(results[at], tf.IndexedSlices):
-                results[at] = tf.convert_to_tensor(results[at])
             (slices if isinstance(results[at], tf.IndexedSlices) else dense).append((at, name))
         if slices:
             sparse.check(self._op, 1.0, 1.0)

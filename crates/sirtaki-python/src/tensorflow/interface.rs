@@ -19,6 +19,8 @@ pub(super) type Pointer = *mut c_void;
 pub(super) type Create = unsafe extern "C" fn(Pointer) -> Pointer;
 /// Runs a kernel.
 pub(super) type Compute = unsafe extern "C" fn(Pointer, Pointer);
+/// Runs a kernel, which calls its last argument in the end.
+pub(super) type ComputeAsync = unsafe extern "C" fn(Pointer, Pointer, Pointer);
 /// Frees a kernel.
 pub(super) type Delete = unsafe extern "C" fn(Pointer);
 /// Finds the shapes of outputs.
@@ -66,6 +68,10 @@ interface! {
     scalar_shape: TF_ShapeInferenceContextScalar(Pointer) -> Pointer;
     unknown_shapes: TF_ShapeInferenceContextSetUnknownShape(Pointer, Pointer);
     new_kernel: TF_NewKernelBuilder(*const c_char, *const c_char, Option<Create>, Compute, Option<Delete>) -> Pointer;
+    new_async_kernel: TF_NewAsyncKernelBuilder(
+        *const c_char, *const c_char, Option<Create>, ComputeAsync, Option<Delete>
+    ) -> Pointer;
+    run_done: TF_RunAsyncOpKernelDoneCallback(Pointer);
     in_host_memory: TF_KernelBuilder_HostMemory(Pointer, *const c_char);
     register_kernel: TF_RegisterKernelBuilder(*const c_char, Pointer, Pointer);
     attribute_size: TF_OpKernelConstruction_GetAttrSize(Pointer, *const c_char, *mut i32, *mut i32, Pointer);

@@ -31,13 +31,20 @@ pub(super) fn finish(context: &Context) -> Result<(), Failure> {
     let count = context.outputs();
     let mut outcome = Ok(());
     // All of them, whatever came of the first: what is not done must not be left behind.
-    for index in count..context.inputs() {
-        for number in context.input(index)?.integers() {
-            outcome = outcome.and(pending::wait(number).map(drop));
-        }
+    for number in tickets(context, count)? {
+        outcome = outcome.and(pending::wait(number).map(drop));
     }
     outcome?;
     (0..count).try_for_each(|index| context.set_output(index, &context.input(index)?))
+}
+
+/// The numbers of what a kernel waits for: in its inputs from `first` on.
+pub(super) fn tickets(context: &Context, first: c_int) -> Result<Vec<i64>, Failure> {
+    let mut numbers = Vec::new();
+    for index in first..context.inputs() {
+        numbers.extend(context.input(index)?.integers());
+    }
+    Ok(numbers)
 }
 
 /// Submits tensors from which new ones result. The last input has the rows that go to each rank, for an exchange.
@@ -93,8 +100,7 @@ fn splits(call: &Call, tensor: &Held, given: &Held) -> Result<Vec<usize>, Failur
 
 /// Waits for a [`start_new`] and passes on what resulted, and then the rows from each rank or the last rank to join.
 pub(super) fn finish_new(context: &Context) -> Result<(), Failure> {
-    let numbers = context.input(0)?.integers();
-    let number = numbers.first().copied().unwrap_or_default();
+    let number = tickets(context, 0)?.first().copied().unwrap_or_default();
     let last = context.outputs() - 1;
     let mut counts: Vec<i64> = Vec::new();
     for (index, output) in (0..).zip(pending::wait(number)?) {

@@ -6,8 +6,8 @@
 //! program, and they are neither merged nor removed nor computed in advance. So while one of them waits, nothing else of
 //! the same function will be submitted, which is what makes the engine's proof of deadlocks right.
 //!
-//! Rejected: kernels that TensorFlow calls asynchronous. The C interface has them, but what they have to call in the end
-//! is gone when they return.
+//! Kernels that TensorFlow calls asynchronous are used only where there is no such order; see `later`. The C interface has
+//! them, but what they have to call in the end is gone when they return.
 //!
 //! # Layout
 //!
@@ -16,19 +16,24 @@
 //! - `tensor`, `context`: TensorFlow's objects.
 //! - `pending`: what was submitted, and waiting for it.
 //! - `kernels`: what the ops do.
+//! - `later`: waiting without a thread, in graphs of sessions.
 //! - `register`: the ops, as TensorFlow gets to know them.
 
 mod call;
 mod context;
 mod interface;
 mod kernels;
+mod later;
 mod pending;
 mod register;
 mod tensor;
 
-use std::{path::PathBuf, sync::Mutex};
+use std::{
+    path::PathBuf,
+    sync::{Mutex, atomic::Ordering},
+};
 
-use pyo3::{PyResult, Python, exceptions::PyImportError, pyfunction};
+use pyo3::{PyResult, exceptions::PyImportError, pyfunction};
 
 /// Why registration failed.
 static FAILURE: Mutex<Option<String>> = Mutex::new(None);
@@ -47,9 +52,11 @@ pub(crate) fn tensorflow_ops(path: PathBuf) -> PyResult<usize> {
     Ok(register::register as *const () as usize)
 }
 
-/// Raises an error if the ops could not be registered. `in_main` says that the program's main thread calls this.
+/// Raises an error if the ops could not be registered. `in_main` says that the program's main thread calls this, and
+/// `movable` that this version of TensorFlow is one that `later` knows.
 #[pyfunction]
-pub(crate) fn tensorflow_ready(_py: Python<'_>, in_main: bool) -> PyResult<()> {
+pub(crate) fn tensorflow_ready(in_main: bool, movable: bool) -> PyResult<()> {
+    later::MOVABLE.store(movable, Ordering::Relaxed);
     if in_main {
         let _ = pending::MAIN.set(std::thread::current().id());
     }

@@ -61,6 +61,18 @@ pub(super) fn wait(number: i64) -> Result<Vec<Output>, Failure> {
     Ok(outcome?)
 }
 
+/// The tickets with these numbers, where there are any.
+pub(super) fn tickets(numbers: &[i64]) -> Vec<Option<Arc<Ticket>>> {
+    let pending = PENDING.lock().unwrap_or_else(PoisonError::into_inner);
+    let ticket = |number| Some(pending.as_ref()?.get(number)?.ticket.clone());
+    numbers.iter().map(ticket).collect()
+}
+
+/// Whether nothing with these numbers is still to be done.
+pub(super) fn all_done(numbers: &[i64]) -> bool {
+    tickets(numbers).iter().flatten().all(|ticket| ticket.poll())
+}
+
 impl Pending {
     fn wait(&self) -> Result<(), Failure> {
         if self.ticket.poll() {

@@ -6,8 +6,8 @@ use crate::tensorflow::{
     FAILURE,
     call::Call,
     context::{Context, Failure, Status},
-    interface::{Compute, Create, Infer, Pointer, tensorflow},
-    kernels,
+    interface::{Compute, ComputeAsync, Create, Infer, Pointer, tensorflow},
+    kernels, later,
 };
 
 /// The types of elements that can move between ranks; which of them can be reduced, Python checks.
@@ -24,10 +24,16 @@ struct Op {
     arguments: &'static [&'static CStr],
     infer: Infer,
     create: Option<Create>,
-    compute: Compute,
+    compute: How,
 }
 
-const OPS: [Op; 5] = [
+/// How a kernel runs.
+enum How {
+    Until(Compute),
+    Later(ComputeAsync),
+}
+
+const OPS: [Op; 7] = [
     Op {
         name: c"SirtakiStart",
         attributes: &["T: list(TYPES) >= 1", "call: string"],
@@ -36,7 +42,7 @@ const OPS: [Op; 5] = [
         arguments: &[c"tensors", c"buffers", c"ticket"],
         infer: same_and_scalar,
         create: Some(create_call),
-        compute: start,
+        compute: How::Until(start),
     },
     Op {
         name: c"SirtakiFinish",
@@ -46,7 +52,7 @@ const OPS: [Op; 5] = [
         arguments: &[c"buffers", c"tickets", c"results"],
         infer: same,
         create: None,
-        compute: finish,
+        compute: How::Until(finish),
     },
     Op {
         name: c"SirtakiStartNew",
@@ -56,7 +62,7 @@ const OPS: [Op; 5] = [
         arguments: &[c"tensors", c"splits", c"ticket"],
         infer: scalar,
         create: Some(create_call),
-        compute: start_new,
+        compute: How::Until(start_new),
     },
     Op {
         name: c"SirtakiFinishNew",
@@ -66,7 +72,27 @@ const OPS: [Op; 5] = [
         arguments: &[c"ticket", c"results", c"counts"],
         infer: unknown,
         create: None,
-        compute: finish_new,
+        compute: How::Until(finish_new),
+    },
+    Op {
+        name: c"SirtakiFinishLater",
+        attributes: &["T: list(TYPES) >= 1", "N: int >= 1"],
+        inputs: &[c"buffers: T", c"tickets: N * int64"],
+        outputs: &[c"results: T"],
+        arguments: &[c"buffers", c"tickets", c"results"],
+        infer: same,
+        create: None,
+        compute: How::Later(later::finish),
+    },
+    Op {
+        name: c"SirtakiFinishNewLater",
+        attributes: &["T: list(TYPES) >= 0"],
+        inputs: &[c"ticket: int64"],
+        outputs: &[c"results: T", c"counts: int64"],
+        arguments: &[c"ticket", c"results", c"counts"],
+        infer: unknown,
+        create: None,
+        compute: How::Later(later::finish_new),
     },
     Op {
         name: c"SirtakiPlace",
@@ -76,7 +102,7 @@ const OPS: [Op; 5] = [
         arguments: &[c"place"],
         infer: scalar,
         create: Some(create_text),
-        compute: place,
+        compute: How::Until(place),
     },
 ];
 
@@ -117,7 +143,10 @@ impl Op {
         let (name, device_name) = (self.name.as_ptr(), device.as_ptr());
         // SAFETY: texts are copied, the functions live for ever, and registering consumes the builder.
         unsafe {
-            let builder = (tensorflow.new_kernel)(name, device_name, self.create, self.compute, delete);
+            let builder = match self.compute {
+                How::Until(compute) => (tensorflow.new_kernel)(name, device_name, self.create, compute, delete),
+                How::Later(compute) => (tensorflow.new_async_kernel)(name, device_name, self.create, compute, delete),
+            };
             if device != c"CPU" {
                 // Wherever the rest of the graph computes, the engine gets what lies in the host's memory.
                 self.arguments.iter().for_each(|name| (tensorflow.in_host_memory)(builder, name.as_ptr()));
@@ -175,7 +204,7 @@ unsafe extern "C" fn delete_kernel(kernel: Pointer) {
 }
 
 /// Runs a kernel, and tells TensorFlow if that fails.
-fn run(context: Pointer, compute: impl FnOnce(&Context) -> Result<(), Failure>) {
+pub(super) fn run(context: Pointer, compute: impl FnOnce(&Context) -> Result<(), Failure>) {
     // SAFETY: TensorFlow passes it to the kernel that calls this.
     let context = unsafe { Context::new(context) };
     if let Err(failure) = compute(&context) {
