@@ -37,6 +37,7 @@ def run(ranks, options, script, *arguments):
         ("horovod_mnist.py", ["--horovod"], STEADY),
         ("ddp_mnist.py", [], STEADY),
         ("data_parallel_mnist.py", [], STEADY),
+        ("tensorflow_mnist.py", ["--horovod"], STEADY),
         ("jax_mnist.py", [], []),
         ("flax_mnist.py", [], []),
         ("keras_mnist.py", ["--env", "KERAS_BACKEND=torch"], STEADY),
