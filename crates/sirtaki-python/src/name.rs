@@ -1,13 +1,28 @@
 //! Names of requests, as Python gives them.
 
-use pyo3::FromPyObject;
+use pyo3::{
+    Borrowed, FromPyObject, PyAny, PyErr, PyResult,
+    types::{PyAnyMethods, PyTuple},
+};
 use sirtaki_engine::Request;
 
 /// A name, or one that was made from a call and its size, with that call.
-#[derive(FromPyObject)]
 pub(crate) enum Name {
     Given(String),
     Made(String, String),
+}
+
+impl FromPyObject<'_, '_> for Name {
+    type Error = PyErr;
+
+    /// Looks first: trying one form after the other would raise an exception for every name of the second.
+    fn extract(given: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        if given.is_instance_of::<PyTuple>() {
+            let (name, call) = given.extract()?;
+            return Ok(Name::Made(name, call));
+        }
+        given.extract().map(Name::Given)
+    }
 }
 
 impl Name {
