@@ -1,8 +1,9 @@
 //! A sum over all ranks that gradients flow through.
 //!
-//! Every rank's summand is in the result of all ranks, so its gradient is the sum of all ranks' gradients of the result:
-//! the backward pass is a sum over all ranks as well. It is a separate operation in Burn's graph, once for tensors and
-//! once for tensors that are tracked. Burn walks back through a graph in an order that follows from the graph alone, so
+//! Where every rank goes on to compute something of its own with the result, the gradient of a summand is the sum of all
+//! ranks' gradients of the result: the backward pass is a sum over all ranks as well. Where all ranks go on to compute the
+//! same, as between layers that are split over ranks, only one of the two directions is a sum; see [`Sum::leaving`] and
+//! [`Sum::entering`]. It is a separate operation in Burn's graph, once for tensors and once for tensors that are tracked. Burn walks back through a graph in an order that follows from the graph alone, so
 //! ranks that computed the same layers ask for the same sums in the same order and none waits for another.
 
 use std::sync::Arc;
@@ -31,11 +32,24 @@ use crate::{Result, World};
 pub(super) struct Sum {
     world: World,
     name: Arc<str>,
+    forward: bool,
+    backward: bool,
 }
 
 impl Sum {
+    /// A sum after which ranks compute different things.
     pub(super) fn new(world: &World, name: &str) -> Self {
-        Self { world: world.clone(), name: name.into() }
+        Self { world: world.clone(), name: name.into(), forward: true, backward: true }
+    }
+
+    /// What all ranks have in common before each computes a part of something: as it is; gradients are summed.
+    pub(super) fn entering(world: &World, name: &str) -> Self {
+        Self { forward: false, ..Self::new(world, name) }
+    }
+
+    /// The sum of ranks' parts, with which all of them go on to compute the same: their gradients are already equal.
+    pub(super) fn leaving(world: &World, name: &str) -> Self {
+        Self { backward: false, ..Self::new(world, name) }
     }
 
     /// The sum of all ranks' tensors. All ranks call it with the same shape, and either all or none run the backward
@@ -49,7 +63,8 @@ impl Sum {
 
     /// The sum of the backward pass.
     fn back(&self) -> Self {
-        Self { world: self.world.clone(), name: format!("{} back", self.name).into() }
+        let name = format!("{} back", self.name).into();
+        Self { world: self.world.clone(), name, forward: self.backward, backward: self.forward }
     }
 
     fn run(&self, data: TensorData) -> Result<TensorData> {
@@ -59,6 +74,9 @@ impl Sum {
     }
 
     fn primitive<B: Backend>(&self, tensor: FloatTensor<B>) -> FloatTensor<B> {
+        if !self.forward || self.world.size() == 1 {
+            return tensor;
+        }
         let device = tensor.device();
         let data = read_sync(B::float_into_data(tensor)).unwrap_or_else(|error| panic!("{}: {error}", self.name));
         let data = self.run(data).unwrap_or_else(|error| panic!("{error}"));

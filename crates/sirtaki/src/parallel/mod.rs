@@ -14,13 +14,15 @@
 //! - [`sum_tree`], [`tree_sums`], [`shards`]: steps whose bits do not depend on the number of ranks.
 //! - [`checkpoint_tensors`], [`resume`]: checkpoints of a module and its optimizer.
 //! - [`lars`]: an optimizer for very large batches.
-//! - [`differentiable_sum`], [`batch_norm`]: a sum that gradients flow through, and the layer that needs it.
+//! - [`differentiable_sum`], [`differentiable_gather`]: collectives that gradients flow through.
+//! - [`batch_norm`], [`tensor_parallel`]: layers that need them.
 //! - `learner`: Burn's own training loop, with feature `train`.
 
 mod batch;
 mod batch_norm;
 mod checkpoint_tensors;
 mod convert;
+mod differentiable_gather;
 mod differentiable_sum;
 mod gradients;
 mod lars;
@@ -33,6 +35,7 @@ mod shards;
 mod sum_tree;
 mod synchronize;
 mod tensor_names;
+pub mod tensor_parallel;
 mod tree_sums;
 
 use burn::tensor::Device;

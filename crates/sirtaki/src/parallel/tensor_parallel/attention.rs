@@ -1,0 +1,99 @@
+//! Attention, split by heads.
+
+use burn::{
+    module::Module,
+    nn::{Dropout, Linear, attention::MultiHeadAttention},
+    tensor::{
+        Bool, Tensor,
+        activation::{quiet_softmax, softmax},
+    },
+};
+
+use super::{
+    super::differentiable_sum::Sum,
+    linear::RowLinear,
+    part::{cut, part},
+};
+use crate::{Result, World};
+
+/// Attention of which every worker has some heads. Parameters have the names of Burn's `MultiHeadAttention`.
+#[derive(Module, Debug)]
+pub struct SplitAttention {
+    /// To the queries of this worker's heads.
+    pub query: Linear,
+    /// To the keys of this worker's heads.
+    pub key: Linear,
+    /// To the values of this worker's heads.
+    pub value: Linear,
+    /// From this worker's heads to all features.
+    pub output: RowLinear,
+    /// Of attention's weights. Workers draw different numbers for their heads, as they must.
+    pub dropout: Dropout,
+    heads: usize,
+    head_size: usize,
+    min_float: f64,
+    quiet_softmax: bool,
+    #[module(skip)]
+    entering: [Sum; 3],
+}
+
+impl SplitAttention {
+    /// This worker's part of an attention, which is the same on all of them.
+    pub fn new(world: &World, whole: MultiHeadAttention) -> Result<Self> {
+        let heads = part(world, whole.n_heads, "heads")?;
+        let features = heads.start * whole.d_k..heads.end * whole.d_k;
+        let columns = |linear: &Linear| Linear {
+            weight: cut(&linear.weight, 1, &features),
+            bias: linear.bias.as_ref().map(|bias| cut(bias, 0, &features)),
+        };
+        let name = format!("attention {}", world.next_layer());
+        let entering = ["query", "key", "value"].map(|what| Sum::entering(world, &format!("{name} {what}")));
+        Ok(Self {
+            query: columns(&whole.query),
+            key: columns(&whole.key),
+            value: columns(&whole.value),
+            output: RowLinear::of_rows(world, whole.output, &features),
+            dropout: whole.dropout,
+            heads: heads.len(),
+            head_size: whole.d_k,
+            min_float: whole.min_float,
+            quiet_softmax: whole.quiet_softmax,
+            entering,
+        })
+    }
+
+    /// What a sequence makes of itself: `[samples, length, features]`, the same on all workers before and after. What
+    /// `mask` marks, `[samples, from, to]`, is not looked at.
+    pub fn forward(&self, input: Tensor<3>, mask: Option<Tensor<3, Bool>>) -> Tensor<3> {
+        let input = self.entering[0].of(input);
+        self.attend([input.clone(), input.clone(), input], mask)
+    }
+
+    /// What a sequence makes of others, given as query, key and value.
+    pub fn forward_across(&self, inputs: [Tensor<3>; 3], mask: Option<Tensor<3, Bool>>) -> Tensor<3> {
+        let [query, key, value] = inputs;
+        let [of_query, of_key, of_value] = &self.entering;
+        self.attend([of_query.of(query), of_key.of(key), of_value.of(value)], mask)
+    }
+
+    fn attend(&self, [query, key, value]: [Tensor<3>; 3], mask: Option<Tensor<3, Bool>>) -> Tensor<3> {
+        let [samples, length, _] = query.dims();
+        let query = self.by_head(query, &self.query);
+        let key = self.by_head(key, &self.key);
+        let value = self.by_head(value, &self.value);
+        let mut scores = query.matmul(key.transpose()).div_scalar((self.head_size as f32).sqrt());
+        if let Some(mask) = mask {
+            let [samples, from, to] = mask.dims();
+            scores = scores.mask_fill(mask.reshape([samples, 1, from, to]), self.min_float);
+        }
+        let weights = if self.quiet_softmax { quiet_softmax(scores, 3) } else { softmax(scores, 3) };
+        let context = self.dropout.forward(weights).matmul(value);
+        let context = context.swap_dims(1, 2).reshape([samples, length, self.heads * self.head_size]);
+        self.output.forward(context)
+    }
+
+    fn by_head(&self, input: Tensor<3>, linear: &Linear) -> Tensor<4> {
+        let [samples, length, _] = input.dims();
+        linear.forward(input).reshape([samples, length, self.heads, self.head_size]).swap_dims(1, 2)
+    }
+}

@@ -1,0 +1,89 @@
+//! Dense layers, split by outputs or by inputs.
+
+use std::ops::Range;
+
+use burn::{
+    module::{Module, Param},
+    nn::Linear,
+    tensor::Tensor,
+};
+
+use super::{
+    super::{differentiable_gather::Gather, differentiable_sum::Sum},
+    part::{cut, part},
+};
+use crate::{Result, World};
+
+/// A dense layer of which every worker has some outputs.
+#[derive(Module, Debug)]
+pub struct ColumnLinear {
+    /// This worker's columns, `[inputs, outputs here]`.
+    pub weight: Param<Tensor<2>>,
+    /// The offsets of its outputs.
+    pub bias: Option<Param<Tensor<1>>>,
+    #[module(skip)]
+    entering: Sum,
+    #[module(skip)]
+    gather: Gather,
+}
+
+impl ColumnLinear {
+    /// This worker's part of a layer, which is the same on all of them.
+    pub fn new(world: &World, whole: Linear) -> Result<Self> {
+        let [_, outputs] = whole.weight.dims();
+        let own = part(world, outputs, "outputs")?;
+        let name = format!("column linear {}", world.next_layer());
+        Ok(Self {
+            weight: cut(&whole.weight, 1, &own),
+            bias: whole.bias.as_ref().map(|bias| cut(bias, 0, &own)),
+            entering: Sum::entering(world, &name),
+            gather: Gather::new(world, &name, outputs, own),
+        })
+    }
+
+    /// This worker's outputs for an input that all workers have, `[..., inputs]` to `[..., outputs here]`.
+    pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
+        Linear { weight: self.weight.clone(), bias: self.bias.clone() }.forward(self.entering.of(input))
+    }
+
+    /// The outputs of all workers, `[..., outputs]`.
+    pub fn forward_whole<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
+        self.gather.along(D - 1, self.forward(input))
+    }
+}
+
+/// A dense layer of which every worker has some inputs: those outputs that it has of the [`ColumnLinear`] before.
+#[derive(Module, Debug)]
+pub struct RowLinear {
+    /// This worker's rows, `[inputs here, outputs]`.
+    pub weight: Param<Tensor<2>>,
+    /// The offsets of all outputs, the same on all workers.
+    pub bias: Option<Param<Tensor<1>>>,
+    #[module(skip)]
+    leaving: Sum,
+}
+
+impl RowLinear {
+    /// This worker's part of a layer, which is the same on all of them.
+    pub fn new(world: &World, whole: Linear) -> Result<Self> {
+        let [inputs, _] = whole.weight.dims();
+        let own = part(world, inputs, "inputs")?;
+        Ok(Self::of_rows(world, whole, &own))
+    }
+
+    /// The part with these inputs.
+    pub(super) fn of_rows(world: &World, whole: Linear, own: &Range<usize>) -> Self {
+        let leaving = Sum::leaving(world, &format!("row linear {}", world.next_layer()));
+        Self { weight: cut(&whole.weight, 0, own), bias: whole.bias, leaving }
+    }
+
+    /// All outputs, on all workers, for this worker's inputs: `[..., inputs here]` to `[..., outputs]`.
+    pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
+        let part = Linear { weight: self.weight.clone(), bias: None }.forward(input);
+        let sum = self.leaving.of(part);
+        match &self.bias {
+            Some(bias) => sum + bias.val().unsqueeze(),
+            None => sum,
+        }
+    }
+}
