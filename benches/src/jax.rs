@@ -28,7 +28,7 @@ const WARM_UP: usize = 4;
 
 /// What is measured: a training, or all-reduces of so many bytes.
 #[derive(Debug, Clone, Copy)]
-pub struct Task {
+pub struct JaxTask {
     /// Its name in jax_peer.py.
     pub name: &'static str,
     /// What it is.
@@ -44,8 +44,8 @@ pub struct Task {
 }
 
 /// Everything that is measured.
-pub const TASKS: [Task; 5] = [
-    Task {
+pub const TASKS: [JaxTask; 5] = [
+    JaxTask {
         name: "allreduce.4",
         about: "all-reduce of 4 B",
         batch: 0,
@@ -53,7 +53,7 @@ pub const TASKS: [Task; 5] = [
         over_gloo: Some(2.0),
         efficiency: None,
     },
-    Task {
+    JaxTask {
         name: "allreduce.1048576",
         about: "all-reduce of 1 MiB",
         batch: 0,
@@ -61,7 +61,7 @@ pub const TASKS: [Task; 5] = [
         over_gloo: None,
         efficiency: None,
     },
-    Task {
+    JaxTask {
         name: "allreduce.67108864",
         about: "all-reduce of 64 MiB",
         batch: 0,
@@ -69,7 +69,7 @@ pub const TASKS: [Task; 5] = [
         over_gloo: Some(5.0),
         efficiency: None,
     },
-    Task {
+    JaxTask {
         name: "cnn",
         about: "CNN of tutorials, batch 64",
         batch: 64,
@@ -77,7 +77,7 @@ pub const TASKS: [Task; 5] = [
         over_gloo: Some(1.0),
         efficiency: Some(0.95),
     },
-    Task {
+    JaxTask {
         name: "mlp",
         about: "MLP of 17 M parameters, batch 32",
         batch: 32,
@@ -101,7 +101,7 @@ impl JaxPython {
     pub fn make(wheel: &Path, folder: &Path) -> Result<Self, BenchError> {
         let other = std::env::var_os("SIRTAKI_BENCH_PYTHON").map_or_else(|| "python3".into(), PathBuf::from);
         let found = said(&other, "import jax, os; print(jax.__version__, os.path.dirname(jax.__path__[0]))");
-        let Some((version, place)) = found.ok().and_then(|text| Some(text.split_once(' ')?).map(owned)) else {
+        let Some((version, place)) = found.ok().and_then(|text| text.split_once(' ').map(owned)) else {
             let problem = format!("{} has no JAX; name a Python that has it in SIRTAKI_BENCH_PYTHON", other.display());
             return Err(BenchError::Protocol(problem));
         };
@@ -191,7 +191,7 @@ impl JaxCrew {
     }
 
     /// Has everybody do a task in turns.
-    pub fn perform(&mut self, task: &Task, rounds: usize) -> Result<Contest, BenchError> {
+    pub fn perform(&mut self, task: &JaxTask, rounds: usize) -> Result<Contest, BenchError> {
         for (_, peer) in &mut self.0 {
             peer.perform(task.name, WARM_UP)?;
         }
@@ -205,7 +205,7 @@ impl JaxCrew {
     }
 }
 
-impl Task {
+impl JaxTask {
     /// Samples of all ranks per second, or calls of the slowest rank.
     fn speed(&self, times: &[Vec<f64>]) -> f64 {
         if self.batch == 0 {
@@ -219,7 +219,7 @@ impl Task {
 /// What everybody reached in a task, round by round: the higher, the better.
 #[derive(Debug)]
 pub struct Contest {
-    task: Task,
+    task: JaxTask,
     results: Vec<(Contender, Vec<f64>)>,
 }
 
@@ -271,7 +271,7 @@ impl Contest {
 mod tests {
     use super::*;
 
-    fn contest(task: Task, ours: f64, gloo: f64, strangers: f64) -> Contest {
+    fn contest(task: JaxTask, ours: f64, gloo: f64, strangers: f64) -> Contest {
         let results = vec![
             (Contender::Strangers, vec![strangers]),
             (Contender::Sirtaki, vec![ours]),

@@ -19,7 +19,7 @@ pub(super) const NOT_ON_GPUS: &str = "sirtaki's collectives inside jit work on a
 type Problem = (Code, String);
 
 /// One call: arrays that take part in the same operation, together.
-pub(super) struct Call {
+pub(super) struct XlaCall {
     engine: Arc<Live>,
     name: String,
     operation: Operation,
@@ -29,7 +29,7 @@ pub(super) struct Call {
     results: Vec<Place>,
 }
 
-impl Call {
+impl XlaCall {
     /// Copies everything out of the frame and checks it.
     ///
     /// # Safety

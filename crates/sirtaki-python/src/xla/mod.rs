@@ -25,7 +25,7 @@ use pyo3::{Bound, PyAny, PyResult, Python, ffi, pyfunction};
 
 use self::{
     abi::{Code, Frame},
-    call::Call,
+    call::XlaCall,
     future::Xla,
 };
 
@@ -79,7 +79,7 @@ unsafe fn handle(frame: *mut Frame, handle: impl FnOnce(&mut Frame, Xla) -> *mut
 
 fn submit(frame: &mut Frame, xla: Xla) -> *mut c_void {
     // SAFETY: XLA's frame, which lives until the handler returns.
-    let call = match unsafe { Call::read(frame) } {
+    let call = match unsafe { XlaCall::read(frame) } {
         Ok(call) => call,
         Err((code, problem)) => return xla.error(code, &problem),
     };

@@ -224,7 +224,7 @@ impl Agent {
             },
             Order::Check(check) => {
                 let sender = self.sender.clone();
-                thread::spawn(move || sender.send(Happening::Checked(meeting::check(&check))));
+                thread::spawn(move || drop(sender.send(Happening::Checked(meeting::check(&check)))));
             }
             Order::Start(start) => {
                 *lock(&self.grace) = start.grace;
