@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use crate::{
-    python,
+    python, python_tests,
     shell::{Call, Shell, has},
 };
 
@@ -42,7 +42,7 @@ fn run(shell: &Shell, what: &str) -> Result<()> {
     }
     let folder = bundle(shell)?;
     let script = folder.join("run.sh").display().to_string();
-    let python = python::environment(shell)?;
+    let python = python_tests::environment(shell)?;
     shell.run(Call::new("sh").args([script.as_str(), what]).env("PYTHON", python))
 }
 

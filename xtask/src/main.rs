@@ -11,6 +11,7 @@ mod loom;
 mod packages;
 mod ptx;
 mod python;
+mod python_tests;
 mod shell;
 mod steps;
 

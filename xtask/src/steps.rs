@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::{
-    fuzz, gpu, hygiene, loom, packages, python,
+    fuzz, gpu, hygiene, loom, packages, python, python_tests,
     shell::{Shell, cargo, has},
 };
 
@@ -25,7 +25,11 @@ const STEPS: &[Step] = &[
     Step { name: "deny", about: "licences, sources and dependency directions (cargo-deny)", run: deny },
     Step { name: "docs", about: "cargo doc for all crates and features, warnings are errors", run: docs },
     Step { name: "test", about: "unit and integration tests", run: test },
-    Step { name: "python", about: "the wheel, installed, with PyTorch on 1, 2 and 4 ranks", run: python::test },
+    Step {
+        name: "python",
+        about: "the wheel, installed, with each framework on 1, 2 and 4 ranks",
+        run: python_tests::test,
+    },
     Step { name: "doctest", about: "examples in the documentation, README included", run: doctest },
     Step { name: "loom", about: "every interleaving of the shared-memory signals", run: loom::check },
     Step { name: "fuzz", about: "every byte parser, 20 s each", run: fuzz::check },
@@ -41,8 +45,8 @@ const NOW_AND_THEN: &[Step] = &[
     Step { name: "kill-matrix", about: "100 runs in which some part of a job is ended", run: kill_matrix },
     Step {
         name: "python-versions",
-        about: "the wheel with older versions of PyTorch, which are kept in target (some GB)",
-        run: python::test_older,
+        about: "the wheel with older versions of the frameworks, which are kept in target (some GB)",
+        run: python_tests::test_older,
     },
 ];
 
@@ -185,15 +189,15 @@ fn docs(shell: &Shell) -> Result<()> {
 }
 
 fn test(shell: &Shell) -> Result<()> {
-    let python = python::environment(shell)?;
+    let python = python_tests::environment(shell)?;
     if has("cargo-nextest") {
         let tests = cargo(["nextest", "run", "--workspace", "--locked", "--no-fail-fast"]);
-        shell.run(tests.env(python::WITH_TORCH, python))?;
+        shell.run(tests.env(python_tests::WITH_TORCH, python))?;
         return shell.run(cargo(["nextest", "run"]).args(TRAIN).args(["--test", "learner", "--locked"]));
     }
     println!("  cargo-nextest is not installed; its reports are nicer, the tests are the same");
     let tests = cargo(["test", "--workspace", "--all-targets", "--locked", "--no-fail-fast"]);
-    shell.run(tests.env(python::WITH_TORCH, python))?;
+    shell.run(tests.env(python_tests::WITH_TORCH, python))?;
     shell.run(cargo(["test"]).args(TRAIN).args(["--test", "learner", "--locked"]))
 }
 
