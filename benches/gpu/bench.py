@@ -21,6 +21,7 @@ JOBS = [
     ("allreduce", 2, "nccl"),
     ("allreduce", 4, "nccl"),
     ("allreduce", 2, "shared"),
+    ("submitting", 2, "nccl"),
     ("training", 2, "nccl"),
     ("training", 2, "shared"),
     ("alone", 1, "auto"),
@@ -95,6 +96,13 @@ def all_reduce_rows(table, ranks, way, found):
     table.add(f"our threads while the GPU works, {place}", f"{share:.1%} of a core", "", None, "≤ 2 %", share <= 0.02)
 
 
+def submitting_rows(table, ranks, way, found):
+    theirs = found["theirs"]
+    for system in ("hvd", "torch.distributed"):
+        what, ours = f"submitting to a busy GPU, {system}, {ranks} ranks, {way}", found[system]
+        table.add(what, duration(ours), duration(theirs), ours / theirs, "≤ 50 µs", ours <= 50)
+
+
 def training_rows(table, ranks, way, found):
     for model, steps in found.items():
         exchange = {system: micros - steps["plain"] for system, micros in steps.items()}
@@ -154,6 +162,8 @@ def main():
             results[name] = result
             if section == "allreduce":
                 all_reduce_rows(table, ranks, way, result["found"])
+            elif section == "submitting":
+                submitting_rows(table, ranks, way, result["found"])
             elif section == "training":
                 training_rows(table, ranks, way, result["found"])
             else:

@@ -106,6 +106,34 @@ def waiting(device):
     return hvd.allreduce(torch.tensor([share]), op=hvd.Max, name="share").item()
 
 
+def submitting(device):
+    """Microseconds that handing in a tensor takes while the GPU is busy for some 100 ms."""
+    group = dist.new_group(backend="sirtaki")
+    systems = {
+        "hvd": lambda tensor, number: hvd.allreduce_async_(tensor, name=f"busy {number}").wait,
+        "torch.distributed": lambda tensor, _: dist.all_reduce(tensor, group=group, async_op=True).wait,
+        "theirs": lambda tensor, _: dist.all_reduce(tensor, async_op=True).wait,
+    }
+    seconds = {name: [] for name in systems}
+    for turn in range(2 + 2 * ROUNDS):
+        for name, submit in systems.items():
+            tensors = [torch.ones(1000, device=device) for _ in range(20)]
+            hvd.barrier()
+            torch.cuda.synchronize()
+            torch.cuda._sleep(200_000_000)
+            waits = []
+            for number, tensor in enumerate(tensors):
+                begin = time.perf_counter()
+                waits.append(submit(tensor, number))
+                # The first turns warm up.
+                if turn >= 2:
+                    seconds[name].append(time.perf_counter() - begin)
+            for wait in waits:
+                wait()
+            torch.cuda.synchronize()
+    return {name: slowest(times) for name, times in seconds.items()}
+
+
 def step_of(system, work):
     """A function that makes a training step."""
     model, optimizer = work.model, work.optimizer()
@@ -187,6 +215,8 @@ def main():
         dist.init_process_group("nccl", device_id=device)
         if section == "allreduce":
             found = {**all_reduces(device), "waiting": waiting(device)}
+        elif section == "submitting":
+            found = submitting(device)
         else:
             found = training(device, ["plain", "DDP", "hvd", "data_parallel"])
         hvd.barrier()
