@@ -91,7 +91,8 @@ const OLDER: [Older; 5] = [
     Older { framework: "tensorflow-cpu", version: "2.15.1", with: &[], suites: &[TENSORFLOW, KERAS] },
     Older { framework: "jax", version: "0.5.0", with: &["jaxlib==0.5.0", "optax==0.2.4"], suites: &[JAX] },
 ];
-/// Names a Python that has PyTorch, so that PyTorch need not be downloaded, and tells tests which one to use.
+/// Names a Python that has PyTorch, and maybe other frameworks, so that they need not be downloaded; tells tests which one
+/// to use.
 pub(crate) const WITH_TORCH: &str = "SIRTAKI_BENCH_PYTHON";
 
 /// Builds and installs the wheel, and runs its tests.
@@ -190,7 +191,7 @@ fn has(shell: &Shell, python: &str, packages: &[&str]) -> bool {
 }
 
 /// Lets a new environment see the packages of another one, and of those that this one sees.
-fn borrow_packages(shell: &Shell, python: &str, other: &str) -> Result<()> {
+pub(crate) fn borrow_packages(shell: &Shell, python: &str, other: &str) -> Result<()> {
     let look = "import sys; print('\\n'.join(p for p in sys.path if p.endswith('-packages')))";
     let packages = shell.read(&Call::new(other).args(["-c", look]))?;
     if packages.trim().is_empty() {
