@@ -12,7 +12,7 @@ from sirtaki._core import job, operations
 from sirtaki._core.adapter import Adapter, Start, Tensors, hand_in, hand_in_for_new
 from sirtaki._core.handle import Handle
 from sirtaki._core.names import name_for
-from sirtaki._core.operations import OPERATIONS, Adasum, Average, Scale, Sum
+from sirtaki._core.operations import OPERATIONS, Adasum, Scale
 from sirtaki._core.process_sets import ProcessSet, global_process_set
 from sirtaki._errors import Error
 
@@ -128,8 +128,7 @@ class Collectives:
         waits: bool,
     ) -> Handle:
         """Reduces tensors; every rank gets its share of the rows."""
-        if op not in (Average, Sum):
-            raise NotImplementedError("reducescatter supports only the reductions Average and Sum")
+        operations.check_scatter("reducescatter", op)
         for tensor in tensors:
             self.adapter.check(tensor, False)
             if not len(tensor.shape):

@@ -47,6 +47,12 @@ def check_adasum(process_set: ProcessSet) -> None:
         raise NotImplementedError(f"Adasum needs a power of two of ranks, not {size}")
 
 
+def check_scatter(kind: str, op: int) -> None:
+    """Fails if a reduction's shares cannot be scattered; ``kind`` is what users call that."""
+    if op not in (Average, Sum):
+        raise NotImplementedError(f"{kind} supports only the reductions Average and Sum")
+
+
 def single(scale: Scale) -> Scale:
     """The factors in single precision."""
     return ctypes.c_float(scale[0]).value, ctypes.c_float(scale[1]).value

@@ -17,7 +17,7 @@ import numpy
 
 import sirtaki.numpy
 from sirtaki._core import operations
-from sirtaki._core.operations import OPERATIONS, Adasum, Average, Sum
+from sirtaki._core.operations import OPERATIONS, Adasum, Average
 from sirtaki._core.process_sets import ProcessSet, global_process_set
 from sirtaki.jax import _calls, _handler
 from sirtaki.jax._calls import How
@@ -192,8 +192,7 @@ def reduce_scatter(
     """
     array = jnp.asarray(array)
     check_reducible(array)
-    if op not in (Average, Sum):
-        raise NotImplementedError("reduce_scatter supports only the reductions Average and Sum")
+    operations.check_scatter("reduce_scatter", op)
     if array.ndim == 0:
         raise ValueError("a number has no rows to scatter\nhint: use all_reduce")
     scale = (prescale_factor, postscale_factor)

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from sirtaki._core.operations import Average, Sum, operation
+from sirtaki._core.operations import Average, Sum, check_scatter, operation
 from sirtaki._core.process_sets import ProcessSet, global_process_set
 from sirtaki.tensorflow import _ops, sparse
 from sirtaki.tensorflow._ops import Reduction, unconverted, with_gradient
@@ -342,8 +342,7 @@ def grouped_reducescatter(
 
 
 def _scattering(op: int, before: float, after: float, members: ProcessSet) -> Reduction:
-    if op not in (Average, Sum):
-        raise NotImplementedError("reducescatter supports only the reductions Average and Sum")
+    check_scatter("reducescatter", op)
     return Reduction(op, before, after, members)
 
 

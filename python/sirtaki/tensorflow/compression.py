@@ -6,33 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-
-class Compressor:
-    """How a tensor becomes smaller, and itself again."""
-
-    @staticmethod
-    def compress(tensor: Any) -> tuple[Any, Any]:
-        """The tensor that is sent, and what is needed to restore it."""
-        raise NotImplementedError
-
-    @staticmethod
-    def decompress(tensor: Any, ctx: Any) -> Any:
-        """The tensor as it was, from the one that was sent."""
-        raise NotImplementedError
-
-
-class NoneCompressor(Compressor):
-    """Leaves tensors as they are."""
-
-    @staticmethod
-    def compress(tensor: Any) -> tuple[Any, Any]:
-        """The tensor itself."""
-        return tensor, None
-
-    @staticmethod
-    def decompress(tensor: Any, ctx: Any) -> Any:
-        """The tensor itself."""
-        return tensor
+from sirtaki._core.compression import Compressor, NoneCompressor
 
 
 class FP16Compressor(Compressor):

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from sirtaki._core.operations import Adasum, Average
+from sirtaki._core.operations import Adasum, Average, check_adasum
 from sirtaki._core.process_sets import ProcessSet, global_process_set
 from sirtaki.tensorflow._ops import unconverted
 from sirtaki.tensorflow.aggregation import Aggregation
@@ -187,8 +187,7 @@ def DistributedOptimizer(  # noqa: N802
         )
     name = name or f"Distributed{type(optimizer).__name__}"
     if op == Adasum:
-        if process_set is not global_process_set:
-            raise NotImplementedError("Adasum needs all ranks; process sets are not supported")
+        check_adasum(process_set)
         return _Adding(optimizer, name, use_locking, compression, backward_passes_per_step)
     gradients = Gradients(
         name,

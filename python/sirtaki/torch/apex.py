@@ -13,9 +13,10 @@ from typing import Any
 
 import torch
 
+from sirtaki._core.compression import Compressor
 from sirtaki._core.operations import Average, Sum
 from sirtaki._core.process_sets import global_process_set, init
-from sirtaki.torch.compression import Compression, Compressor
+from sirtaki.torch.compression import Compression
 from sirtaki.torch.data_parallel import DataParallel, mark_steps
 
 

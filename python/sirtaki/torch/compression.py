@@ -10,36 +10,7 @@ from typing import Any
 
 import torch
 
-
-class Compressor:
-    """How a tensor is converted to a smaller one and back. Users may supply their own."""
-
-    wire: str | None = None
-    """The type to which the engine itself converts single precision for sending."""
-
-    @staticmethod
-    def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
-        """The smaller tensor, and whatever is needed to undo that."""
-        raise NotImplementedError
-
-    @staticmethod
-    def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
-        """Undoes it."""
-        raise NotImplementedError
-
-
-class NoneCompressor(Compressor):
-    """Leaves tensors as they are."""
-
-    @staticmethod
-    def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
-        """The tensor itself."""
-        return tensor, None
-
-    @staticmethod
-    def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
-        """The tensor itself."""
-        return tensor
+from sirtaki._core.compression import Compressor, NoneCompressor
 
 
 class _HalfCompressor(Compressor):
