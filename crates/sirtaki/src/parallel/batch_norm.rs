@@ -11,7 +11,7 @@ use burn::{
     tensor::Tensor,
 };
 
-use super::differentiable_sum::Sum;
+use super::differentiable::Collective;
 use crate::World;
 
 /// Batch norm whose statistics are those of all ranks' samples, however many each has.
@@ -55,8 +55,8 @@ pub struct SyncBatchNorm {
 
 #[derive(Debug, Clone)]
 struct Sums {
-    mean: Sum,
-    variance: Sum,
+    mean: Collective,
+    variance: Collective,
 }
 
 impl SyncBatchNorm {
@@ -64,7 +64,7 @@ impl SyncBatchNorm {
     pub fn new(world: &World, norm: BatchNorm) -> Self {
         let BatchNorm { gamma, beta, training, running_mean, running_var, momentum, epsilon } = norm;
         let number = world.next_layer();
-        let sum = |what: &str| Sum::new(world, &format!("batch norm {number} {what}"));
+        let sum = |what: &str| Collective::sum(world, &format!("batch norm {number} {what}"));
         let sums = Sums { mean: sum("mean"), variance: sum("variance") };
         Self { gamma, beta, training, running_mean, running_var, momentum, epsilon, sums }
     }

@@ -14,7 +14,7 @@
 //! - [`sum_tree`], [`tree_sums`], [`shards`]: steps whose bits do not depend on the number of ranks.
 //! - [`checkpoint_tensors`], [`resume`]: checkpoints of a module and its optimizer.
 //! - [`lars`]: an optimizer for very large batches.
-//! - [`differentiable_sum`], [`differentiable_gather`]: collectives that gradients flow through.
+//! - [`differentiable`]: collectives that gradients flow through.
 //! - [`batch_norm`], [`tensor_parallel`]: layers that need them.
 //! - `learner`: Burn's own training loop, with feature `train`.
 
@@ -22,8 +22,7 @@ mod batch;
 mod batch_norm;
 mod checkpoint_tensors;
 mod convert;
-mod differentiable_gather;
-mod differentiable_sum;
+mod differentiable;
 mod gradients;
 mod lars;
 #[cfg(feature = "train")]

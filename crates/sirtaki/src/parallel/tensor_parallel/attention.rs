@@ -10,7 +10,7 @@ use burn::{
 };
 
 use super::{
-    super::differentiable_sum::Sum,
+    super::differentiable::Collective,
     linear::RowLinear,
     part::{cut, part},
 };
@@ -34,7 +34,7 @@ pub struct SplitAttention {
     min_float: f64,
     quiet_softmax: bool,
     #[module(skip)]
-    entering: [Sum; 3],
+    entering: [Collective; 3],
 }
 
 impl SplitAttention {
@@ -47,7 +47,7 @@ impl SplitAttention {
             bias: linear.bias.as_ref().map(|bias| cut(bias, 0, &features)),
         };
         let name = format!("attention {}", world.next_layer());
-        let entering = ["query", "key", "value"].map(|what| Sum::entering(world, &format!("{name} {what}")));
+        let entering = ["query", "key", "value"].map(|what| Collective::entering(world, &format!("{name} {what}")));
         Ok(Self {
             query: columns(&whole.query),
             key: columns(&whole.key),

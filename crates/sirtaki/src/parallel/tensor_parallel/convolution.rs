@@ -3,7 +3,7 @@
 use burn::{module::Module, module::Param, nn::conv::Conv2d, tensor::Tensor};
 
 use super::{
-    super::{differentiable_gather::Gather, differentiable_sum::Sum},
+    super::differentiable::Collective,
     part::{cut, part},
 };
 use crate::{Error, Result, World, nn::convolve};
@@ -14,9 +14,9 @@ pub struct ColumnConv2d {
     /// The convolution to this worker's output channels.
     pub own: Conv2d,
     #[module(skip)]
-    entering: Sum,
+    entering: Collective,
     #[module(skip)]
-    gather: Gather,
+    gather: Collective,
 }
 
 impl ColumnConv2d {
@@ -31,7 +31,11 @@ impl ColumnConv2d {
             bias: whole.bias.as_ref().map(|bias| cut(bias, 0, &part)),
             ..whole
         };
-        Ok(Self { own, entering: Sum::entering(world, &name), gather: Gather::new(world, &name, channels, part) })
+        Ok(Self {
+            own,
+            entering: Collective::entering(world, &name),
+            gather: Collective::gather(world, &name, channels, part),
+        })
     }
 
     /// This worker's channels of the output, `[samples, channels here, height, width]`.
@@ -54,7 +58,7 @@ pub struct RowConv2d {
     /// The offsets of all output channels, the same on all workers.
     pub bias: Option<Param<Tensor<1>>>,
     #[module(skip)]
-    leaving: Sum,
+    leaving: Collective,
 }
 
 impl RowConv2d {
@@ -62,7 +66,7 @@ impl RowConv2d {
     pub fn new(world: &World, whole: Conv2d) -> Result<Self> {
         require_one_group(&whole)?;
         let part = part(world, whole.weight.dims()[1], "input channels")?;
-        let leaving = Sum::leaving(world, &format!("row convolution {}", world.next_layer()));
+        let leaving = Collective::leaving(world, &format!("row convolution {}", world.next_layer()));
         let bias = whole.bias.clone();
         Ok(Self { own: Conv2d { weight: cut(&whole.weight, 1, &part), bias: None, ..whole }, bias, leaving })
     }

@@ -9,7 +9,7 @@ use burn::{
 };
 
 use super::{
-    super::differentiable_sum::Sum,
+    super::differentiable::Collective,
     part::{cut, part},
 };
 use crate::{Result, World};
@@ -22,14 +22,14 @@ pub struct SplitEmbedding {
     #[module(skip)]
     rows: Range<usize>,
     #[module(skip)]
-    leaving: Sum,
+    leaving: Collective,
 }
 
 impl SplitEmbedding {
     /// This worker's part of a table, which is the same on all of them.
     pub fn new(world: &World, whole: Embedding) -> Result<Self> {
         let rows = part(world, whole.weight.dims()[0], "rows")?;
-        let leaving = Sum::leaving(world, &format!("embedding {}", world.next_layer()));
+        let leaving = Collective::leaving(world, &format!("embedding {}", world.next_layer()));
         Ok(Self { weight: cut(&whole.weight, 0, &rows), rows, leaving })
     }
 

@@ -9,7 +9,7 @@ use burn::{
 };
 
 use super::{
-    super::{differentiable_gather::Gather, differentiable_sum::Sum},
+    super::differentiable::Collective,
     part::{cut, part},
 };
 use crate::{Result, World};
@@ -22,9 +22,9 @@ pub struct ColumnLinear {
     /// The offsets of its outputs.
     pub bias: Option<Param<Tensor<1>>>,
     #[module(skip)]
-    entering: Sum,
+    entering: Collective,
     #[module(skip)]
-    gather: Gather,
+    gather: Collective,
 }
 
 impl ColumnLinear {
@@ -36,8 +36,8 @@ impl ColumnLinear {
         Ok(Self {
             weight: cut(&whole.weight, 1, &own),
             bias: whole.bias.as_ref().map(|bias| cut(bias, 0, &own)),
-            entering: Sum::entering(world, &name),
-            gather: Gather::new(world, &name, outputs, own),
+            entering: Collective::entering(world, &name),
+            gather: Collective::gather(world, &name, outputs, own),
         })
     }
 
@@ -60,7 +60,7 @@ pub struct RowLinear {
     /// The offsets of all outputs, the same on all workers.
     pub bias: Option<Param<Tensor<1>>>,
     #[module(skip)]
-    leaving: Sum,
+    leaving: Collective,
 }
 
 impl RowLinear {
@@ -73,7 +73,7 @@ impl RowLinear {
 
     /// The part with these inputs.
     pub(super) fn of_rows(world: &World, whole: Linear, own: &Range<usize>) -> Self {
-        let leaving = Sum::leaving(world, &format!("row linear {}", world.next_layer()));
+        let leaving = Collective::leaving(world, &format!("row linear {}", world.next_layer()));
         Self { weight: cut(&whole.weight, 0, own), bias: whole.bias, leaving }
     }
 

@@ -9,7 +9,7 @@ use sirtaki_engine::Operation;
 use super::{
     super::{
         convert::{inbound, outbound},
-        differentiable_sum::Sum,
+        differentiable::Collective,
     },
     part::part,
 };
@@ -21,8 +21,8 @@ pub struct SplitCrossEntropy {
     world: World,
     name: String,
     classes: Range<usize>,
-    total: Sum,
-    wanted: Sum,
+    total: Collective,
+    wanted: Collective,
 }
 
 impl SplitCrossEntropy {
@@ -30,7 +30,7 @@ impl SplitCrossEntropy {
     pub fn new(world: &World, classes: usize) -> Result<Self> {
         let classes = part(world, classes, "classes")?;
         let name = format!("cross entropy {}", world.next_layer());
-        let [total, wanted] = ["total", "wanted"].map(|what| Sum::leaving(world, &format!("{name} {what}")));
+        let [total, wanted] = ["total", "wanted"].map(|what| Collective::leaving(world, &format!("{name} {what}")));
         Ok(Self { world: world.clone(), name, classes, total, wanted })
     }
 
