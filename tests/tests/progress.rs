@@ -15,16 +15,22 @@ use serde_json::Value;
 use sirtaki_tests::{
     browser,
     launch::{Finished, Launch},
+    stand_in::library,
+    wait,
 };
 
 const SIRTAKI: &str = env!("CARGO_BIN_EXE_sirtaki-under-test");
 const RANK: &str = env!("CARGO_BIN_EXE_engine-rank");
 
-/// Two ranks that say how far they are; rank 1 is slow. They take about four seconds.
+/// Two ranks, each with a GPU, that say how far they are; rank 1 is slow. They take about four seconds.
 fn course(mut command: Command) -> Launch {
+    command.env("TEST_GPU", "1").envs(["SIRTAKI_CUDA", "SIRTAKI_NCCL", "SIRTAKI_NVML"].map(|name| (name, library())));
     command.env("TEST_SCENARIO", "course").env("TEST_ODD", "1").env("TERM", "xterm").env_remove("NO_COLOR");
     Launch::start(command)
 }
+
+/// What the stand-in says of both GPUs.
+const GPUS: &str = "GPUs 42 % busy  GPU memory 3.0 of 80.0 GiB at most";
 
 fn on_a_terminal(options: &str) -> Finished {
     let mut command = Command::new("script");
@@ -39,7 +45,9 @@ fn on_a_terminal(options: &str) -> Finished {
 fn a_terminal_shows_the_whole_job_below_what_ranks_write() {
     let screen = on_a_terminal("").out.join("\n");
     let plain = without_looks(&screen);
-    for text in ["/200  ", "steps/s", "samples/s", "loss 0.0", "accuracy 50.0 %", "test accuracy 75.00 %", "late "] {
+    for text in
+        ["/200  ", "steps/s", "samples/s", "loss 0.0", "accuracy 50.0 %", "test accuracy 75.00 %", GPUS, "late "]
+    {
         assert!(plain.contains(text), "{text}: {plain}");
     }
     assert!(plain.contains("rank 1 keeps others waiting "), "{plain}");
@@ -122,18 +130,21 @@ fn a_browser_shows_the_job_while_it_runs() {
     assert!(get(address, "/").starts_with("HTTP/1.1 403 ") && get(address, "/data").starts_with("HTTP/1.1 403 "));
     await_step(address, token, 20);
     let later = await_step(address, token, 200);
+    let known = |data: &Value| data["now"]["ranks"].as_array().unwrap().iter().all(|rank| rank["gpu"]["busy"] == 42);
+    wait::until("the use of both GPUs", || known(&data(address, token)));
     assert_eq!((later["now"]["ranks"].as_array().unwrap().len(), &later["ended"]), (2, &Value::Null));
     let page = browser::dom(&url);
     let has = |text: &str| assert!(page.contains(text), "{text}: {page}");
     has("<h1 id=\"name\">engine-rank</h1>");
     has("running for ");
-    for figure in ["loss", "accuracy", "throughput", "steps", "lateness", "late", "memory"] {
+    for figure in ["loss", "accuracy", "throughput", "steps", "lateness", "late", "memory", "gpu-memory", "gpu-busy"] {
         has(&format!("<figure id=\"{figure}\">"));
     }
     let drawn = page.matches("<path d=\"M").count();
     assert!(drawn >= 6, "{drawn} lines and marks: {page}");
-    for text in ["<dd class=\"value\">200</dd>", "of 200, 100 %", "75.00 %", "rank 1", "role=\"img\" aria-label=\"Loss"]
-    {
+    let texts =
+        ["<dd class=\"value\">200</dd>", "of 200, 100 %", "75.00 %", "rank 1", "role=\"img\" aria-label=\"Loss"];
+    for text in texts.into_iter().chain(["<td class=\"number\">42 %</td>", "3.0 GiB of 80 GiB"]) {
         has(text);
     }
     assert!(!page.contains("NaN") && !page.contains("undefined"), "{page}");

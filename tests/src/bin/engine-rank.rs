@@ -18,7 +18,12 @@ use sirtaki_comm::{
     secure::Secret,
 };
 use sirtaki_engine::{
-    Engine, EngineError, Operation, Profiling, Request, Settings, Tensor, Ticket, job::Job, telemetry::Progress,
+    Engine, EngineError, Operation, Profiling, Request, Settings, Tensor, TensorPlace, Ticket, job::Job,
+    telemetry::Progress,
+};
+use sirtaki_tests::{
+    data::Data,
+    stand_in::{finish, gpu, upload},
 };
 
 fn variable(name: &str) -> Result<String, Box<dyn Error>> {
@@ -78,6 +83,9 @@ fn work_in_a_set(engine: &Engine) -> Result<(), EngineError> {
 
 /// Reports its progress; the odd rank takes longer. `TEST_ENDLESS` names a step that is repeated for ever.
 fn report_progress(engine: &Engine, different: bool) -> Result<(), EngineError> {
+    if std::env::var_os("TEST_GPU").is_some() {
+        use_gpu(engine)?;
+    }
     let endless: Option<u64> = std::env::var("TEST_ENDLESS").ok().and_then(|step| step.parse().ok());
     for number in 1_u64..=200 {
         std::thread::sleep(Duration::from_millis(if different { 20 } else { 1 }));
@@ -99,6 +107,18 @@ fn report_progress(engine: &Engine, different: bool) -> Result<(), EngineError> 
             step(engine)?;
         }
     }
+    Ok(())
+}
+
+/// Adds up a tensor in the memory of this rank's GPU, which is one of the stand-in's.
+fn use_gpu(engine: &Engine) -> Result<(), EngineError> {
+    let stream = gpu(engine.group().rank() as u32).stream(false)?;
+    let (memory, view) = upload(&Data::new(DType::F32, &[1.0; 8]), &stream);
+    let request = Request::new("gpu", Operation::AllReduce(Reduction::SUM), view.dtype(), &[view.len()]);
+    // SAFETY: the memory is the owner, and nobody else has it.
+    let tensor = unsafe { Tensor::on_device(view, Arc::new(stream.record()?), Box::new(memory)) };
+    engine.submit(request.placed(TensorPlace::Device), tensor).wait()?;
+    finish(&stream);
     Ok(())
 }
 

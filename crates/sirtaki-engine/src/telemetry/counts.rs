@@ -155,10 +155,14 @@ pub(crate) enum Whole {
     GpuBusy,
     /// How many samples there are.
     GpuSamples,
+    /// Bytes of the device's memory in use by the last sample.
+    GpuMemoryNow,
+    /// One more than the percentage of the last sample of how busy it was; 0 if it did not say.
+    GpuBusyNow,
 }
 
 impl Whole {
-    const ALL: usize = 12;
+    const ALL: usize = 14;
 }
 
 /// How much of a rank's GPU was in use, by all processes together.

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     Stream,
-    counts::Whole,
+    counts::{Counts, Whole},
     nanos,
     record::{DeviceSpan, GpuSample, Record},
 };
@@ -62,10 +62,10 @@ impl Stream {
         self.ring.push(|| Record::Device(*span));
     }
 
-    /// Notes how much of the device is in use. Process sets use the same device, so the first instrument that knows is
-    /// enough.
+    /// Notes how much of the device is in use, if that goes into a file or a launcher may show it. Process sets use the
+    /// same device, so the first instrument that knows is enough.
     pub(super) fn note_usage(&self) {
-        if !self.wants_device_times() {
+        if !self.wants_device_times() && !self.recorder.has_progress() {
             return;
         }
         let Some(sample) = self.instruments.present().iter().find_map(|instrument| instrument.usage()) else { return };
@@ -73,6 +73,8 @@ impl Stream {
         let recorder = &self.recorder;
         recorder.set_whole(Whole::GpuMemory, recorder.whole(Whole::GpuMemory).max(sample.memory));
         recorder.set_whole(Whole::GpuTotal, sample.total);
+        recorder.set_whole(Whole::GpuMemoryNow, sample.memory);
+        recorder.set_whole(Whole::GpuBusyNow, sample.busy.map_or(0, |busy| u64::from(busy) + 1));
         if let Some(busy) = sample.busy {
             recorder.add_whole(Whole::GpuBusy, u64::from(busy));
             recorder.add_whole(Whole::GpuSamples, 1);
@@ -86,10 +88,19 @@ impl Stream {
     }
 }
 
+impl Counts {
+    /// How much of the rank's GPU is in use by the last sample, if there is one.
+    pub fn gpu_now(&self) -> Option<GpuSample> {
+        let [memory, total, busy] =
+            [Whole::GpuMemoryNow, Whole::GpuTotal, Whole::GpuBusyNow].map(|what| self.whole(what));
+        (total > 0).then(|| GpuSample { memory, total, busy: busy.checked_sub(1).map(|busy| busy.min(100) as u32) })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::telemetry::{counts::CollectiveKind, recorder::Recorder};
+    use crate::telemetry::{Progress, counts::CollectiveKind, recorder::Recorder};
 
     #[derive(Debug)]
     struct Fixed(GpuSample);
@@ -124,9 +135,16 @@ mod tests {
         assert_eq!((device.memory, device.total, device.busy), (5, 9, Some(40.0)));
         assert_eq!((counts.whole(Whole::DeviceHidden), counts.whole(Whole::DeviceExposed)), (20, 10));
 
-        let unwanted = Stream::new(recorder, false);
-        unwanted.add_instrument(Arc::new(Fixed(sample)));
+        assert_eq!(counts.gpu_now(), Some(sample));
+
+        let recorder = Arc::new(Recorder::create().unwrap());
+        let unwanted = Stream::new(recorder.clone(), false);
+        let silent = Arc::new(Fixed(GpuSample { busy: None, ..sample }));
+        unwanted.add_instrument(silent.clone());
         unwanted.note_usage();
-        assert_eq!(unwanted.last_usage(), None);
+        assert_eq!((unwanted.last_usage(), recorder.counts().gpu_now()), (None, None));
+        recorder.progress(&Progress { step: 1, ..Progress::default() });
+        unwanted.note_usage();
+        assert_eq!(recorder.counts().gpu_now(), Some(silent.0), "a launcher may show it");
     }
 }

@@ -57,7 +57,7 @@ pub(crate) use self::{
     instrument::Instrument,
     transfer::{Carrier, Said, Telemetry},
 };
-pub use self::{profile_page::Short, progress::Progress};
+pub use self::{profile_page::Short, progress::Progress, record::GpuSample};
 use crate::{runtime::shared::now, telemetry::recorder::Recorder};
 
 /// Nanoseconds between measurements of the network.

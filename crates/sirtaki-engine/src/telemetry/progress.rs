@@ -111,6 +111,11 @@ impl Recorder {
         }
         times.fetch_add(1, Ordering::Release);
     }
+
+    /// Whether the program has ever reported how far it has come.
+    pub(super) fn has_progress(&self) -> bool {
+        self.count(PROGRESS).is_some_and(|times| times.load(Ordering::Relaxed) > 0)
+    }
 }
 
 impl Counts {

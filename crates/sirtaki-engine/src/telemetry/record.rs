@@ -48,13 +48,13 @@ impl DeviceSpan {
 
 /// How much of a device is in use, by all processes together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct GpuSample {
+pub struct GpuSample {
     /// Bytes of its memory.
-    pub(crate) memory: u64,
+    pub memory: u64,
     /// Of how many.
-    pub(crate) total: u64,
+    pub total: u64,
     /// Percent of the last moments in which it did anything.
-    pub(crate) busy: Option<u32>,
+    pub busy: Option<u32>,
 }
 
 /// A finished collective.

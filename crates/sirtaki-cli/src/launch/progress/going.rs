@@ -3,7 +3,7 @@
 use std::array;
 
 use serde::Serialize;
-use sirtaki_engine::telemetry::{Progress, counts::Phase};
+use sirtaki_engine::telemetry::{GpuSample, Progress, counts::Phase};
 
 use super::{pulse::Pulse, trail::Trail};
 
@@ -41,6 +41,8 @@ pub struct RankMoment {
     pub memory: u64,
     /// Its last step, if it reports it.
     pub step: Option<u64>,
+    /// How much of its GPU is in use, if it has one that says so.
+    pub gpu: Option<GpuSample>,
 }
 
 impl Moment {
@@ -150,6 +152,7 @@ fn known((number, (rank, host)): (usize, (&Rank, &String))) -> Option<RankMoment
         phase: phase(&rank.late),
         memory: last.memory,
         step: last.said().map(|(_, said)| said.step),
+        gpu: last.gpu,
     })
 }
 
@@ -186,7 +189,8 @@ mod tests {
     fn pulse(rank: usize, second: u64, step: u64, late: u64) -> Pulse {
         let said = Progress { step, steps: Some(100), samples: Some(64 * step), ..Progress::default() };
         let late = Late { total: late, by: [late, 0, 0, 0] };
-        Pulse::new(rank, second * SECOND, Some((second * SECOND, said)), Some(late), 1 << 20)
+        let pulse = Pulse::new(rank, second * SECOND, Some((second * SECOND, said)), Some(late), 1 << 20);
+        pulse.with_gpu(GpuSample { memory: second, total: 9, busy: Some(50) })
     }
 
     #[test]
@@ -205,6 +209,7 @@ mod tests {
         assert_eq!((latest.rank, share, latest.phase), (0, 0.5, Some("input")));
         assert_eq!((moment.ranks[1].late, moment.ranks[1].phase), (Some(0.0), None));
         assert_eq!((moment.ranks[1].host.as_str(), moment.ranks[1].memory), ("b", 1 << 20));
+        assert_eq!(moment.ranks[1].gpu, Some(GpuSample { memory: 4, total: 9, busy: Some(50) }));
     }
 
     #[test]

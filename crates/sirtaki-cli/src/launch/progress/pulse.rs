@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 use sirtaki_engine::telemetry::{
-    Progress,
+    GpuSample, Progress,
     counts::{Counts, Phase},
 };
 
@@ -20,6 +20,8 @@ pub struct Pulse {
     pub late: Option<Late>,
     /// Most bytes of memory it ever had.
     pub memory: u64,
+    /// How much of its GPU is in use, if it has one that says so.
+    pub gpu: Option<GpuSample>,
 }
 
 /// For how long others have waited for a rank, in nanoseconds.
@@ -37,12 +39,17 @@ impl Pulse {
         let said = counts.progress().map(|(time, progress)| (time, progress.to_words()));
         let (lateness, memory) = (counts.lateness(), counts.memory());
         let late = (lateness.events > 0).then_some(Late { total: lateness.total, by: lateness.by });
-        (said.is_some() || memory > 0).then_some(Pulse { rank, time, said, late, memory })
+        (said.is_some() || memory > 0).then_some(Pulse { rank, time, said, late, memory, gpu: counts.gpu_now() })
     }
 
     /// A rank of which this is known.
     pub fn new(rank: usize, time: u64, said: Option<(u64, Progress)>, late: Option<Late>, memory: u64) -> Pulse {
-        Pulse { rank, time, said: said.map(|(time, progress)| (time, progress.to_words())), late, memory }
+        Pulse { rank, time, said: said.map(|(time, progress)| (time, progress.to_words())), late, memory, gpu: None }
+    }
+
+    /// The same rank, with a GPU.
+    pub fn with_gpu(self, gpu: GpuSample) -> Pulse {
+        Pulse { gpu: Some(gpu), ..self }
     }
 
     /// When the program said how far it is, and that.
@@ -64,10 +71,12 @@ mod tests {
     fn what_is_not_known_survives_a_message() {
         let said = Progress { step: 7, loss: Some(0.5), ..Progress::default() };
         let pulse = Pulse::new(3, 9, Some((5, said)), Some(Late { total: 1, by: [0, 1, 0, 0] }), 2);
+        let pulse = pulse.with_gpu(GpuSample { memory: 1, total: 2, busy: None });
         let bytes = postcard::to_stdvec(&pulse).unwrap();
         let back: Pulse = postcard::from_bytes(&bytes).unwrap();
         assert_eq!((back, back.said()), (pulse, Some((5, said))));
         assert!(pulse.says_the_same(&Pulse { time: 10, ..pulse }));
         assert!(!pulse.says_the_same(&Pulse { late: None, ..pulse }));
+        assert!(!pulse.says_the_same(&Pulse { gpu: None, ..pulse }));
     }
 }

@@ -1,8 +1,9 @@
 //! A job in a few rows of a terminal, or in one line of a log.
 //!
 //! The same rows are always shown, whatever is known, so that nothing jumps: progress, training results, and, with
-//! several ranks, which one is late. What does not fit is left out from the right.
+//! several ranks, which one is late; between them, once they are known, how full and busy GPUs are. What does not fit is left out from the right.
 
+use sirtaki_engine::telemetry::GpuSample;
 use unicode_width::UnicodeWidthStr;
 
 use super::going::Moment;
@@ -47,13 +48,17 @@ pub(super) fn rows(moment: &Moment, columns: usize, paint: &dyn Fn(Style, &str) 
     if !learned.is_empty() {
         rows.push(row((String::new(), 0), learned, columns, paint));
     }
+    let gpus = gpus(moment);
+    if !gpus.is_empty() {
+        rows.push(row((String::new(), 0), gpus, columns, paint));
+    }
     rows.extend(lateness(moment, columns, paint));
     rows
 }
 
 /// The same in one line.
 pub(super) fn line(moment: &Moment) -> String {
-    let figures = position(moment).into_iter().chain(learned(moment));
+    let figures = position(moment).into_iter().chain(learned(moment)).chain(gpus(moment));
     let mut parts: Vec<String> = figures.map(|figure| figure.text()).collect();
     parts.extend(latest(moment));
     parts.join("  ")
@@ -112,6 +117,25 @@ fn learned(moment: &Moment) -> Vec<Figure> {
         share("test accuracy", said.test_accuracy, 2),
         said.test_accuracy.xor(said.test_loss).and(said.test_loss).map(|loss| Figure("test loss", number(loss), "")),
         moment.samples_per_second.map(|rate| Figure("", grouped(rate), "samples/s")),
+    ];
+    figures.into_iter().flatten().collect()
+}
+
+/// How busy GPUs are on average, and the memory of the fullest; ranks that share one count it several times.
+fn gpus(moment: &Moment) -> Vec<Figure> {
+    let known: Vec<GpuSample> = moment.ranks.iter().filter_map(|rank| rank.gpu).collect();
+    let busy: Vec<f64> = known.iter().filter_map(|gpu| Some(f64::from(gpu.busy?))).collect();
+    let several = known.len() > 1;
+    let share = (!busy.is_empty()).then(|| busy.iter().sum::<f64>() / busy.len() as f64 / 100.0);
+    let full = |gpu: &GpuSample| gpu.memory as f64 / gpu.total.max(1) as f64;
+    let fullest = known.iter().max_by(|one, other| full(one).total_cmp(&full(other)));
+    let in_gib = |bytes: u64| format!("{:.1}", bytes as f64 / f64::from(1 << 30));
+    let figures = [
+        share.map(|share| Figure(if several { "GPUs" } else { "GPU" }, percent(share, 0), "busy")),
+        fullest.map(|gpu| {
+            let unit = if several { "GiB at most" } else { "GiB" };
+            Figure("GPU memory", format!("{} of {}", in_gib(gpu.memory), in_gib(gpu.total)), unit)
+        }),
     ];
     figures.into_iter().flatten().collect()
 }

@@ -1,4 +1,4 @@
-use sirtaki_engine::telemetry::Progress;
+use sirtaki_engine::telemetry::{GpuSample, Progress};
 
 use super::*;
 use crate::launch::progress::going::RankMoment;
@@ -9,7 +9,7 @@ fn plain(_: Style, text: &str) -> String {
 
 fn rank(rank: usize, late: f64) -> RankMoment {
     let phase = (late > 0.0).then_some("input");
-    RankMoment { rank, host: "a".into(), late: Some(late), phase, memory: 1 << 20, step: Some(703) }
+    RankMoment { rank, host: "a".into(), late: Some(late), phase, memory: 1 << 20, step: Some(703), gpu: None }
 }
 
 fn moment() -> Moment {
@@ -49,6 +49,19 @@ fn everything_is_shown_where_there_is_room() {
         "epoch 2/3  step 703/1407  5 s left  143 steps/s  loss 0.0912  accuracy 97.1 %  test accuracy 98.21 %  \
          18,204 samples/s  rank 1 keeps others waiting 58 % of the time, input"
     );
+}
+
+#[test]
+fn gpus_have_a_row_of_their_own() {
+    let gpu = |memory: u64, busy| Some(GpuSample { memory: memory << 30, total: 80 << 30, busy });
+    let mut moment = moment();
+    moment.ranks[0].gpu = gpu(3, Some(90));
+    assert_eq!(rows(&moment, 100, &plain)[2], "GPU 90 % busy  GPU memory 3.0 of 80.0 GiB");
+    moment.ranks[1].gpu = gpu(5, Some(50));
+    assert_eq!(rows(&moment, 100, &plain)[2], "GPUs 70 % busy  GPU memory 5.0 of 80.0 GiB at most");
+    assert!(line(&moment).contains("samples/s  GPUs 70 % busy  GPU memory 5.0 of 80.0 GiB at most  rank 1"));
+    moment.ranks.iter_mut().for_each(|rank| rank.gpu = gpu(3, None));
+    assert_eq!(rows(&moment, 100, &plain)[2], "GPU memory 3.0 of 80.0 GiB at most", "it does not say how busy it is");
 }
 
 #[test]

@@ -209,12 +209,28 @@ function plots(data) {
     first.map((rank) => ({ name: `rank ${rank.rank}`, value: rank.memory })), heaviest.length ? heaviest[0].memory : 1, bytes);
 }
 
+/* How full and how busy the GPU of each rank is. */
+function gpus(ranks) {
+  const full = (rank) => rank.gpu.memory / rank.gpu.total;
+  const fullest = ranks.filter((rank) => rank.gpu && rank.gpu.total > 0).sort((one, other) => full(other) - full(one));
+  const shown = fullest.slice(0, MOST_BARS).sort((one, other) => one.rank - other.rank);
+  const few = fullest.length > MOST_BARS ? ` The ${MOST_BARS} fullest of ${fullest.length}.` : '';
+  const share = (value) => percent(value, 0), name = (rank) => `rank ${rank.rank}`;
+  bars('gpu-memory', 'GPU memory, by rank', 'in use now, by all processes.' + few,
+    shown.map((rank) => ({ name: name(rank), value: full(rank) })), 1, share);
+  const busy = shown.filter((rank) => known(rank.gpu.busy));
+  bars('gpu-busy', 'GPU busy, by rank', 'share of the last moments.' + few,
+    busy.map((rank) => ({ name: name(rank), value: rank.gpu.busy / 100 })), 1, share);
+}
+
 function table(ranks) {
   const cell = (value, kind) => html('td', kind ? { class: kind } : {}, value);
   document.getElementById('table').hidden = false;
   document.getElementById('ranks').replaceChildren(...ranks.map((rank) => html('tr', {},
     cell(`${rank.rank}`), cell(rank.host), cell(known(rank.step) ? `${rank.step}` : '–', 'number'),
-    cell(known(rank.late) ? percent(rank.late, 0) : '–', 'number'), cell(rank.phase || ''), cell(bytes(rank.memory), 'number'))));
+    cell(known(rank.late) ? percent(rank.late, 0) : '–', 'number'), cell(rank.phase || ''), cell(bytes(rank.memory), 'number'),
+    cell(rank.gpu && known(rank.gpu.busy) ? rank.gpu.busy + ' %' : '–', 'number'),
+    cell(rank.gpu ? `${bytes(rank.gpu.memory)} of ${bytes(rank.gpu.total)}` : '–', 'number'))));
 }
 
 function draw(data) {
@@ -228,6 +244,7 @@ function draw(data) {
   if (known(share)) done.value = Math.min(1, share);
   keys(now);
   plots(data);
+  gpus(now.ranks);
   table(now.ranks);
 }
 
