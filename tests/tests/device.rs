@@ -54,6 +54,18 @@ fn a_driver_that_is_not_there_is_named() {
 }
 
 #[test]
+fn a_stream_that_is_captured_for_a_graph_is_refused() {
+    if alone("a_stream_that_is_captured_for_a_graph_is_refused", &[("STAND_IN_CAPTURE", "1")]) {
+        let gpu = gpu(0);
+        // SAFETY: it is the default stream, which exists as long as the process.
+        let captured = unsafe { gpu.foreign_stream(0) };
+        let error = captured.refuse_capture().unwrap_err().to_string();
+        assert!(error.contains("CUDA graph") && error.contains("hint: "), "{error}");
+        gpu.stream(false).unwrap().refuse_capture().unwrap();
+    }
+}
+
+#[test]
 fn streams_wait_for_events_of_others() {
     let _turn = turn();
     let gpu = gpu(0);

@@ -54,7 +54,9 @@ impl Events {
         if let Some((_, event)) = self.0.iter().find(|(known, _)| *known == queue) {
             return Ok(event.clone());
         }
-        let event = Arc::new(stream(queue)?.record()?);
+        let stream = stream(queue)?;
+        stream.refuse_capture()?;
+        let event = Arc::new(stream.record()?);
         self.0.push((queue, event.clone()));
         Ok(event)
     }

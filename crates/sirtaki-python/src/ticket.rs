@@ -115,6 +115,7 @@ fn await_on(outputs: &mut [Done], streams: &[RawStream]) -> Result<(), CommError
             Some((event, stream)) if Arc::ptr_eq(event, &ready) => tensor.is_awaited_on(stream),
             _ => {
                 let stream = memory::stream(*raw)?;
+                stream.refuse_capture()?;
                 tensor.await_on(&stream)?;
                 awaited = Some((ready, stream));
             }

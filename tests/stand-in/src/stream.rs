@@ -140,7 +140,18 @@ extern "C" fn destroy(handle: usize) -> c_int {
     }
 }
 
-/// Nothing is captured here, so every mode will do; the one before comes back.
+/// With `STAND_IN_CAPTURE` the default stream counts as captured; the others never are.
+#[unsafe(export_name = "cuStreamIsCapturing")]
+unsafe extern "C" fn is_capturing(handle: usize, to: *mut c_int) -> c_int {
+    let captured = handle == 0 && std::env::var_os("STAND_IN_CAPTURE").is_some();
+    match find(handle) {
+        // SAFETY: the caller wants a number there.
+        Some(_) => unsafe { give(to, c_int::from(captured)) },
+        None => INVALID_HANDLE,
+    }
+}
+
+/// Whoever captures is another thread, so every mode will do; the one before comes back.
 #[unsafe(export_name = "cuThreadExchangeStreamCaptureMode")]
 extern "C" fn capture_mode(mode: *mut c_int) -> c_int {
     // SAFETY: the caller passes the address of one number.

@@ -35,6 +35,7 @@ functions! {
         stream_destroy: "cuStreamDestroy_v2"(Handle);
         stream_wait: "cuStreamWaitEvent"(Handle, Handle, c_uint);
         stream_query: "cuStreamQuery"(Handle);
+        stream_captures: "cuStreamIsCapturing"(Handle, *mut c_int);
         event_create: "cuEventCreate"(*mut Handle, c_uint);
         event_destroy: "cuEventDestroy_v2"(Handle);
         event_record: "cuEventRecord"(Handle, Handle);

@@ -11,6 +11,8 @@ use crate::CommError;
 
 /// The mode in which a thread may do what captures of other threads forbid.
 const RELAXED: i32 = 2;
+/// The driver's answer for the default stream while one that waits for it is captured.
+const IMPLICIT_CAPTURE: i32 = 906;
 /// Makes a stream whose work does not wait for that of the default stream.
 const NON_BLOCKING: u32 = 1;
 /// Events without a timestamp are cheaper.
@@ -105,11 +107,15 @@ impl Gpu {
 
     /// Lets this thread use the driver while another one captures a graph: what it does belongs to no graph.
     pub fn ignore_captures(&self) -> Result<(), CommError> {
+        self.capture_mode(RELAXED).map(drop)
+    }
+
+    /// Changes what this thread may do during captures; returns what it was allowed to do before.
+    fn capture_mode(&self, mut mode: i32) -> Result<i32, CommError> {
         self.enter()?;
-        let mut mode = RELAXED;
         // SAFETY: it reads and writes one number.
         let code = unsafe { (self.driver.functions.capture_mode)(&raw mut mode) };
-        self.driver.check("work beside captures", code)
+        self.driver.check("work beside captures", code).map(|()| mode)
     }
 
     /// A new stream that does not wait for others; an urgent one takes precedence over those that are not.
@@ -240,6 +246,21 @@ impl Stream {
         self.gpu().driver.check("wait for an event", code)
     }
 
+    /// An error if what is queued on it goes into a graph: it is done later and repeatedly, and the other ranks would
+    /// not know when.
+    pub fn refuse_capture(&self) -> Result<(), CommError> {
+        self.gpu().enter()?;
+        let mut capture = 0;
+        // SAFETY: it lives, and one number is written.
+        let code = unsafe { (self.gpu().driver.functions.stream_captures)(self.handle(), &raw mut capture) };
+        if code == IMPLICIT_CAPTURE || (code == 0 && capture != 0) {
+            let problem = "a CUDA graph is being captured, and it cannot contain collectives of several ranks\n\
+                           hint: capture what one rank computes, and reduce before or after the graph is replayed";
+            return Err(CommError::Invalid { problem: problem.into() });
+        }
+        self.gpu().driver.check("say whether a stream is captured", code)
+    }
+
     /// Whether everything it had to do is done.
     pub fn is_done(&self) -> Result<bool, CommError> {
         self.gpu().enter()?;
@@ -296,10 +317,13 @@ impl Event {
     pub fn keep_until_past(self: &Arc<Self>, what: Box<dyn Any + Send>) {
         let mut kept = self.gpu.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.push((self.clone(), what));
+        // A program may drop a tensor while it captures a graph, and asking for events would end that.
+        let before = self.gpu.capture_mode(RELAXED);
         let (past, rest) =
             std::mem::take(&mut *kept).into_iter().partition(|(event, _)| event.is_past().unwrap_or(true));
         *kept = rest;
         drop(kept);
+        let _ = before.and_then(|mode| self.gpu.capture_mode(mode));
         let past: Vec<Kept> = past;
         drop(past);
     }

@@ -5,6 +5,7 @@ import torch
 import torch.distributed as dist
 from gpu import DEVICE, LARGE, STAGED, busy, slow
 
+import sirtaki
 import sirtaki.torch as hvd
 
 
@@ -71,6 +72,28 @@ def test_a_result_that_nobody_waits_for():
         torch.full((LARGE,), -1.0, device=DEVICE)
     got = hvd.allreduce(torch.ones(LARGE, device=DEVICE), op=hvd.Sum)
     assert got.eq(hvd.size()).all()
+
+
+def test_a_graph_cannot_contain_a_collective():
+    mine = torch.ones(LARGE, device=DEVICE)
+    captured = "CUDA graph is being captured"
+    with pytest.raises(ValueError, match=captured), torch.cuda.graph(torch.cuda.CUDAGraph()):
+        mine.mul_(1.0)
+        hvd.allreduce_(mine, op=hvd.Sum, name="captured")
+    handle = hvd.allreduce_async_(mine, op=hvd.Sum, name="awaited in a capture")
+    with pytest.raises(sirtaki.Error, match=captured), torch.cuda.graph(torch.cuda.CUDAGraph()):
+        torch.ones(1, device=DEVICE).mul_(1.0)
+        hvd.synchronize(handle)
+    torch.cuda.synchronize()
+    # Beside a graph of what one rank computes, collectives work as ever.
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        mine.add_(1)
+    for _ in range(3):
+        mine.zero_()
+        graph.replay()
+        hvd.allreduce_(mine, op=hvd.Sum, name="after a replay")
+        assert mine.eq(hvd.size()).all()
 
 
 def submit_while_busy(submit, rounds=10, each=20):

@@ -114,9 +114,9 @@ fn in_nanos(seconds: f64) -> u64 {
 #[derive(Debug)]
 pub(super) struct Timer {
     state: Mutex<State>,
+    gpu: Arc<Gpu>,
     /// Where the management library is, and what it knows the GPU as, once that was asked.
     settings: DeviceSettings,
-    uuid: [u8; 16],
     managed: OnceLock<Option<NvmlDevice>>,
 }
 
@@ -129,9 +129,8 @@ struct State {
 }
 
 impl Timer {
-    pub(super) fn new(gpu: &Gpu, settings: &DeviceSettings) -> Self {
-        let (settings, uuid) = (settings.clone(), gpu.uuid());
-        Self { state: Mutex::default(), settings, uuid, managed: OnceLock::new() }
+    pub(super) fn new(gpu: &Arc<Gpu>, settings: &DeviceSettings) -> Self {
+        Self { state: Mutex::default(), gpu: gpu.clone(), settings: settings.clone(), managed: OnceLock::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -178,6 +177,10 @@ impl State {
 impl Instrument for Timer {
     fn collect(&self, to: &telemetry::Stream) {
         let mut state = self.state();
+        // Asking for events would end the capture of a graph in another thread.
+        if state.unread.is_empty() || self.gpu.ignore_captures().is_err() {
+            return;
+        }
         while let Some(timed) = state.unread.front() {
             match timed.read() {
                 Ok(None) => break,
@@ -189,7 +192,8 @@ impl Instrument for Timer {
     }
 
     fn usage(&self) -> Option<GpuSample> {
-        let managed = self.managed.get_or_init(|| Nvml::load(self.settings.nvml.as_deref()).ok()?.device(self.uuid));
+        let managed =
+            self.managed.get_or_init(|| Nvml::load(self.settings.nvml.as_deref()).ok()?.device(self.gpu.uuid()));
         let GpuUsage { memory, total, busy } = managed.as_ref()?.usage()?;
         Some(GpuSample { memory, total, busy })
     }
