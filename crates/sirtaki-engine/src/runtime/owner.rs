@@ -2,7 +2,7 @@
 //!
 //! It sleeps when there is nothing to do. After a result it first polls for a moment if the previous result was
 //! followed by a request at once; otherwise, and after a request, it does not, because it would take the core from the
-//! thread that computes the next tensor.
+//! thread that computes the next tensor. With a GPU, which computes by itself, it polls after a request, too.
 
 use std::{
     collections::{HashMap, VecDeque},

@@ -18,6 +18,14 @@ const LOOKING: Duration = Duration::from_micros(60);
 /// 0.1 ms to wake.
 const LOOKING_FOR_DEVICE: Duration = Duration::from_millis(2);
 
+/// How long the thread polls for what other ranks say about a request, once tensors of a GPU have been processed:
+/// while the GPU works for long, all of these threads sleep, and each wake-up on the way to an agreement would take as
+/// long as above.
+const ANSWERING: Duration = Duration::from_micros(300);
+
+/// How often it looks for requests between two looks at its sockets, each of which is a system call.
+const LOOKS: u32 = 64;
+
 /// How often the thread checks whether a GPU has finished.
 const DEVICE_LOOK: Duration = Duration::from_millis(200);
 
@@ -34,13 +42,8 @@ impl Owner {
         if std::mem::take(&mut self.performed) {
             self.idle_since = Some(began);
         }
-        let until = self.idle_since.filter(|_| self.hurried).map(|since| since + self.looking());
-        while until.is_some_and(|until| now() < until) {
-            let waits_for_device = self.runner.device_way().is_some();
-            if self.shared.inbox.is_filled() || (waits_for_device && has_news(&self.sockets)) {
-                return;
-            }
-            std::thread::yield_now();
+        if self.sees_news() {
+            return;
         }
         // A GPU may wait for that of a rank that has stopped.
         let busy = self.runner.is_device_busy();
@@ -56,6 +59,30 @@ impl Owner {
         if stuck && now() - since >= if self.is_awaited() { BRIEF.min(patience) } else { patience } {
             self.member.deviate();
         }
+    }
+
+    /// Polls for requests, and with a GPU for what other ranks say, as long as that may be worth it; says whether there
+    /// is something.
+    fn sees_news(&self) -> bool {
+        let has_device = self.runner.device_way().is_some();
+        let until = match self.idle_since {
+            Some(since) if self.hurried => since + self.looking(),
+            None if has_device && !self.submissions.is_empty() => self.stirred + ANSWERING,
+            _ => return false,
+        };
+        while now() < until {
+            if has_device && has_news(&self.sockets) {
+                return true;
+            }
+            for _ in 0..if has_device { LOOKS } else { 1 } {
+                if self.shared.inbox.is_filled() {
+                    return true;
+                }
+                std::hint::spin_loop();
+            }
+            std::thread::yield_now();
+        }
+        false
     }
 
     /// How long polling for new work after a result may be worth it.
