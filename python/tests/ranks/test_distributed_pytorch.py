@@ -83,6 +83,20 @@ def test_split_groups(several):
     assert dist.get_world_size(again) == 1
 
 
+def test_groups_of_processes_that_are_bound_to_a_device():
+    newer_than(2, 4)
+    whole = dist.distributed_c10d._get_default_group()
+    # As after init_process_group(..., device_id=...): PyTorch then has new groups connect at once.
+    whole.bound_device_id = torch.device("cpu", 0)
+    try:
+        group = dist.new_group(backend="sirtaki")
+    finally:
+        whole.bound_device_id = None
+    tensor = torch.ones(2)
+    dist.all_reduce(tensor, group=group)
+    assert tensor.eq(size()).all()
+
+
 def test_coalesced_collectives():
     newer_than(2, 1)
     tensors = [torch.full((number + 1,), rank() + 1.0) for number in range(3)]

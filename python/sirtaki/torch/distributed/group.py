@@ -140,6 +140,9 @@ class Group(Reducing, Moving, dist.ProcessGroup):
         group.setGroupDesc(group_desc or "")
         return group
 
+    def eager_connect_single_device(self, device: Any = None) -> None:
+        """Does nothing: GPUs are connected when they first have a tensor to send."""
+
     def perform_nocolor_split(self, device: Any = None) -> None:
         """Does nothing: ranks that will not be in a group have nothing to do."""
 
