@@ -92,11 +92,11 @@ class DataParallel(torch.nn.Module):
             leave_phase()
 
     def _share_buffers(self) -> None:
+        if self._process_set.size() == 1:
+            return
         places: dict[torch.device, list[torch.Tensor]] = {}
         for buffer in self.module.buffers():
             places.setdefault(buffer.device, []).append(buffer)
-        if not places or self._process_set.size() == 1:
-            return
         start = partial(_spread, self._process_set.engine())
         handles = [
             _memory.hand_in(partial(start, f"buffers.{number}"), buffers)

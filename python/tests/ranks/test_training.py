@@ -256,6 +256,28 @@ def test_data_parallel():
     assert set(model.state_dict()) == set(network().state_dict())
 
 
+def test_a_rank_by_itself_does_nothing_but_count(monkeypatch):
+    mine_only = [hvd.ProcessSet([rank]) for rank in range(hvd.size())]
+    made = (
+        [hvd.add_process_set(one) for one in mine_only]
+        if hvd.size() > 1
+        else [hvd.global_process_set]
+    )
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
+    parallel = sirtaki.data_parallel(model, process_set=made[hvd.rank()])
+    hooks = [len(p._post_accumulate_grad_hooks or ()) for p in model.parameters()]
+    assert hooks == [1, 0, 0, 0, 0, 0], "only backward passes are counted"
+    # Looking for buffers would take longer than a small layer.
+    monkeypatch.setattr(model, "buffers", None)
+    expected = copy.deepcopy(model)
+    inputs = torch.randn(8, 4)
+    for one in (parallel, expected):
+        one(inputs).sum().backward()
+    assert_same(model, expected)
+    for parameter, other in zip(model.parameters(), expected.parameters()):
+        assert parameter.grad.equal(other.grad)
+
+
 def test_no_sync():
     model = sirtaki.data_parallel(network())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
