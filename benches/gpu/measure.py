@@ -4,6 +4,7 @@ results.
 Started by bench.py: measure.py SECTION FILE. Times are those of the slowest rank.
 """
 
+import gc
 import json
 import os
 import statistics
@@ -44,25 +45,28 @@ def timed(call, repeat):
 
 
 def in_turns(calls, repeat, rounds=ROUNDS):
-    """The median of each of several calls, which take turns."""
+    """The median of each of several calls, which take turns, every other time in reverse order."""
     for call in calls.values():
         timed(call, max(2, repeat // 4))
     seconds = {name: [] for name in calls}
-    for _ in range(rounds):
-        for name, call in calls.items():
-            seconds[name] += timed(call, repeat)
+    for turn in range(rounds):
+        for name in list(calls)[:: 1 if turn % 2 else -1]:
+            seconds[name] += timed(calls[name], repeat)
     return {name: slowest(times) for name, times in seconds.items()}
 
 
 def all_reduces(device):
     found = {"blocking": {}, "in flight": {}}
+    # A second group of PyTorch's shows how much the same thing varies.
+    second = dist.new_group(backend="nccl")
     for size in SIZES:
         tensor = torch.zeros(size // 4, device=device)
         calls = {
             "ours": lambda: hvd.allreduce_(tensor, op=hvd.Sum, name="blocking"),
             "theirs": lambda: dist.all_reduce(tensor),
+            "theirs again": lambda: dist.all_reduce(tensor, group=second),
         }
-        found["blocking"][size] = in_turns(calls, 30 if size < MIB else 10)
+        found["blocking"][size] = in_turns(calls, 30)
     for size in [size for size in SIZES if size <= MIB]:
         tensors = [torch.zeros(size // 4, device=device) for _ in range(IN_FLIGHT)]
         names = [f"flight {number}" for number in range(IN_FLIGHT)]
@@ -104,6 +108,18 @@ def waiting(device):
         torch.cuda.synchronize()
     share = (own_seconds() - cpu) / (time.perf_counter() - begin)
     return hvd.allreduce(torch.tensor([share]), op=hvd.Max, name="share").item()
+
+
+def timing(device):
+    """Microseconds of small all-reduces, one by one and 100 at a time."""
+    tensors = [torch.zeros(1, device=device) for _ in range(IN_FLIGHT)]
+
+    def flight():
+        handles = [hvd.allreduce_async_(t, name=f"flight {number}") for number, t in enumerate(tensors)]
+        for handle in handles:
+            hvd.synchronize(handle)
+
+    return in_turns({"one": lambda: hvd.allreduce_(tensors[0], name="one"), "100 in flight": flight}, 50)
 
 
 def submitting(device):
@@ -174,6 +190,26 @@ def training(device, systems):
     return found
 
 
+def training_alone(device):
+    """Microseconds of a step by each system, in models that are made anew in every turn: of several models in a process,
+    those made later run slower. Without Sirtaki it is measured twice, to show how much the same thing varies."""
+    found = {}
+    for kind in WORKS:
+        seconds = {system: [] for system in ("plain", "hvd", "data_parallel", "plain again")}
+        for turn in range(ROUNDS):
+            for system in list(seconds)[:: 1 if turn % 2 else -1]:
+                torch.manual_seed(0)
+                step = step_of(system, kind(device))
+                timed(step, WARM_UP)
+                for _ in range(3 if turn else 0):
+                    seconds[system].append(sum(timed(lambda: [step() for _ in range(10)], 1)) / 10)
+                del step
+                gc.collect()
+                torch.cuda.empty_cache()
+        found[kind.name] = {system: slowest(times) for system, times in seconds.items()}
+    return found
+
+
 def alone(device):
     tensor = torch.zeros(16 << 20, device=device)
     calls = {
@@ -182,7 +218,7 @@ def alone(device):
         "clone": lambda: tensor.clone(),
         "nothing": lambda: None,
     }
-    return {"training": training(device, ["plain", "hvd", "data_parallel"]), "allreduce": in_turns(calls, 20)}
+    return {"training": training_alone(device), "allreduce": in_turns(calls, 20)}
 
 
 def libraries():
@@ -209,8 +245,8 @@ def main():
     hvd.init()
     device = torch.device("cuda", hvd.local_rank() % torch.cuda.device_count())
     torch.cuda.set_device(device)
-    if section == "alone":
-        found = alone(device)
+    if section in ("alone", "timing"):
+        found = {"alone": alone, "timing": timing}[section](device)
     else:
         dist.init_process_group("nccl", device_id=device)
         if section == "allreduce":
