@@ -73,7 +73,6 @@ class Staged:
         self._used = [tensor.contiguous() for tensor in self._tensors]
         self._addresses = [tensor.data_ptr() for tensor in self._used]
         self._computed_on = computed_on or [current_stream(tensor) for tensor in self._used]
-        self._streams = sorted({stream for stream in self._computed_on if stream is not None})
 
     def describe(self) -> list[tuple]:
         """What the engine has to know of each."""
@@ -105,7 +104,9 @@ class Staged:
 
     def _remember_streams(self) -> None:
         """Has PyTorch keep memory until the current streams are done, if they are others now."""
-        if self.streams() == self._streams:
+        if self.streams() == sorted(
+            {stream for stream in self._computed_on if stream is not None}
+        ):
             return
         for tensor in self._used:
             if tensor.is_cuda:

@@ -45,8 +45,7 @@ def require_shares(share: torch.Tensor, whole: torch.Tensor, size: int) -> None:
 
 def real(tensor: torch.Tensor) -> torch.Tensor:
     """A view of complex numbers as pairs of real ones, which add up part by part."""
-    tensor = tensor.detach()
-    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
+    return torch.view_as_real(tensor.detach()) if tensor.is_complex() else tensor
 
 
 def flat(tensor: torch.Tensor) -> torch.Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any, Callable
@@ -21,6 +22,10 @@ _streams: dict[torch.device, Any] = {}
 class Work(_Work):
     """A collective in flight. Any thread may wait for it, any number of times."""
 
+    _error: Exception | None = None
+    _events: Sequence[tuple[torch.device, Any]] = ()
+    _future: Any = None
+
     def __init__(  # noqa: D107
         self,
         handle: Any,
@@ -34,9 +39,6 @@ class Work(_Work):
         """The GPUs of its tensors."""
         self._lock = threading.Lock()
         self._result: list[torch.Tensor] = []
-        self._error: Exception | None = None
-        self._events: list[tuple[torch.device, Any]] = []
-        self._future: Any = None
 
     def settle(self) -> None:
         """Waits until it is done, successfully or not. Ctrl-C ends the wait, not the work."""
