@@ -16,6 +16,9 @@ use crate::registry::{self, Live};
 pub(super) const NOT_ON_GPUS: &str = "sirtaki's collectives inside jit work on arrays in the host's memory, not in that of \
      a GPU\nhint: set JAX_PLATFORMS=cpu, or call the collective outside jit, where arrays are copied to the host and back";
 
+/// Bytes of a small call.
+const SMALL: usize = 64 << 10;
+
 type Problem = (Code, String);
 
 /// One call: arrays that take part in the same operation, together.
@@ -63,9 +66,14 @@ impl XlaCall {
         matches!(self.operation, Operation::AllReduce(_) | Operation::Adasum | Operation::Broadcast { .. })
     }
 
+    /// Whether the call takes no longer than waking a thread.
+    pub(super) fn is_small(&self) -> bool {
+        self.arguments.iter().chain(&self.results).map(Place::bytes).sum::<usize>() <= SMALL
+    }
+
     /// Hands everything in. `future` ends the call.
     pub(super) fn submit(self, future: Future) {
-        let in_place = self.in_place();
+        let (in_place, is_small) = (self.in_place(), self.is_small());
         // A reduced scatter overwrites its input, so each argument has a copy among the results, after the others.
         let copies = match &self.operation {
             Operation::ReduceScatter(_) => self.results.get(self.arguments.len()..).unwrap_or_default(),
@@ -86,6 +94,7 @@ impl XlaCall {
         let ticket = self.engine.submit(&self.name, requests);
         let (own, results) = (ticket.clone(), if in_place { Vec::new() } else { self.results });
         ticket.when_done(move || match own.take() {
+            Some(Ok(outputs)) if is_small || results.is_empty() => keep(outputs, &results, &future),
             Some(Ok(outputs)) => workers::perform(move || keep(outputs, &results, &future)),
             Some(Err(error)) => future.fail(code(&error), error.to_string()),
             None => (),

@@ -4,13 +4,21 @@
 use std::{
     ffi::{CString, c_void},
     ptr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
 };
 
 use super::{
     abi::{Api, Code, ErrorArguments, FutureArguments, FutureErrorArguments, OLDEST_MINOR},
     workers,
 };
+
+/// How long a handler polls for the end of a call before it returns.
+const LOOKING: Duration = Duration::from_micros(100);
 
 /// XLA's functions.
 #[derive(Clone, Copy)]
@@ -48,15 +56,17 @@ impl Xla {
     }
 
     /// A future for a call; the error is XLA's own.
-    pub(super) fn future(self) -> Result<(Future, *mut c_void), *mut c_void> {
+    pub(super) fn future(self) -> Result<(Future, Started), *mut c_void> {
         let mut arguments = FutureArguments::new(ptr::null_mut());
         // SAFETY: the arguments are as declared.
         let error = unsafe { (self.api().create_future)(&raw mut arguments) };
         if !error.is_null() {
             return Err(error);
         }
-        let end = End { xla: self, future: arguments.future, problem: Mutex::new(None) };
-        Ok((Future(Arc::new(end)), arguments.future))
+        let looker = Arc::new(Looker::default());
+        let promised = Promised(self, arguments.future);
+        let end = End { promised: Some(promised), problem: Mutex::new(None), looker: looker.clone() };
+        Ok((Future(Arc::new(end)), Started { raw: arguments.future, looker }))
     }
 }
 
@@ -78,23 +88,94 @@ impl Future {
 }
 
 struct End {
-    xla: Xla,
-    future: *mut c_void,
-    problem: Mutex<Option<(Code, String)>>,
+    promised: Option<Promised>,
+    problem: Mutex<Option<Problem>>,
+    looker: Arc<Looker>,
 }
-
-// SAFETY: XLA's futures may be completed by any thread.
-unsafe impl Send for End {}
-// SAFETY: the pointer is only used when it is dropped.
-unsafe impl Sync for End {}
 
 impl Drop for End {
     fn drop(&mut self) {
-        let promised = Promised(self.xla, self.future);
-        match self.problem.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
-            None => workers::perform(move || promised.complete()),
+        let Some(promised) = self.promised.take() else { return };
+        let problem = self.problem.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        match self.looker.offer((promised, problem)) {
+            None => (),
+            Some((promised, None)) => workers::perform(move || promised.complete()),
             // Nothing follows in the program, so this takes no time, and nobody has to wait for it at the end.
-            Some((code, text)) => promised.fail(code, &text),
+            Some((promised, Some((code, text)))) => promised.fail(code, &text),
+        }
+    }
+}
+
+type Problem = (Code, String);
+type Ended = (Promised, Option<Problem>);
+
+/// The handler's side of a call.
+pub(super) struct Started {
+    /// What XLA gets.
+    pub(super) raw: *mut c_void,
+    looker: Arc<Looker>,
+}
+
+impl Started {
+    /// Leaves the rest to whoever ends the call.
+    pub(super) fn leave(self) {
+        self.look(Duration::ZERO);
+    }
+
+    /// Polls for a moment: a call that ends meanwhile is completed here, and no other thread has to wake for it.
+    pub(super) fn look_for_a_moment(self) {
+        self.look(LOOKING);
+    }
+
+    fn look(self, limit: Duration) {
+        let began = Instant::now();
+        while !self.looker.ended.load(Ordering::Acquire) && began.elapsed() < limit {
+            thread::yield_now();
+        }
+        if let Some((promised, problem)) = self.looker.go() {
+            match problem {
+                None => promised.complete(),
+                Some((code, text)) => promised.fail(code, &text),
+            }
+        }
+    }
+}
+
+/// Where a call that has ended meets the handler that is still looking for its end.
+#[derive(Default)]
+struct Looker {
+    state: Mutex<State>,
+    ended: AtomicBool,
+}
+
+#[derive(Default)]
+enum State {
+    #[default]
+    Looking,
+    Ended(Ended),
+    Gone,
+}
+
+impl Looker {
+    /// Passes the end on to the handler, or returns it if that no longer looks.
+    fn offer(&self, end: Ended) -> Option<Ended> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match *state {
+            State::Looking => {
+                *state = State::Ended(end);
+                self.ended.store(true, Ordering::Release);
+                None
+            }
+            _ => Some(end),
+        }
+    }
+
+    /// Looks no longer; returns the end if it came.
+    fn go(&self) -> Option<Ended> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match std::mem::replace(&mut *state, State::Gone) {
+            State::Ended(end) => Some(end),
+            _ => None,
         }
     }
 }
@@ -104,6 +185,8 @@ struct Promised(Xla, *mut c_void);
 
 // SAFETY: XLA's futures may be completed by any thread.
 unsafe impl Send for Promised {}
+// SAFETY: a reference to it is of no use.
+unsafe impl Sync for Promised {}
 
 impl Promised {
     fn complete(self) {

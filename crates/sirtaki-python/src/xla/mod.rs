@@ -1,7 +1,8 @@
 //! Collectives inside XLA's programs, for JAX: one asynchronous handler of XLA's C interface for foreign functions.
 //!
-//! The handler submits a call's arrays to the engine and returns at once; XLA goes on with what does not depend on them.
-//! It must never wait: XLA has few threads, and ranks that use them up waiting for different collectives wait for ever.
+//! The handler submits a call's arrays to the engine and returns; XLA goes on with what does not depend on them. It must
+//! never wait: XLA has few threads, and ranks that use them up waiting for different collectives wait for ever. For small
+//! arrays it polls for a tenth of a millisecond at most, because waking other threads takes longer than such a call.
 //! A rank whose programs may still submit something must not be taken for one that will not, which Python announces.
 //!
 //! - `abi`: XLA's structures.
@@ -37,6 +38,8 @@ type Handler = unsafe extern "C" fn(*mut Frame) -> *mut c_void;
 /// The handler for programs on processors, and one for all others, which says what to do instead.
 #[pyfunction]
 pub(crate) fn xla_handlers(py: Python<'_>) -> PyResult<(Bound<'_, PyAny>, Bound<'_, PyAny>)> {
+    // A program has one piece of memory for all its intermediate results, and runs in a thread of XLA's.
+    sirtaki_engine::heap::share();
     Ok((capsule(py, perform)?, capsule(py, refuse)?))
 }
 
@@ -84,9 +87,15 @@ fn submit(frame: &mut Frame, xla: Xla) -> *mut c_void {
         Err((code, problem)) => return xla.error(code, &problem),
     };
     match xla.future() {
-        Ok((future, raw)) => {
-            frame.future = raw;
+        Ok((future, started)) => {
+            frame.future = started.raw;
+            let is_small = call.is_small();
             call.submit(future);
+            if is_small {
+                started.look_for_a_moment()
+            } else {
+                started.leave()
+            }
             ptr::null_mut()
         }
         Err(error) => error,
