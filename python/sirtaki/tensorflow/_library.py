@@ -25,10 +25,6 @@ _PAGE = 0x10000
 """At least the size of a page of memory on all machines."""
 
 
-_NEWEST_TRIED = (2, 21)
-"""The newest version of TensorFlow whose sessions are known to work without blocking threads."""
-
-
 def _empty_library(initialiser: int) -> bytes:
     """A shared library in the ELF format that has nothing but this initialiser."""
     header, program, programs = 64, 56, 3
@@ -69,9 +65,7 @@ def _load() -> Any:
         file.write(_empty_library(initialiser))
         file.flush()
         loaded = tf.load_op_library(file.name)
-    version = tuple(map(int, tf.__version__.split(".")[:2]))
-    in_main = threading.current_thread() is threading.main_thread()
-    _native.tensorflow_ready(in_main, version <= _NEWEST_TRIED)
+    _native.tensorflow_ready(threading.current_thread() is threading.main_thread())
     return loaded
 
 

@@ -34,6 +34,15 @@ impl Call {
         matches!(self.operation, Operation::ReduceScatter(_))
     }
 
+    /// Whether results are the inputs if there is only one rank.
+    pub(super) fn keeps_values_of_one(&self) -> bool {
+        match self.operation {
+            Operation::AllReduce(reduction) => (reduction.before, reduction.after) == (1.0, 1.0),
+            Operation::Broadcast { .. } => true,
+            _ => false,
+        }
+    }
+
     /// Whether rows are sent to other ranks.
     pub(super) fn exchanges(&self) -> bool {
         matches!(self.operation, Operation::AllToAll { .. })

@@ -4,8 +4,9 @@
 //! all of them, on every rank for other tensors. Here TensorFlow's asynchronous kernels are used: they return at once
 //! and call `done` later. The C interface lends `done`, a `std::function<void()>`, only until the kernel returns, so
 //! it is moved away, as C++ would move it: in the C++ library that all packages of TensorFlow for Linux use it is four
-//! words, which are copied, and the second half of the original is cleared, which makes it empty. Python says whether
-//! the running version is one that was tried; with any other, the kernel waits before it returns.
+//! words, which are copied, and the second half of the original is cleared, which makes it empty. Before the first one is
+//! moved, TensorFlow is given one that was made here to call. If that does not work, the layout is another, and kernels
+//! wait before they return.
 //!
 //! Functions do not need this: they run these ops in the order of the program, which is the same on every rank.
 
@@ -25,18 +26,17 @@ use crate::tensorflow::{
     kernels, pending,
 };
 
-/// Whether `done` of this version of TensorFlow can be moved.
-pub(super) static MOVABLE: AtomicBool = AtomicBool::new(false);
-
 type Work = Box<dyn FnOnce() + Send>;
 
 /// C++'s `std::function<void()>`.
 #[repr(C)]
 struct Function {
     stored: [*mut c_void; 2],
-    manager: Option<unsafe extern "C" fn(*mut Function, *const Function, i32) -> bool>,
-    invoker: *const c_void,
+    manager: Option<Manager>,
+    invoker: Option<unsafe extern "C" fn(*const [*mut c_void; 2])>,
 }
+
+type Manager = unsafe extern "C" fn(*mut Function, *const Function, i32) -> bool;
 
 /// Tells a manager to destroy what is stored.
 const DESTROY: i32 = 3;
@@ -58,7 +58,7 @@ impl Done {
         unsafe {
             let moved = Box::new(original.read());
             (*original).manager = None;
-            (*original).invoker = std::ptr::null();
+            (*original).invoker = None;
             Self(moved)
         }
     }
@@ -73,6 +73,40 @@ impl Done {
             }
         }
     }
+}
+
+/// A function for TensorFlow to call. What is beyond it is for C++ libraries whose functions are larger: they find an
+/// object there whose methods do nothing.
+#[repr(C)]
+struct Trial {
+    function: Function,
+    beyond: [*const Object; 12],
+}
+
+#[repr(C)]
+struct Object(*const [unsafe extern "C" fn(); 16]);
+
+/// Whether `done` has the layout above, and so can be moved.
+fn is_movable() -> bool {
+    unsafe extern "C" fn manage(_: *mut Function, _: *const Function, _: i32) -> bool {
+        false
+    }
+    unsafe extern "C" fn invoke(stored: *const [*mut c_void; 2]) {
+        // SAFETY: this is stored only in the function below, where it points to that.
+        unsafe { (*(*stored)[0].cast::<AtomicBool>()).store(true, Ordering::Relaxed) }
+    }
+    unsafe extern "C" fn nothing() {}
+    static MOVABLE: OnceLock<bool> = OnceLock::new();
+    *MOVABLE.get_or_init(|| {
+        let (called, methods) = (AtomicBool::new(false), [nothing as unsafe extern "C" fn(); 16]);
+        let object = Object(&raw const methods);
+        let stored = [(&raw const called).cast_mut().cast(), std::ptr::null_mut()];
+        let function = Function { stored, manager: Some(manage), invoker: Some(invoke) };
+        let mut trial = Trial { function, beyond: [&raw const object; 12] };
+        // SAFETY: everything that it may call is above, and lives until it returns.
+        unsafe { (tensorflow().run_done)((&raw mut trial).cast()) };
+        called.into_inner()
+    })
 }
 
 /// A kernel's context, which lives until `done` is called.
@@ -94,12 +128,12 @@ pub(super) unsafe extern "C" fn finish_new(_: Pointer, context: Pointer, done: P
 fn run(context: Pointer, done: Pointer, first: c_int, compute: fn(&Context) -> Result<(), Failure>) {
     // SAFETY: TensorFlow passes it to the kernel that calls this.
     let numbers = kernels::tickets(&unsafe { Context::new(context) }, first).unwrap_or_default();
-    if !MOVABLE.load(Ordering::Relaxed) || pending::all_done(&numbers) {
+    if pending::all_done(&numbers) || !is_movable() {
         super::register::run(context, compute);
         // SAFETY: it is TensorFlow's, and the kernel has not returned.
         return unsafe { (tensorflow().run_done)(done) };
     }
-    // SAFETY: Python has said that it has that layout.
+    // SAFETY: it has that layout, as was tried.
     let (done, context) = (unsafe { Done::take(done) }, Lasting(context));
     let work = move || {
         let context = context;

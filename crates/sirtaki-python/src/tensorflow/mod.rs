@@ -28,10 +28,7 @@ mod pending;
 mod register;
 mod tensor;
 
-use std::{
-    path::PathBuf,
-    sync::{Mutex, atomic::Ordering},
-};
+use std::{path::PathBuf, sync::Mutex};
 
 use pyo3::{PyResult, exceptions::PyImportError, pyfunction};
 
@@ -52,11 +49,9 @@ pub(crate) fn tensorflow_ops(path: PathBuf) -> PyResult<usize> {
     Ok(register::register as *const () as usize)
 }
 
-/// Raises an error if the ops could not be registered. `in_main` says that the program's main thread calls this, and
-/// `movable` that this version of TensorFlow is one that `later` knows.
+/// Raises an error if the ops could not be registered. `in_main` says that the program's main thread calls this.
 #[pyfunction]
-pub(crate) fn tensorflow_ready(in_main: bool, movable: bool) -> PyResult<()> {
-    later::MOVABLE.store(movable, Ordering::Relaxed);
+pub(crate) fn tensorflow_ready(in_main: bool) -> PyResult<()> {
     if in_main {
         let _ = pending::MAIN.set(std::thread::current().id());
     }

@@ -32,7 +32,16 @@ pub(super) struct Pending {
 }
 
 static PENDING: Mutex<Option<HashMap<i64, Pending>>> = Mutex::new(None);
-static NUMBER: AtomicI64 = AtomicI64::new(1);
+static NUMBER: AtomicI64 = AtomicI64::new(NOTHING + 1);
+
+/// The number of what needs no waiting.
+pub(super) const NOTHING: i64 = 0;
+
+/// Whether there are no other ranks, and nobody wants to see what this one submits.
+pub(super) fn is_alone(call: &Call) -> Result<bool, Failure> {
+    let live = registry::find(call.set).map_err(Failure::precondition)?;
+    Ok(live.engine().group().size() == 1 && !live.engine().is_traced())
+}
 
 /// Acts for the main thread where that waits while a thread of TensorFlow's works for it.
 fn act(engine: &Engine, for_main: bool) -> Option<Doing> {
@@ -54,6 +63,9 @@ pub(super) fn submit(call: &Call, requests: Vec<(Request, Tensor)>) -> Result<i6
 
 /// Waits for what has this number.
 pub(super) fn wait(number: i64) -> Result<Vec<Output>, Failure> {
+    if number == NOTHING {
+        return Ok(Vec::new());
+    }
     let pending = PENDING.lock().unwrap_or_else(PoisonError::into_inner).as_mut().and_then(|all| all.remove(&number));
     let pending = pending.ok_or_else(|| Failure::invalid(format!("nothing was submitted as {number}")))?;
     pending.wait()?;
