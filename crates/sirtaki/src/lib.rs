@@ -7,6 +7,7 @@
 //! - [`Mesh`]: the processes as a product of axes, each a [`World`].
 //! - [`DistributedOptimizer`] and the methods of [`World`] that take modules: Burn's models on many processes. The only
 //!   part that knows a tensor framework, and a feature of this crate, `burn`.
+//! - [`Update`]: how gradients become weights, for training loops that leave that open.
 //! - [`tensor_parallel`]: layers whose parameters are split over processes.
 //! - [`nn`]: layers of Burn that train faster on processors.
 //! - [`pipeline`]: who does what when in a pipeline, and where to cut a network.
@@ -40,7 +41,10 @@ pub use mesh::Mesh;
 #[cfg(feature = "train")]
 pub use parallel::Strategy;
 #[cfg(feature = "burn")]
-pub use parallel::{DistributedOptimizer, Resumed, SyncBatchNorm, seed, tensor_parallel};
+pub use parallel::{
+    DistributedOptimizer, Gradients, LeafSums, OptimizerState, Resumed, ShardedOptimizer, SyncBatchNorm, Update, seed,
+    tensor_parallel,
+};
 pub use sirtaki_engine::Compression;
 pub use world::{World, init};
 

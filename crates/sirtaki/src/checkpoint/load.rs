@@ -1,6 +1,7 @@
 //! Finding and reading checkpoints.
 
 use std::{
+    fs::File,
     io::Read,
     path::{Path, PathBuf},
 };
@@ -8,13 +9,13 @@ use std::{
 use sha2::{Digest, Sha256};
 use sirtaki_engine::files;
 
-use super::{DAMAGED, MANIFEST, Manifest, SUMS, TENSORS, Tensor, save::numbers, tensors::TensorFile};
+use super::{DAMAGED, Description, MANIFEST, Manifest, SUMS, TENSORS, save::numbers, tensors::TensorFile};
 use crate::{Error, Result};
 
 /// The longest manifest and list of checksums that is read.
 const TEXT_LIMIT: u64 = 16 << 20;
 
-/// A checkpoint in memory.
+/// A checkpoint that was checked. Its tensors are read when they are asked for.
 #[derive(Debug)]
 pub struct Checkpoint {
     /// What it says about itself.
@@ -28,9 +29,14 @@ impl Checkpoint {
         self.content.names()
     }
 
-    /// The tensor of that name.
-    pub fn tensor<'a>(&'a self, name: &'a str) -> Option<Tensor<'a>> {
-        self.content.tensor(name)
+    /// What the tensor of that name is.
+    pub fn describe(&self, name: &str) -> Option<Description> {
+        self.content.describe(name)
+    }
+
+    /// The elements of the tensor of that name, little endian, in row-major order.
+    pub fn read(&self, name: &str) -> Result<Vec<u8>> {
+        self.content.read(name)
     }
 }
 
@@ -45,13 +51,10 @@ pub struct Found {
     pub refused: Vec<Error>,
 }
 
-/// Reads the checkpoint in this folder, after checking all of it.
+/// Opens the checkpoint in this folder, after checking all of it.
 pub fn load(path: &Path) -> Result<Checkpoint> {
-    let (manifest, sums) = read_manifest(path)?;
-    let file = path.join(TENSORS);
-    let bytes = files::read(&file, u64::MAX).map_err(Error::io("read", &file))?;
-    compare(&file, &sums, TENSORS, &hex(&Sha256::digest(&bytes)))?;
-    Ok(Checkpoint { manifest, content: TensorFile::new(&file, bytes)? })
+    let (manifest, tensors) = checked(path)?;
+    Ok(Checkpoint { manifest, content: TensorFile::new(&path.join(TENSORS), tensors)? })
 }
 
 /// The newest checkpoint of this model in `folder` that is complete and intact; none if there is no checkpoint at all.
@@ -80,8 +83,13 @@ fn of_model(path: &Path, model: &str, checkpoint: Checkpoint) -> Result<Checkpoi
     Err(Error::file(path, problem, "name the folder with the checkpoints of this model, or train the other model"))
 }
 
-/// Checks all of a checkpoint without keeping its tensors in memory.
+/// The manifest, if all of the checkpoint is intact.
 pub(super) fn intact(path: &Path) -> Result<Manifest> {
+    Ok(checked(path)?.0)
+}
+
+/// Manifest and tensors, after checking both without keeping the tensors in memory.
+fn checked(path: &Path) -> Result<(Manifest, File)> {
     let (manifest, sums) = read_manifest(path)?;
     let file = path.join(TENSORS);
     let mut sum = Sha256::new();
@@ -94,7 +102,7 @@ pub(super) fn intact(path: &Path) -> Result<Manifest> {
         }
     }
     compare(&file, &sums, TENSORS, &hex(&sum.finalize()))?;
-    Ok(manifest)
+    Ok((manifest, tensors))
 }
 
 /// The manifest, if it is intact and one of Sirtaki's, and the checksums.

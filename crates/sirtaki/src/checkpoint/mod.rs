@@ -27,7 +27,11 @@ pub(crate) use load::hex;
 pub use load::{Checkpoint, Found, load, newest};
 pub use manifest::Manifest;
 pub use save::save;
-pub use tensors::{Dtype, Tensor};
+#[cfg(feature = "burn")]
+pub(crate) use save::save_made;
+#[cfg(feature = "burn")]
+pub(crate) use tensors::Content;
+pub use tensors::{Description, Dtype, Tensor};
 
 const MANIFEST: &str = "manifest.json";
 const TENSORS: &str = "tensors.safetensors";

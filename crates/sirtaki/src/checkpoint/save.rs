@@ -10,10 +10,10 @@ use sha2::{Digest, Sha256};
 use sirtaki_engine::files;
 
 use super::{
-    MANIFEST, Manifest, SUMS, TENSORS, Tensor,
-    disk::{Disk, Real},
+    Description, MANIFEST, Manifest, SUMS, TENSORS, Tensor,
+    disk::{Disk, Real, WriteContent},
     load::{hex, intact, read_manifest},
-    tensors::Arranged,
+    tensors::{Arranged, Content, Make},
 };
 use crate::{Error, Result};
 
@@ -26,13 +26,33 @@ pub(super) const HIDDEN: &str = ".unfinished-";
 /// Called by one process of a job. When it returns, the checkpoint is on the disk. If it fails, earlier checkpoints are
 /// as they were, unless the failure was in removing old ones: then the new one is there as well.
 pub fn save(folder: &Path, manifest: &Manifest, tensors: &[Tensor<'_>], keep: usize) -> Result<PathBuf> {
+    save_made(folder, manifest, here(tensors), &mut |_| Ok(Vec::new()), keep)
+}
+
+/// The same for tensors of which some are made while they are written, in the order of [`Description::order`].
+pub(crate) fn save_made(
+    folder: &Path,
+    manifest: &Manifest,
+    tensors: Vec<(Description, Content<'_>)>,
+    make: Make<'_>,
+    keep: usize,
+) -> Result<PathBuf> {
     if !folder.exists() {
         files::make_private(folder).map_err(Error::io("create", folder))?;
         let whole = folder.canonicalize().map_err(Error::io("read", folder))?;
         whole.parent().map_or(Ok(()), |parent| Real.sync(parent))?;
     }
     let lock = lock(folder)?;
-    save_on(&mut Real, folder, manifest, tensors, keep, lock.is_some())
+    let arranged = Arranged::new(folder, tensors)?;
+    save_on(&mut Real, folder, manifest, (&arranged, make), keep, lock.is_some())
+}
+
+/// Tensors that are in memory.
+pub(super) fn here<'a>(tensors: &[Tensor<'a>]) -> Vec<(Description, Content<'a>)> {
+    let describe = |&Tensor { name, dtype, shape, bytes }: &Tensor<'a>| {
+        (Description { name: name.into(), dtype, shape: shape.to_vec() }, Content::Here(bytes))
+    };
+    tensors.iter().map(describe).collect()
 }
 
 /// Keeps other writers away until the result is dropped or the process crashes. `None` on file systems without locks.
@@ -53,11 +73,10 @@ pub(super) fn save_on(
     disk: &mut dyn Disk,
     folder: &Path,
     manifest: &Manifest,
-    tensors: &[Tensor<'_>],
+    tensors: (&Arranged<'_>, Make<'_>),
     keep: usize,
     alone: bool,
 ) -> Result<PathBuf> {
-    let arranged = Arranged::new(folder, tensors)?;
     let text = manifest.encode(folder)?;
     if alone {
         unfinished(folder)?.into_iter().try_for_each(|(_, path)| disk.remove_folder(&path))?;
@@ -65,7 +84,7 @@ pub(super) fn save_on(
     let last = numbers(folder)?.into_iter().chain(unfinished(folder)?).map(|(number, _)| number).max();
     let name = format!("checkpoint-{:06}", last.unwrap_or(0) + 1);
     let (hidden, visible) = (folder.join(format!("{HIDDEN}{name}")), folder.join(name));
-    let written = write(disk, &hidden, &arranged, &text).and_then(|()| disk.rename(&hidden, &visible));
+    let written = write(disk, &hidden, tensors, &text).and_then(|()| disk.rename(&hidden, &visible));
     if written.is_err() {
         // The first error is the one to report; what remains is removed by the next call.
         let _ = disk.remove_folder(&hidden);
@@ -77,10 +96,10 @@ pub(super) fn save_on(
 }
 
 /// Writes a whole checkpoint and forces it to the disk.
-fn write(disk: &mut dyn Disk, folder: &Path, tensors: &Arranged<'_>, manifest: &[u8]) -> Result<()> {
+fn write(disk: &mut dyn Disk, folder: &Path, tensors: (&Arranged<'_>, Make<'_>), manifest: &[u8]) -> Result<()> {
     disk.create_folder(folder)?;
     let mut sums = String::new();
-    let mut add = |name: &str, content: &dyn Fn(&mut dyn Write) -> io::Result<()>| {
+    let mut add = |name: &str, content: WriteContent<'_>| {
         let path = folder.join(name);
         let mut sum = Sha256::new();
         disk.write(&path, &mut |file| content(&mut Summing { file, sum: &mut sum }))?;
@@ -88,8 +107,11 @@ fn write(disk: &mut dyn Disk, folder: &Path, tensors: &Arranged<'_>, manifest: &
         sums += &format!("{}  {name}\n", hex(&sum.finalize()));
         Ok::<_, Error>(())
     };
-    add(TENSORS, &|file| tensors.write(file))?;
-    add(MANIFEST, &|file| file.write_all(manifest))?;
+    let (tensors, make) = tensors;
+    let mut failed = None;
+    let written = add(TENSORS, &mut |file| tensors.write(file, make, &mut failed));
+    failed.map_or(written, Err)?;
+    add(MANIFEST, &mut |file| file.write_all(manifest))?;
     let path = folder.join(SUMS);
     disk.write(&path, &mut |file| file.write_all(sums.as_bytes()))?;
     disk.sync(&path)?;

@@ -1,6 +1,7 @@
 use std::{
     collections::BTreeMap,
     fs,
+    io::Write,
     path::{Path, PathBuf},
 };
 
@@ -8,7 +9,8 @@ use proptest::prelude::*;
 
 use super::{
     disk::{Disk, Real, WriteContent},
-    save::save_on,
+    save::{here, save_made, save_on},
+    tensors::{Arranged, Content},
     *,
 };
 use crate::{Error, Result, data::Position};
@@ -32,19 +34,19 @@ fn save_step(disk: &mut dyn Disk, folder: &Path, step: u64, keep: usize) -> Resu
         Tensor { name: "count", dtype: Dtype::I64, shape: &[], bytes: &step.to_le_bytes() },
         Tensor { name: "layer.weight", dtype: Dtype::F32, shape: &[2, 3], bytes: &weights },
     ];
-    save_on(disk, folder, &manifest(step), &tensors, keep, true)
+    let arranged = Arranged::new(folder, here(&tensors)).unwrap();
+    save_on(disk, folder, &manifest(step), (&arranged, &mut |_| Ok(Vec::new())), keep, true)
 }
 
 fn check(checkpoint: &Checkpoint, step: u64) {
     assert_eq!(checkpoint.manifest, manifest(step));
     assert_eq!(checkpoint.names(), ["count", "layer.weight"]);
-    let weight = checkpoint.tensor("layer.weight").unwrap();
-    assert_eq!(
-        (weight.dtype, weight.shape, weight.bytes),
-        (Dtype::F32, [2, 3].as_slice(), [step as u8; 24].as_slice())
-    );
-    assert_eq!(checkpoint.tensor("count").unwrap().bytes, step.to_le_bytes());
-    assert_eq!(checkpoint.tensor("other"), None);
+    let weight = checkpoint.describe("layer.weight").unwrap();
+    assert_eq!(weight, Description { name: "layer.weight".into(), dtype: Dtype::F32, shape: vec![2, 3] });
+    assert_eq!(checkpoint.read("layer.weight").unwrap(), [step as u8; 24]);
+    assert_eq!(checkpoint.read("count").unwrap(), step.to_le_bytes());
+    assert_eq!(checkpoint.describe("other"), None);
+    assert!(checkpoint.read("other").unwrap_err().to_string().ends_with("tensor `other`: it is missing"));
 }
 
 fn names(folder: &Path) -> Vec<String> {
@@ -154,6 +156,33 @@ fn tensors_that_cannot_be_are_refused_before_anything_is_written() {
         assert!(error.to_string().contains(problem), "{error}");
     }
     assert!(names(folder.path()).is_empty());
+}
+
+#[test]
+fn tensors_made_one_after_the_other_are_the_same_file() {
+    let root = tempfile::tempdir().unwrap();
+    let (one, other) = (root.path().join("one"), root.path().join("other"));
+    let bytes: Vec<u8> = (0..24).collect();
+    let tensor = |name, dtype, shape| Tensor { name, dtype, shape, bytes: &bytes };
+    let tensors = [tensor("a", Dtype::F32, &[2, 3]), tensor("b", Dtype::F64, &[3]), tensor("c", Dtype::F32, &[6])];
+    let whole = save(&one, &manifest(1), &tensors, 0).unwrap();
+    let mut tensors = here(&tensors);
+    tensors[1].1 = Content::Later;
+    tensors[2].1 = Content::Later;
+    let mut made = Vec::new();
+    let mut make = |tensor: &Description| {
+        made.push(tensor.name.clone());
+        Ok(bytes.clone())
+    };
+    let pieces = save_made(&other, &manifest(1), tensors.clone(), &mut make, 0).unwrap();
+    assert_eq!(made, ["b", "c"]);
+    assert_eq!(fs::read(whole.join(SUMS)).unwrap(), fs::read(pieces.join(SUMS)).unwrap());
+    let mut make = |_: &Description| Err(Error::setting("it is gone", "look for it"));
+    let error = save_made(&other, &manifest(1), tensors.clone(), &mut make, 0).unwrap_err();
+    assert_eq!((error.to_string().as_str(), error.hint()), ("it is gone", Some("look for it")));
+    let error = save_made(&other, &manifest(1), tensors, &mut |_| Ok(vec![1]), 0).unwrap_err();
+    assert!(error.to_string().contains("tensor `b` has another size"), "{error}");
+    assert_eq!(names(&other), ["checkpoint-000001"]);
 }
 
 /// A disk that stops after some operations, as in a crash. What was not forced to the disk may then be lost.
@@ -272,6 +301,8 @@ proptest! {
     #[test]
     fn any_tensor_file_is_survived(bytes in prop::collection::vec(any::<u8>(), 0..60), length in 0_u64..40) {
         let bytes = [length.to_le_bytes().as_slice(), b"{\"a\":{\"dtype\":\"F32\",", &bytes].concat();
-        let _ = super::tensors::TensorFile::new(Path::new("t"), bytes);
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&bytes).unwrap();
+        let _ = super::tensors::TensorFile::new(Path::new("t"), file);
     }
 }

@@ -18,10 +18,15 @@ use sirtaki_comm::{ReduceOp, Reduction};
 use sirtaki_engine::{Compression, Operation, Request};
 
 use super::{
-    convert::{inbound, outbound, zeros},
+    LeafSums,
+    convert::{copied, inbound, outbound, zeros},
+    leaf_sums::STATISTICS,
+    module_tensors::replace,
+    norm::{Squares, root},
     tensor_names::{Path, group},
+    tree_sums::over_all,
 };
-use crate::{Result, World, world::elements};
+use crate::{Error, Result, World, world::elements};
 
 /// How gradients are combined.
 #[derive(Debug, Clone)]
@@ -88,6 +93,40 @@ impl Reducer {
         Ok(self.put(module, self.scale(share.into()), reduced))
     }
 
+    /// The combined gradients of all leaves of all ranks, unless they overflow, and the module with the new statistics.
+    pub(super) fn reduce_leaves<M: Module>(
+        &mut self,
+        world: &World,
+        module: M,
+        mut sums: LeafSums,
+    ) -> Result<(M, Option<GradientsParams>)> {
+        let group = self.leaf_group(&module, &sums)?;
+        let (own, counts) = sums.take_sums();
+        let (all, counts) = over_all(world, (&self.purpose, &group), &sums.columns, own, sums.leaves, counts)?;
+        let mut all = all.into_iter().zip(counts);
+        let mut reduced = Vec::new();
+        for (entry, (sum, _)) in sums.parameters.iter().zip(all.by_ref()) {
+            let data = sum.map(|sum| copied(sum.bytes(), entry.shape.clone(), entry.dtype));
+            reduced.extend(data.map(|data| (entry.id, data, entry.device.clone())));
+        }
+        let statistics = sums.new_statistics(all)?;
+        let gradients = self.put(&module, sums.scale(), reduced);
+        Ok((replace(module, STATISTICS, statistics), gradients))
+    }
+
+    /// What sums over leaves are called together, if they can be exact with these options.
+    pub(super) fn leaf_group<M: Module>(&mut self, module: &M, sums: &LeafSums) -> Result<String> {
+        let refused = |problem: &str, hint: &str| Err(Error::setting(problem, hint));
+        if self.compression.is_some() {
+            return refused("compressed gradients would depend on the number of workers", "leave `compress` out");
+        }
+        if self.passes > 1 {
+            return refused("every shard has a backward pass of its own", "leave `passes` out, and take more shards");
+        }
+        let names = self.names(module, &sums.parameters);
+        Ok(group(&self.purpose, names.names.iter().map(String::as_str).chain(sums.statistics())))
+    }
+
     /// What these parameters of the module are called. They are named once, and again only if different ones are
     /// trained.
     pub(super) fn names<M: Module>(&mut self, module: &M, found: &[Entry]) -> Arc<Names> {
@@ -97,15 +136,18 @@ impl Reducer {
         }
     }
 
-    /// These gradients times `scale`, clipped; `None` if losses were multiplied by too much. The order of the gradients
-    /// decides the bits of their norm.
-    pub(super) fn put<M: Module>(
+    /// These gradients times `scale`, clipped; `None` if losses were multiplied by too much.
+    fn put<M: Module>(
         &self,
         module: &M,
         scale: f64,
         reduced: Vec<(ParamId, TensorData, Device)>,
     ) -> Option<GradientsParams> {
-        let factor = self.factor(scale, reduced.iter().map(|(_, data, _)| data))?;
+        let mut squares = Squares::new();
+        if self.needs_norm() {
+            reduced.iter().for_each(|(_, data, _)| squares.add(data));
+        }
+        let factor = self.factor(scale, root(&squares.digits()))?;
         let reduced = reduced.into_iter().map(|(id, data, device)| (id, (data, device))).collect();
         let mut put = Put { reduced, factor, gradients: GradientsParams::new() };
         module.visit(&mut put);
@@ -113,42 +155,42 @@ impl Reducer {
     }
 
     fn operation(&self) -> Operation {
-        Operation::AllReduce(Reduction::new(if self.mean { ReduceOp::Average } else { ReduceOp::Sum }))
+        Operation::AllReduce(self.reduction())
+    }
+
+    /// How the gradients of ranks are combined.
+    pub(super) fn reduction(&self) -> Reduction {
+        Reduction::new(if self.mean { ReduceOp::Average } else { ReduceOp::Sum })
     }
 
     /// What sums over passes, or means over all ranks, are multiplied by where that share of the ranks has data.
-    fn scale(&self, share: f64) -> f64 {
+    pub(super) fn scale(&self, share: f64) -> f64 {
         if self.mean { 1.0 / (share * self.passes as f64) } else { 1.0 }
     }
 
     /// A one for this rank, and a one for each gradient that it has.
-    fn presence(&self, found: &[Entry]) -> (Request, sirtaki_engine::Tensor) {
+    pub(super) fn presence(&self, found: &[Entry]) -> (Request, sirtaki_engine::Tensor) {
         let here = found.iter().map(|entry| if entry.data.is_some() { 1.0 } else { 0.0 });
         let here: Vec<f32> = std::iter::once(1.0).chain(here).collect();
         let data = TensorData::new(here, [found.len() + 1]);
         outbound(&format!("{} presence", self.purpose), self.operation(), data)
     }
 
-    /// What the results are multiplied by, where it would be `scale` without clipping and scaled losses.
-    fn factor<'a>(&self, scale: f64, reduced: impl Iterator<Item = &'a TensorData>) -> Option<f64> {
+    /// Whether what gradients are multiplied by depends on their norm.
+    pub(super) fn needs_norm(&self) -> bool {
+        self.clip.is_some() || self.loss_scale.is_some()
+    }
+
+    /// What the results are multiplied by, where it would be `scale` without clipping and scaled losses and `norm` is
+    /// the norm of all of them before that.
+    pub(super) fn factor(&self, scale: f64, norm: f64) -> Option<f64> {
         let scale = scale / self.loss_scale.unwrap_or(1.0);
-        if self.clip.is_none() && self.loss_scale.is_none() {
-            return Some(scale);
-        }
-        let norm = reduced.map(squares).sum::<f64>().sqrt() * scale;
+        let norm = norm * scale;
         match self.clip {
             _ if self.loss_scale.is_some() && !norm.is_finite() => None,
             Some(largest) if norm > largest => Some(scale * largest / norm),
             _ => Some(scale),
         }
-    }
-}
-
-/// The sum of the squares.
-fn squares(data: &TensorData) -> f64 {
-    match data.as_slice::<f32>() {
-        Ok(elements) => elements.iter().map(|&element| f64::from(element).powi(2)).sum(),
-        Err(_) => data.iter::<f64>().map(|element| element * element).sum(),
     }
 }
 

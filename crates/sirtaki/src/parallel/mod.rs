@@ -10,9 +10,12 @@
 //! - [`module_tensors`]: the tensors of a module, read and replaced.
 //! - [`synchronize`]: modules made equal, and running statistics averaged.
 //! - [`gradients`]: gradients reduced over all ranks.
-//! - [`optimizer`]: any Burn optimizer, with reduced gradients.
-//! - [`sum_tree`], [`tree_sums`], [`shards`]: steps whose bits do not depend on the number of ranks.
-//! - [`checkpoint_tensors`], [`resume`]: checkpoints of a module and its optimizer.
+//! - [`update`]: how gradients become weights, whoever computed them.
+//! - [`optimizer`], [`passes`], [`share_state`]: any Burn optimizer, with reduced gradients.
+//! - [`sharded`]: the same with the optimizer's state split over the ranks.
+//! - [`norm`]: the norm of all gradients, whoever has them.
+//! - [`sum_tree`], [`tree_sums`], [`leaf_sums`], [`shards`]: steps whose bits do not depend on the number of ranks.
+//! - [`checkpoint_tensors`], [`optimizer_record`], [`resume`]: checkpoints of a module and its optimizer.
 //! - [`lars`]: an optimizer for very large batches.
 //! - [`differentiable`]: collectives that gradients flow through.
 //! - [`batch_norm`], [`tensor_parallel`]: layers that need them.
@@ -25,28 +28,38 @@ mod convert;
 mod differentiable;
 mod gradients;
 mod lars;
+mod leaf_sums;
 #[cfg(feature = "train")]
 mod learner;
 mod module_tensors;
+mod norm;
 mod optimizer;
+mod optimizer_record;
+mod passes;
 mod resume;
+mod sharded;
 mod shards;
+mod share_state;
 mod sum_tree;
 mod synchronize;
 mod tensor_names;
 pub mod tensor_parallel;
 mod tree_sums;
+mod update;
 
 use burn::tensor::Device;
 
 pub use batch_norm::SyncBatchNorm;
 pub use lars::LarsSgd;
+pub use leaf_sums::LeafSums;
 #[cfg(feature = "train")]
 pub use learner::Strategy;
 pub(crate) use module_tensors::renumber;
 pub use optimizer::DistributedOptimizer;
 pub use resume::Resumed;
+pub use sharded::ShardedOptimizer;
 pub use shards::seed;
+pub use update::{Gradients, OptimizerState, Update};
 
 use crate::World;
 

@@ -3,20 +3,13 @@
 use std::time::{Duration, Instant};
 
 use burn::{
-    module::{Module, ModuleVisitor, Param},
-    optim::{
-        GradientsAccumulator, GradientsParams, ModuleOptimizer, lr_scheduler::module_lr_scheduler::ModuleLearningRate,
-    },
-    tensor::{Bytes, Tensor, TensorData},
+    module::Module,
+    optim::{GradientsParams, ModuleOptimizer, lr_scheduler::module_lr_scheduler::ModuleLearningRate},
 };
-use sirtaki_comm::Rank;
-use sirtaki_engine::{Compression, Operation, Phase};
+use sirtaki_engine::{Compression, Phase};
 
-use super::{
-    convert::{inbound, outbound, zeros},
-    gradients::Reducer,
-};
-use crate::{Error, Result, World};
+use super::{Gradients, OptimizerState, Update, gradients::Reducer, optimizer_record, passes::PassSums};
+use crate::{Result, World};
 
 /// Steps with the mean of all ranks' gradients, so that all ranks' modules stay equal if they were at the start; see
 /// [`World::broadcast`].
@@ -40,9 +33,8 @@ pub struct DistributedOptimizer {
     pub(super) world: World,
     pub(super) optimizer: ModuleOptimizer,
     pub(super) reducer: Reducer,
-    kept: GradientsParams,
-    passes: usize,
-    pub(super) waited: Duration,
+    passes: PassSums,
+    waited: Duration,
     skipped: u64,
 }
 
@@ -51,7 +43,7 @@ impl DistributedOptimizer {
     pub fn new(world: &World, optimizer: impl Into<ModuleOptimizer>) -> Self {
         let reducer = Reducer::new("gradient", true);
         let (world, optimizer) = (world.clone(), optimizer.into());
-        Self { world, optimizer, reducer, kept: GradientsParams::new(), passes: 0, waited: Duration::ZERO, skipped: 0 }
+        Self { world, optimizer, reducer, passes: PassSums::default(), waited: Duration::ZERO, skipped: 0 }
     }
 
     /// Gradients are added, over ranks and passes, instead of averaged.
@@ -116,20 +108,11 @@ impl DistributedOptimizer {
         module: M,
         gradients: GradientsParams,
     ) -> Result<M> {
-        let Some(gradients) = self.gather(&module, gradients) else { return Ok(module) };
-        let begun = Instant::now();
-        let gradients = self.reducer.reduce(&self.world, &module, gradients)?;
-        self.waited += begun.elapsed();
-        Ok(self.follow(rate, module, gradients))
+        Update::step(self, rate.into(), module, gradients.into())
     }
 
     /// The step itself, if there is one.
-    pub(super) fn follow<M: Module>(
-        &mut self,
-        rate: impl Into<ModuleLearningRate>,
-        module: M,
-        gradients: Option<GradientsParams>,
-    ) -> M {
+    fn follow<M: Module>(&mut self, rate: ModuleLearningRate, module: M, gradients: Option<GradientsParams>) -> M {
         match gradients {
             Some(gradients) => {
                 let _phase = self.world.engine().phase(Phase::Optimizer);
@@ -142,75 +125,6 @@ impl DistributedOptimizer {
         }
     }
 
-    /// The gradients of all passes, after the last of them.
-    fn gather<M: Module>(&mut self, module: &M, gradients: GradientsParams) -> Option<GradientsParams> {
-        self.passes += 1;
-        let earlier = std::mem::take(&mut self.kept);
-        let gathered = if earlier.is_empty() {
-            gradients
-        } else {
-            let mut sum = GradientsAccumulator::new();
-            sum.accumulate(module, earlier);
-            sum.accumulate(module, gradients);
-            sum.grads()
-        };
-        if self.passes < self.reducer.passes {
-            self.kept = gathered;
-            return None;
-        }
-        self.passes = 0;
-        Some(gathered)
-    }
-
-    /// Says that this rank has no more batches, and waits until no rank has. Until then the others go on, and the mean
-    /// is over those that do. Returns the module of the rank that was the last, which has seen all steps; this
-    /// optimizer's state becomes that rank's too. All ranks call it at the end of an epoch.
-    pub fn join<M: Module>(&mut self, module: M) -> Result<M> {
-        let last = self.world.engine().join()?;
-        let module = self.world.broadcast(module, last)?;
-        self.broadcast(&module, last)?;
-        Ok(module)
-    }
-
-    /// Makes the state, such as momentum, that of rank `root`, after the module has become that rank's with
-    /// [`World::broadcast`]. All ranks call it.
-    pub fn broadcast<M: Module>(&mut self, module: &M, root: Rank) -> Result<()> {
-        let mut identities = Identities::default();
-        module.visit(&mut identities);
-        let mine = identities.0.clone();
-        let theirs = self.share("optimizer identities", TensorData::new(mine, [identities.0.len()]), root)?;
-        let same = theirs.as_slice::<i64>().is_ok_and(|theirs| theirs == identities.0);
-        let state = self.optimizer.into_bytes().map_err(|error| state_problem(&error.to_string()))?;
-        // If modules differ, no rank may go on to share the state: it would wait for the others.
-        let agreed = self.world.average(if same { 1.0 } else { 0.0 })?;
-        if agreed < 1.0 {
-            let problem = format!("the modules of rank {root} and of others are not the same");
-            return Err(Error::setting(problem, "call World::broadcast on the module first, on all ranks"));
-        }
-        let length = self.share("optimizer length", TensorData::new(vec![state.len() as i64], [1]), root)?;
-        let length = length.as_slice::<i64>().ok().and_then(|length| usize::try_from(*length.first()?).ok());
-        let length = length.ok_or_else(|| state_problem("its length is not a number"))?;
-        let data = if self.world.rank() == root {
-            TensorData::from_bytes(state, [length], burn::tensor::DType::U8)
-        } else {
-            zeros(&[length].into(), burn::tensor::DType::U8)
-        };
-        let received = self.share("optimizer state", data, root)?;
-        if self.world.rank() != root {
-            let bytes = Bytes::from_bytes_vec(received.as_bytes().to_vec());
-            let optimizer = self.optimizer.clone().from_bytes(bytes);
-            self.optimizer = optimizer.map_err(|error| state_problem(&error.to_string()))?;
-        }
-        Ok(())
-    }
-
-    /// What rank `root` has.
-    fn share(&self, name: &str, data: TensorData, root: Rank) -> Result<TensorData> {
-        let (shape, dtype) = (data.shape().clone(), data.dtype());
-        let (request, tensor) = outbound(name, Operation::Broadcast { root }, data);
-        inbound(name, self.world.engine().submit(request, tensor).wait_one()?, shape, dtype)
-    }
-
     /// How long this rank has waited for the gradients of all so far, with everything that is done to reduce them.
     pub fn waited(&self) -> Duration {
         self.waited
@@ -219,11 +133,6 @@ impl DistributedOptimizer {
     /// How many steps were left out because [scaled losses](DistributedOptimizer::loss_scale) were too large.
     pub fn skipped(&self) -> u64 {
         self.skipped
-    }
-
-    /// Whether some passes of a step are done and others are not.
-    pub(super) fn is_gathering(&self) -> bool {
-        self.passes > 0
     }
 
     /// The optimizer itself, as to save its state.
@@ -237,24 +146,67 @@ impl DistributedOptimizer {
     }
 }
 
-impl std::fmt::Debug for DistributedOptimizer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("DistributedOptimizer").field("world", &self.world).field("options", &self.reducer).finish()
+impl<M: Module> Update<M> for DistributedOptimizer {
+    fn world(&self) -> &World {
+        &self.world
+    }
+
+    fn step(&mut self, rate: ModuleLearningRate, module: M, gradients: Gradients) -> Result<M> {
+        let (begun, module, gradients) = match gradients {
+            Gradients::Own(gradients) => {
+                let Some(gradients) = self.passes.gather(&module, gradients, self.reducer.passes) else {
+                    return Ok(module);
+                };
+                let begun = Instant::now();
+                let gradients = self.reducer.reduce(&self.world, &module, gradients)?;
+                (begun, module, gradients)
+            }
+            Gradients::Leaves(sums) => {
+                let begun = Instant::now();
+                let (module, gradients) = self.reducer.reduce_leaves(&self.world, module, sums)?;
+                (begun, module, gradients)
+            }
+        };
+        self.waited += begun.elapsed();
+        Ok(self.follow(rate, module, gradients))
+    }
+
+    fn settle(&mut self, module: M) -> Result<M> {
+        self.world.average_statistics(module)
+    }
+
+    fn save(&self, module: &M) -> Result<OptimizerState<'_>> {
+        self.passes.check_complete()?;
+        match self.world.rank() {
+            0 => optimizer_record::save(&self.optimizer, module),
+            _ => Ok(OptimizerState::none()),
+        }
+    }
+
+    fn restore(&mut self, module: &M, state: OptimizerState<'_>) -> Result<()> {
+        let world = self.world.clone();
+        world.on_rank_0("optimizer state read", || {
+            self.optimizer = optimizer_record::restore(&self.optimizer, module, state)?;
+            Ok(())
+        })?;
+        self.broadcast(module, 0)
+    }
+
+    fn is_sum(&self) -> bool {
+        !self.reducer.mean
+    }
+
+    fn waited(&self) -> Duration {
+        self.waited
+    }
+
+    fn skipped(&self) -> u64 {
+        self.skipped
     }
 }
 
-fn state_problem(problem: &str) -> Error {
-    Error::setting(format!("the optimizer's state cannot be shared: {problem}"), "use the same optimizer on all ranks")
-}
-
-/// The parameters an optimizer may know, by their identities.
-#[derive(Default)]
-struct Identities(Vec<i64>);
-
-impl ModuleVisitor for Identities {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        if param.is_require_grad() {
-            self.0.push(param.id.val().cast_signed());
-        }
+impl std::fmt::Debug for DistributedOptimizer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DistributedOptimizer").field("world", &self.world).field("options", &self.reducer).finish()
     }
 }

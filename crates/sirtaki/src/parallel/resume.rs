@@ -11,13 +11,14 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sirtaki_engine::{Operation, Request, Tensor};
 
 use super::{
-    DistributedOptimizer,
+    OptimizerState, Update,
     checkpoint_tensors::{Stored, restore},
     module_tensors::{Which, read, replace},
+    optimizer_record::is_state,
 };
 use crate::{
     Error, Result, World,
-    checkpoint::{self, Manifest},
+    checkpoint::{self, Content, Description, Found, Manifest},
     world::elements,
 };
 
@@ -49,6 +50,14 @@ impl Resumed {
     }
 }
 
+/// The optimizer's state in a checkpoint.
+fn state_of(found: Found) -> OptimizerState<'static> {
+    let names = found.checkpoint.names().into_iter().filter(|name| is_state(name));
+    let tensors = names.filter_map(|name| found.checkpoint.describe(&name)).collect();
+    let origin = Some(found.path.clone());
+    OptimizerState::new(tensors, move |tensor| found.checkpoint.read(&tensor.name), origin)
+}
+
 /// An error of rank 0, as the other ranks get it.
 #[derive(Serialize, Deserialize)]
 struct Refusal {
@@ -70,14 +79,28 @@ impl World {
         keep: usize,
         manifest: Manifest,
         module: &M,
-        optimizer: &DistributedOptimizer,
+        optimizer: &dyn Update<M>,
     ) -> Result<PathBuf> {
-        self.on_rank_0("checkpoint saved", || {
+        let mut state = optimizer.save(module)?;
+        let later: Vec<Description> = state.tensors().to_vec();
+        let mut read_so_far = 0;
+        let saved = (self.rank() == 0).then(|| {
             let mut manifest = Manifest { world: self.size(), ..manifest };
             let versions = [("sirtaki", env!("CARGO_PKG_VERSION")), ("burn", super::BURN)];
             manifest.versions.extend(versions.map(|(name, version)| (name.into(), version.into())));
-            let stored = Stored::new(read(module, MODULE, Which::All, true)?, optimizer)?;
-            checkpoint::save(folder, &manifest, &stored.tensors(), keep)
+            let stored = Stored::new(read(module, MODULE, Which::All, true)?)?;
+            let mut tensors = stored.tensors();
+            tensors.extend(later.iter().map(|tensor| (tensor.clone(), Content::Later)));
+            let mut make = |tensor: &Description| {
+                read_so_far += 1;
+                state.read(tensor)
+            };
+            checkpoint::save_made(folder, &manifest, tensors, &mut make, keep)
+        });
+        // Reading may need all ranks, so rank 0 goes on with it even if it cannot write.
+        let rest = later[read_so_far..].iter().try_for_each(|tensor| state.read(tensor).map(drop));
+        self.on_rank_0("checkpoint saved", || {
+            saved.unwrap_or_else(|| Ok(PathBuf::new())).and_then(|path| rest.map(|()| path))
         })
     }
 
@@ -93,30 +116,32 @@ impl World {
         folder: &Path,
         model: &str,
         module: M,
-        optimizer: &mut DistributedOptimizer,
+        optimizer: &mut dyn Update<M>,
     ) -> Result<(M, Option<Resumed>)> {
         let mut restored = None;
         let resumed = self.on_rank_0("checkpoint read", || {
             let Some(found) = checkpoint::newest(folder, model)? else { return Ok(None) };
-            let parts = read(&module, MODULE, Which::All, false)?;
-            restored = Some(restore(&found, parts, optimizer)?);
+            let values = restore(&found, read(&module, MODULE, Which::All, false)?)?;
             let refused = found.refused.iter().map(ToString::to_string).collect();
-            Ok(Some(Resumed { manifest: found.checkpoint.manifest, path: found.path, refused }))
+            let resumed = Resumed { manifest: found.checkpoint.manifest.clone(), path: found.path.clone(), refused };
+            restored = Some((values, found));
+            Ok(Some(resumed))
         })?;
-        let module = match restored {
-            Some((values, state)) => {
-                *optimizer.inner_mut() = state;
-                replace(module, MODULE, values)
-            }
-            None => module,
+        let (module, state) = match restored {
+            Some((values, found)) => (replace(module, MODULE, values), state_of(found)),
+            None => (module, OptimizerState::none()),
         };
         let module = self.broadcast(module, 0)?;
-        optimizer.broadcast(&module, 0)?;
+        optimizer.restore(&module, state)?;
         Ok((module, resumed))
     }
 
     /// The result of `work` on rank 0, on all ranks.
-    fn on_rank_0<T: Serialize + DeserializeOwned>(&self, name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    pub(super) fn on_rank_0<T: Serialize + DeserializeOwned>(
+        &self,
+        name: &str,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
         let outcome = (self.rank() == 0).then(work);
         let message = outcome.as_ref().map(|outcome| match outcome {
             Ok(value) => Ok(value),

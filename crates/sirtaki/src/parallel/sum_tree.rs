@@ -29,6 +29,11 @@ impl<T> Branches<T> {
         self.branches.push((shards, value));
     }
 
+    /// What there is, with the shards it is of.
+    pub(super) fn into_branches(self) -> impl Iterator<Item = (Range<usize>, T)> {
+        self.branches.into_iter()
+    }
+
     /// What there is.
     pub(super) fn into_values(self) -> impl Iterator<Item = T> {
         self.branches.into_iter().map(|(_, value)| value)

@@ -16,7 +16,6 @@ use sirtaki_engine::{Operation, Request, Tensor, decide::request::shares};
 use super::{
     convert::engine_type,
     sum_tree::{Branches, branches},
-    tensor_names::group,
 };
 use crate::{
     Result, World,
@@ -28,7 +27,6 @@ const WINDOW: usize = 4 << 20;
 
 /// A tensor that shards add to.
 pub(super) struct Column {
-    pub(super) name: String,
     pub(super) shape: Shape,
     pub(super) dtype: DType,
 }
@@ -56,10 +54,10 @@ fn fold(dtype: sirtaki_comm::DType, left: &mut [u8], right: &[u8]) {
 }
 
 /// The sums over all shards and ranks, and for each column the sum of the `counts` of all ranks, which are whole numbers;
-/// a column that counts zero is not summed. All ranks call it with the same columns.
+/// a column that counts zero is not summed. All ranks call it with the same columns, which `group` stands for.
 pub(super) fn over_all(
     world: &World,
-    purpose: &str,
+    (purpose, group): (&str, &str),
     columns: &[Column],
     own: Branches<Sums>,
     total: usize,
@@ -69,7 +67,7 @@ pub(super) fn over_all(
     if world.size() == 1 {
         return Ok((own.pop().unwrap_or_default(), counts));
     }
-    let counts = all_counts(world, purpose, columns, counts)?;
+    let counts = all_counts(world, purpose, group, counts)?;
     let mut sums: Sums = columns.iter().map(|_| None).collect();
     let mut left: Vec<usize> = (0..columns.len()).filter(|&column| counts[column] > 0.0).collect();
     while let Some(&first) = left.first() {
@@ -92,12 +90,11 @@ pub(super) fn over_all(
 }
 
 /// The counts of all ranks. Whole numbers, of which `f64` can add very many without rounding, in any order.
-fn all_counts(world: &World, purpose: &str, columns: &[Column], counts: Vec<f64>) -> Result<Vec<f64>> {
-    let group = group(purpose, columns.iter().map(|column| column.name.as_str()));
+pub(super) fn all_counts(world: &World, purpose: &str, group: &str, counts: Vec<f64>) -> Result<Vec<f64>> {
     let name = format!("{purpose} counts");
     let operation = Operation::AllReduce(Reduction::SUM);
     let request = Request::new(&name, operation, sirtaki_comm::DType::F64, &[counts.len()]);
-    let mut outputs = world.engine().submit_group(&group, vec![(request, Tensor::from_vec(counts))]).wait()?;
+    let mut outputs = world.engine().submit_group(group, vec![(request, Tensor::from_vec(counts))]).wait()?;
     outputs.pop().map_or(Ok(Vec::new()), |output| elements::<f64>(&name, output))
 }
 
@@ -118,10 +115,11 @@ fn flat(dtype: sirtaki_comm::DType, columns: &[Column], some: &[usize], sums: &m
 }
 
 /// Rows of one type, one for each branch of each rank, added along the tree.
-struct Exchange<'a> {
-    world: &'a World,
-    name: String,
-    total: usize,
+pub(super) struct Exchange<'a> {
+    pub(super) world: &'a World,
+    pub(super) name: String,
+    /// How many leaves the tree has.
+    pub(super) total: usize,
 }
 
 impl Exchange<'_> {
@@ -138,6 +136,12 @@ impl Exchange<'_> {
     }
 
     fn window(&self, rows: &[Tensor], window: Range<usize>, dtype: sirtaki_comm::DType) -> Result<Tensor> {
+        let mine = self.scatter(rows, window, dtype)?;
+        self.submit("gathered", Operation::AllGather, mine)
+    }
+
+    /// This rank's share of the sum of these elements.
+    pub(super) fn scatter(&self, rows: &[Tensor], window: Range<usize>, dtype: sirtaki_comm::DType) -> Result<Tensor> {
         let counts = shares(window.len(), self.world.size());
         let mut packed = Tensor::zeros(dtype, window.len() * rows.len());
         let mut rest = packed.bytes_mut();
@@ -153,8 +157,7 @@ impl Exchange<'_> {
         }
         let splits = counts.iter().map(|count| count * rows.len()).collect();
         let received = self.submit("exchanged", Operation::AllToAll { splits }, packed)?;
-        let mine = self.add(received, counts[self.world.rank()]);
-        self.submit("gathered", Operation::AllGather, mine)
+        Ok(self.add(received, counts[self.world.rank()]))
     }
 
     /// Adds what came from all ranks, `count` elements for each of their branches.

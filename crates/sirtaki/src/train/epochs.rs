@@ -24,7 +24,7 @@ use super::{
     work_split::Shares,
 };
 use crate::{
-    DistributedOptimizer, Error, Result, Resumed, World,
+    Error, Result, Resumed, Update, World,
     checkpoint::Manifest,
     data::{Ahead, Loader, Memory, Position, Samples},
     parallel::renumber,
@@ -51,7 +51,7 @@ struct Course<'a, N> {
     passes: Passes,
     /// Taken out while it is changed.
     network: Option<N>,
-    optimizer: DistributedOptimizer,
+    update: Box<dyn Update<N>>,
     rates: Schedule,
     /// Samples per step of a worker and of all.
     sizes: (usize, usize),
@@ -78,9 +78,9 @@ impl<'a, N: Network> Course<'a, N> {
         let device = world.device().autodiff();
         device.seed(settings.seed);
         let network = renumber(N::new(images.kind, &device)?);
-        let mut optimizer = model::distributed(world, settings);
+        let mut update = model::update(world, settings);
         let (network, resumed) = match &settings.checkpoints {
-            Some(folder) if settings.resume => world.resume(folder, settings.model.name(), network, &mut optimizer)?,
+            Some(folder) if settings.resume => world.resume(folder, settings.model.name(), network, update.as_mut())?,
             _ => (world.broadcast(network, 0)?, None),
         };
         if let Some(resumed) = &resumed {
@@ -98,7 +98,7 @@ impl<'a, N: Network> Course<'a, N> {
             images,
             passes,
             network: Some(network),
-            optimizer,
+            update,
             rates,
             sizes,
             position,
@@ -162,6 +162,13 @@ impl<'a, N: Network> Course<'a, N> {
         self.network.as_ref().expect("it is back whenever nothing changes it")
     }
 
+    /// Makes the network what is tested and saved.
+    fn settle(&mut self) -> Result<()> {
+        let network = self.network.take().expect("it is back whenever nothing changes it");
+        self.network = Some(self.update.settle(network)?);
+        Ok(())
+    }
+
     /// What is left of an epoch, or of all steps that were wanted; then a test.
     fn epoch(&mut self, observer: &mut dyn Observer) -> Result<()> {
         let samples = self.images.train.count();
@@ -213,9 +220,9 @@ impl<'a, N: Network> Course<'a, N> {
                 seed(&self.passes.device, plan.stream("forward", step));
                 let (part, gradients) = self.passes.train(&network, next()?, plan.weight(step))?;
                 score = part;
-                self.optimizer.step(rate, network, gradients)?
+                self.update.step(rate.into(), network, gradients.into())?
             }
-            Shares::Shards(plan) => self.optimizer.step_shards(rate, network, plan, step, |network, _| {
+            Shares::Shards(plan) => self.update.step_shards(rate, network, plan, step, |network, _| {
                 let (part, gradients) = self.passes.train(network, next()?, 1.0)?;
                 score.add(part);
                 Ok::<_, Error>(gradients)
@@ -294,6 +301,7 @@ impl<'a, N: Network> Course<'a, N> {
     }
 
     fn test(&mut self) -> Result<Score> {
+        self.settle()?;
         let network = self.network().valid();
         let tests = Passes::new(self.world, self.world.device(), super::Precision::F32);
         let test = tests.test(&network, &self.images.test)?;
@@ -305,10 +313,11 @@ impl<'a, N: Network> Course<'a, N> {
     fn save(&mut self) -> Result<()> {
         let Some(folder) = &self.settings.checkpoints else { return Ok(()) };
         self.training.pause();
+        self.settle()?;
         self.check_finite("the sum of all weights", model::sum_of_weights(self.network()))?;
         let settings = self.settings.resume_settings(self.world.size(), self.images.train.count());
         let manifest = Manifest { settings, ..Manifest::new(self.settings.model.name(), self.step, self.position) };
-        let path = self.world.save(folder, self.settings.keep, manifest, self.network(), &self.optimizer)?;
+        let path = self.world.save(folder, self.settings.keep, manifest, self.network(), self.update.as_ref())?;
         self.checkpoint = Some(path);
         self.training.go_on();
         Ok(())
@@ -319,7 +328,7 @@ impl<'a, N: Network> Course<'a, N> {
         let target = self.epochs.iter().find(|epoch| epoch.test_accuracy >= settings.target);
         let training = self.training.time();
         let speed = self.seen as f64 / training.as_secs_f64().max(f64::MIN_POSITIVE);
-        let waited = share(self.optimizer.waited(), training);
+        let waited = share(self.update.waited(), training);
         let mut memory = vec![0.0; world.size()];
         memory[world.rank()] = largest_memory() as f64;
         Ok(Report {
@@ -348,7 +357,7 @@ impl<'a, N: Network> Course<'a, N> {
                 .map(|bytes| bytes as u64)
                 .collect(),
             weights: model::digest(self.network()),
-            skipped: self.optimizer.skipped(),
+            skipped: self.update.skipped(),
             checkpoint: self.checkpoint,
             epochs: self.epochs,
         })

@@ -18,7 +18,7 @@ use super::{
     settings::{Method, Precision, Settings},
 };
 use crate::{
-    Compression, DistributedOptimizer, Result, World,
+    Compression, DistributedOptimizer, Result, Update, World,
     checkpoint::hex,
     data::{Ahead, Batch, Loader, Memory, Partition, Position, Samples},
     lars::{Lars, LarsSgd},
@@ -105,17 +105,17 @@ fn recognised(guesses: Tensor<1, Int>, labels: Tensor<1, Int>) -> f64 {
 }
 
 /// The optimizer of that name, for all ranks.
-pub(super) fn distributed(world: &World, settings: &Settings) -> DistributedOptimizer {
+pub(super) fn update<N: Network>(world: &World, settings: &Settings) -> Box<dyn Update<N>> {
     let optimizer = DistributedOptimizer::new(world, optimizer(settings.method));
     let compressed = |optimizer: DistributedOptimizer, to: Compression| match settings.shards {
         None => optimizer.compress(to),
         Some(_) => optimizer,
     };
-    match settings.precision {
+    Box::new(match settings.precision {
         Precision::F32 => optimizer,
         Precision::BF16 => compressed(optimizer, Compression::BF16),
         Precision::F16 => compressed(optimizer, Compression::F16).loss_scale(LOSS_SCALE),
-    }
+    })
 }
 
 /// The optimizer of that name, for one rank.

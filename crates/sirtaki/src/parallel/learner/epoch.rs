@@ -11,8 +11,8 @@ use burn::{
     },
 };
 
-use super::rounds::Rounds;
-use crate::{Result, World, parallel::gradients::Reducer};
+use super::{rounds::Rounds, update::LearnerUpdate};
+use crate::{Result, Update, World, parallel::gradients::Reducer};
 
 /// Where events go: to Burn's metrics and displays on one rank, nowhere on the others.
 pub(super) type Events<'a, M> = Option<&'a mut SupervisedTrainingEventProcessor<M>>;
@@ -70,10 +70,15 @@ impl EpochContext<'_> {
 
     /// One step of all ranks. A rank without gradients takes the same step as the others.
     fn step<M: LearnerModel>(&mut self, learner: &mut Learner<M>, gradients: GradientsParams) -> Result<()> {
-        let gradients = self.reducer.reduce(self.world, &learner.model(), gradients)?;
-        learner.lr_step();
-        // Losses are not scaled here, so there always are gradients.
-        learner.optimizer_step(gradients.unwrap_or_else(GradientsParams::new));
+        let (rate, model) = (learner.lr_current(), learner.model());
+        LearnerUpdate { world: self.world, reducer: &mut self.reducer, learner }.step(rate, model, gradients.into())?;
+        Ok(())
+    }
+
+    /// Makes the model what is validated and saved.
+    pub(super) fn settle<M: LearnerModel>(&mut self, learner: &mut Learner<M>) -> Result<()> {
+        let model = learner.model();
+        LearnerUpdate { world: self.world, reducer: &mut self.reducer, learner }.settle(model)?;
         Ok(())
     }
 

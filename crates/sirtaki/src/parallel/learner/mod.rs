@@ -8,6 +8,7 @@
 
 mod epoch;
 mod rounds;
+mod update;
 
 use std::sync::Arc;
 
@@ -184,7 +185,7 @@ impl Strategy {
             if stops(&self.world, &interrupter)? {
                 return Ok(());
             }
-            learner.load_model(self.world.average_statistics(learner.model())?.into_record());
+            epoch.settle(learner)?;
             let items = data.valid.num_items();
             begin::<M>(&mut events, &interrupter, true, number, items);
             epoch.validate(learner, valid.as_deref(), items, events.as_deref_mut())?;

@@ -1,0 +1,135 @@
+//! How gradients become weights, whichever way they were computed.
+//!
+//! How gradients are computed (on one device, in stages, in parts of layers) and how they become weights are
+//! independent of each other, and [`Update`] is where the two meet: training loops know nothing else of optimizers.
+//! [`DistributedOptimizer`](super::DistributedOptimizer) keeps the whole state on every rank,
+//! [`ShardedOptimizer`](super::ShardedOptimizer) a part of it; either takes the gradients of the ranks, or their sums
+//! over leaves of the tree, which give the same bits on any number of ranks.
+
+use std::{path::PathBuf, time::Duration};
+
+use burn::{
+    module::Module,
+    optim::{GradientsParams, lr_scheduler::module_lr_scheduler::ModuleLearningRate},
+};
+
+use super::LeafSums;
+use crate::{Error, Result, World, checkpoint::Description};
+
+/// How gradients become weights. All ranks of its world call its methods, in the same order.
+pub trait Update<M: Module> {
+    /// The ranks whose gradients are combined.
+    fn world(&self) -> &World;
+
+    /// One step of all ranks. Parameters without a gradient on this rank count as zero; those without a gradient on any
+    /// are not touched.
+    fn step(&mut self, rate: ModuleLearningRate, module: M, gradients: Gradients) -> Result<M>;
+
+    /// The module as it can be tested, saved or kept: all ranks have the same, with all that was learned so far.
+    fn settle(&mut self, module: M) -> Result<M>;
+
+    /// The optimizer's state for a checkpoint. The result is used on all ranks; see [`OptimizerState`].
+    fn save(&self, module: &M) -> Result<OptimizerState<'_>>;
+
+    /// Makes the state that which rank 0 has, after the module has become that rank's.
+    fn restore(&mut self, module: &M, state: OptimizerState<'_>) -> Result<()>;
+
+    /// Whether gradients are added instead of averaged.
+    fn is_sum(&self) -> bool {
+        false
+    }
+
+    /// How long this rank has waited for the gradients of all so far, with everything that is done to reduce them.
+    fn waited(&self) -> Duration;
+
+    /// How many steps were left out because gradients were too large for their type.
+    fn skipped(&self) -> u64 {
+        0
+    }
+}
+
+/// What a rank brings to a step.
+pub enum Gradients {
+    /// Those of its own batch. With means, of the mean loss of its samples.
+    Own(GradientsParams),
+    /// Sums over its leaves of the tree.
+    Leaves(LeafSums),
+}
+
+impl std::fmt::Debug for Gradients {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Gradients::Own(_) => "Own(..)",
+            Gradients::Leaves(_) => "Leaves(..)",
+        })
+    }
+}
+
+impl From<GradientsParams> for Gradients {
+    fn from(gradients: GradientsParams) -> Self {
+        Gradients::Own(gradients)
+    }
+}
+
+impl From<LeafSums> for Gradients {
+    fn from(sums: LeafSums) -> Self {
+        Gradients::Leaves(sums)
+    }
+}
+
+/// Reads the elements of a tensor.
+type Read<'a> = Box<dyn FnMut(&Description) -> Result<Vec<u8>> + 'a>;
+
+/// An optimizer's state as whole tensors by the paths of their parameters, which do not say how many ranks there were
+/// or what each of them had. One tensor at a time is in memory.
+///
+/// Rank 0 has the tensors. On other ranks there may be as many, with nothing in them: reading one may need all ranks, so
+/// all read the same ones in the same order.
+pub struct OptimizerState<'a> {
+    tensors: Vec<Description>,
+    read: Read<'a>,
+    /// The checkpoint it comes from, for errors.
+    origin: Option<PathBuf>,
+}
+
+impl<'a> OptimizerState<'a> {
+    /// These tensors; `read` is called for one after the other.
+    pub fn new(
+        mut tensors: Vec<Description>,
+        read: impl FnMut(&Description) -> Result<Vec<u8>> + 'a,
+        origin: Option<PathBuf>,
+    ) -> Self {
+        tensors.sort_by(Description::order);
+        Self { tensors, read: Box::new(read), origin }
+    }
+
+    /// No state, as before the first step, or because it is another rank that has it.
+    pub fn none() -> Self {
+        Self::new(Vec::new(), |_| Ok(Vec::new()), None)
+    }
+
+    /// What there is, in the order in which it is read.
+    pub fn tensors(&self) -> &[Description] {
+        &self.tensors
+    }
+
+    /// The elements of a tensor. On ranks other than 0 there may be none.
+    pub fn read(&mut self, tensor: &Description) -> Result<Vec<u8>> {
+        (self.read)(tensor)
+    }
+
+    /// The error that this state does not fit.
+    pub(super) fn refused(&self, problem: String) -> Error {
+        let hint = "continue with the model and optimizer that wrote it, or in another folder; it is left as it is";
+        match &self.origin {
+            Some(path) => Error::file(path, problem, hint),
+            None => Error::setting(problem, hint),
+        }
+    }
+}
+
+impl std::fmt::Debug for OptimizerState<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OptimizerState").field("tensors", &self.tensors).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,106 @@
+//! State that is split over workers takes that much less of each worker's memory, counted byte by byte.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    path::Path,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
+use burn::{
+    module::{Module, Param, ParamId},
+    optim::{AdamConfig, GradientsParams},
+    tensor::{Device, Tensor, TensorData},
+};
+use sirtaki::{DistributedOptimizer, Result, Update, World, checkpoint::Manifest, data::Position, launch};
+
+/// Counts what is allocated.
+struct Counting;
+
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+static MOST: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: everything is passed on to the system's allocator, unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        MOST.fetch_max(LIVE.fetch_add(layout.size(), Relaxed) + layout.size(), Relaxed);
+        // SAFETY: as promised to this function.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: as promised to this function.
+        unsafe { System.dealloc(place, layout) }
+    }
+}
+
+#[global_allocator]
+static MEMORY: Counting = Counting;
+
+const ROWS: usize = 1 << 9;
+const PARAMETERS: usize = 10;
+/// Bytes of all parameters; a block has at most 4 MiB.
+const WEIGHTS: usize = PARAMETERS * ROWS * ROWS * 4;
+const BLOCK: usize = 4 << 20;
+/// What names, requests and the like may take.
+const REST: usize = 1 << 20;
+
+#[derive(Module, Debug)]
+struct Large {
+    layers: Vec<Param<Tensor<2>>>,
+}
+
+fn large(device: &Device) -> Large {
+    let layer = |number: usize| {
+        let tensor = Tensor::full([ROWS, ROWS], 0.1 * number as f32, device).require_grad();
+        Param::initialized(ParamId::from(number as u64 + 1), tensor)
+    };
+    Large { layers: (0..PARAMETERS).map(layer).collect() }
+}
+
+fn gradients(large: &Large) -> GradientsParams {
+    let mut gradients = GradientsParams::new();
+    for layer in &large.layers {
+        let data = TensorData::new(vec![0.01_f32; ROWS * ROWS], [ROWS, ROWS]);
+        gradients.register(layer.id, Tensor::<2>::from_data(data, &layer.device().inner()));
+    }
+    gradients
+}
+
+/// How many bytes more are in use after two steps than before, and how many more were at most while saving.
+fn grown(world: &World, mut update: Box<dyn Update<Large>>, folder: &Path) -> Result<(usize, usize)> {
+    let mut module = large(&world.device().autodiff());
+    let before = LIVE.load(Relaxed);
+    for _ in 0..2 {
+        let gradients = gradients(&module);
+        module = update.step(0.001.into(), module, gradients.into())?;
+    }
+    let after = LIVE.load(Relaxed);
+    MOST.store(LIVE.load(Relaxed), Relaxed);
+    let saving = LIVE.load(Relaxed);
+    world.save(folder, 1, Manifest::new("large", 2, Position::start(0)), &module, update.as_ref())?;
+    Ok((after.saturating_sub(before), MOST.load(Relaxed).saturating_sub(saving)))
+}
+
+#[test]
+fn state_is_divided_by_the_number_of_workers() {
+    let folder = launch(1, |_| tempfile::tempdir().map(|folder| folder.keep())).unwrap().remove(0);
+    let optimizer = |world: &World| DistributedOptimizer::new(world, AdamConfig::new().init());
+    let whole = launch(2, |world| grown(world, Box::new(optimizer(world)), &folder)).unwrap();
+    for (grown, _) in whole {
+        assert!((2 * WEIGHTS..2 * WEIGHTS + REST).contains(&grown), "{grown} of {WEIGHTS}");
+    }
+    for workers in [2, 4] {
+        let split = launch(workers, |world| grown(world, Box::new(optimizer(world).shard()), &folder)).unwrap();
+        for (grown, saving) in split {
+            // Adam keeps two numbers for each weight.
+            let share = 2 * WEIGHTS / workers;
+            assert!((share..share + BLOCK).contains(&(grown + REST / 2)), "{grown} on {workers} workers");
+            // Its own part once more as Burn hands it out, the weights, and one tensor of the state at a time.
+            assert!(saving < WEIGHTS + 2 * share + 3 * BLOCK, "{saving} to save on {workers} workers");
+        }
+    }
+    let _ = std::fs::remove_dir_all(folder);
+}
