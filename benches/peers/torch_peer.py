@@ -6,8 +6,8 @@
 - `ddp`: PyTorch's DistributedDataParallel over the back end in BACKEND, Gloo or sirtaki.
 - `horovod`: Horovod's DistributedOptimizer.
 
-An order names the work: a network of torch_work.py to train, or `allreduce`, a tensor of four bytes. RANK and WORLD_SIZE
-say who this is; with INIT_METHOD, PyTorch's processes meet there.
+An order names the work: a network of torch_work.py to train, `allreduce`, a tensor of four bytes, or `pipeline.BYTES`,
+PyTorch's own pipeline. RANK and WORLD_SIZE say who this is; with INIT_METHOD, PyTorch's processes meet there.
 """
 
 import os
@@ -142,6 +142,10 @@ class Trainer:
         return timed(self.step, order["iterations"])
 
     def prepared(self, name):
+        if name.startswith("pipeline."):
+            from torch_pipeline import pipeline
+
+            return pipeline(int(name.split(".")[1]))
         if name == "allreduce":
             tensor = torch.ones(1)
             return lambda: self.system.allreduce(tensor)

@@ -14,6 +14,7 @@
 //! - [`train`], [`contest`]: training runs compared with PyTorch's, and what they show.
 //! - [`torch`], [`crew`], [`wheel`], [`efficiency`]: PyTorch training by the Python package and by others, the systems
 //!   that train, the environments the package is installed into, and what the comparison shows.
+//! - [`pipelines`]: PyTorch's own pipelines over the package and over Gloo.
 //! - [`jax`]: JAX with the Python package compared with JAX over Gloo.
 //! - [`predict`]: what `sirtaki predict` says compared with what happens.
 //! - [`resnet`], [`steps`]: the tensors of a training step, and the engine reducing them.
@@ -29,6 +30,7 @@ pub mod jax;
 pub mod launch;
 pub mod limit;
 pub mod peer;
+pub mod pipelines;
 pub mod plot;
 pub mod predict;
 pub mod protocol;

@@ -88,8 +88,17 @@ pub struct Member {
     pub system: System,
     /// Its version of PyTorch.
     pub torch: String,
-    peer: Peer,
+    /// Whether that has pipelines.
+    pipelining: bool,
+    pub(crate) peer: Peer,
     _folder: TempDir,
+}
+
+impl Member {
+    /// Whether it can run PyTorch's pipelines.
+    pub(crate) fn has_pipelines(&self) -> bool {
+        self.pipelining && matches!(self.system, System::DdpOverUs | System::Ddp)
+    }
 }
 
 /// Starts all systems in every environment.
@@ -100,7 +109,8 @@ pub fn start(environments: &[Environment], say: &dyn Fn(&str)) -> Result<Vec<Mem
             say(&format!("starting {} with PyTorch {}", system.name(), environment.torch));
             let folder = TempDir::new().map_err(BenchError::io("cannot make a folder to meet in"))?;
             let peer = system.start(environment, &folder)?;
-            members.push(Member { system, torch: environment.torch.clone(), peer, _folder: folder });
+            let (torch, pipelining) = (environment.torch.clone(), environment.pipelining);
+            members.push(Member { system, torch, pipelining, peer, _folder: folder });
         }
     }
     Ok(members)
@@ -132,14 +142,14 @@ impl Course {
     }
 }
 
-fn courses(members: &[Member]) -> Vec<Course> {
+pub(crate) fn courses<'a>(members: impl IntoIterator<Item = &'a Member>) -> Vec<Course> {
     let course = |member: &Member| Course {
         system: member.system,
         torch: member.torch.clone(),
         rounds: Vec::new(),
         least: f64::INFINITY,
     };
-    members.iter().map(course).collect()
+    members.into_iter().map(course).collect()
 }
 
 /// Trains one work in turns.
@@ -147,7 +157,7 @@ pub fn train(work: &Workload, rounds: usize, members: &mut [Member]) -> Result<V
     for member in &mut *members {
         member.peer.perform(work.name, WARM_UP)?;
     }
-    let mut courses = courses(members);
+    let mut courses = courses(&*members);
     for _ in 0..rounds {
         for (member, course) in members.iter_mut().zip(&mut courses) {
             let times = member.peer.perform(work.name, work.steps)?;
@@ -161,7 +171,7 @@ pub fn train(work: &Workload, rounds: usize, members: &mut [Member]) -> Result<V
 
 /// All-reduces four bytes in turns.
 pub fn small(rounds: usize, members: &mut [Member]) -> Result<Vec<Course>, BenchError> {
-    let mut courses = courses(members);
+    let mut courses = courses(&*members);
     for _ in 0..rounds {
         for (member, course) in members.iter_mut().zip(&mut courses) {
             let times = slowest(&member.peer.perform("allreduce", CALLS)?);

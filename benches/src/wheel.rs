@@ -55,6 +55,8 @@ pub struct Environment {
     pub horovod: bool,
     /// Whether the package has a back end for `torch.distributed`.
     pub group: bool,
+    /// Whether PyTorch has pipelines.
+    pub pipelining: bool,
 }
 
 impl Environment {
@@ -75,6 +77,7 @@ impl Environment {
             torch: version.split('+').next().unwrap_or_default().to_owned(),
             horovod: said(&python, "import horovod.torch").is_ok(),
             group: said(&python, group)? == "True",
+            pipelining: said(&python, "import torch.distributed.pipelining").is_ok(),
             python,
         })
     }

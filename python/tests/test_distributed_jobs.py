@@ -168,7 +168,28 @@ def test_the_first_message_may_come_late(tmp_path):
 
 def test_a_first_message_that_does_not_come_is_a_timeout(tmp_path):
     _, text = run(tmp_path, SIRTAKI, LATE.format(limit=2))
-    assert re.search(r"rank 0 is told: the timeout has passed: .*rank 1.*2(\.0)? s", text), text
+    told = r"rank 0 is told: .*timeout of 2 s has passed: rank 0 .*message.* from rank 1"
+    assert re.search(told, text), text
+
+
+def test_sends_that_wait_for_each_other_are_an_error(tmp_path):
+    script = """
+    import torch, torch.distributed as dist
+    dist.init_process_group("sirtaki")
+    rank = dist.get_rank()
+    try:
+        dist.send(torch.ones(1), 1 - rank)
+        dist.recv(torch.ones(1), 1 - rank)
+    except RuntimeError as error:
+        print(f"rank {rank} is told: {' '.join(str(error).split())}")
+    """
+    _, text = run(tmp_path, SIRTAKI, script)
+    waits = [
+        f'rank {one} waits for rank {1 - one} to receive "distributed.message"' for one in (0, 1)
+    ]
+    for rank in (0, 1):
+        told = next(line for line in text.splitlines() if f"rank {rank} is told: " in line)
+        assert all(wait in told for wait in waits) and "hint: " in told, text
 
 
 def test_ranks_that_disagree_with_the_launcher(tmp_path):

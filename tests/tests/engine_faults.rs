@@ -50,7 +50,7 @@ fn harm(plan: &Plan, culprit: usize, harm: impl Fn(&Job), words: &str) {
 
 #[test]
 fn a_killed_rank_is_named_at_once() {
-    for scenario in ["loop", "varied", "leave", "silence"] {
+    for scenario in ["loop", "varied", "leave", "silence", "messages"] {
         for culprit in [0, 2] {
             let plan = Plan { odd: Some(culprit), ..Plan::new(scenario) };
             harm(&plan, culprit, |job| job.signal(culprit, Signal::KILL), "is gone: it was killed by SIGKILL");
@@ -60,7 +60,7 @@ fn a_killed_rank_is_named_at_once() {
 
 #[test]
 fn a_stopped_rank_is_named_after_the_timeout() {
-    for scenario in ["loop", "varied"] {
+    for scenario in ["loop", "varied", "messages"] {
         for culprit in [0, 2] {
             let plan = Plan { timeout: 2.0, ..Plan::new(scenario) };
             harm(&plan, culprit, |job| job.signal(culprit, Signal::STOP), "made no progress");

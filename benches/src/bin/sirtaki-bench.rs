@@ -15,7 +15,9 @@ use sirtaki_bench::{
     comm::{self, Plan, Row, Table},
     contest, efficiency, engine,
     goals::Setting,
-    jax, launch, plot, predict,
+    jax, launch,
+    pipelines::PIPELINES,
+    plot, predict,
     python::{self, Horovod},
     report::{self, Verdict},
     start::Starter,
@@ -130,13 +132,14 @@ enum Command {
         #[arg(long)]
         no_torch: bool,
     },
-    /// The Python package beside PyTorch DDP over Gloo and Horovod: training steps of two ranks, and a small all-reduce
+    /// The Python package beside PyTorch DDP over Gloo and Horovod: training steps of two ranks, a small all-reduce, and
+    /// PyTorch's own pipelines
     ///
     /// With the Pythons in SIRTAKI_BENCH_PYTHON and SIRTAKI_BENCH_HOROVOD, into copies of which the package is installed.
     /// Everybody takes a turn in every round; figures are medians of rounds, ratios medians of the rounds' ratios.
     /// Strangers are two processes that know nothing of each other. Every goal gets a line.
     ///
-    /// Works: `cnn`, `mlp`, `transformer`, `resnet`, `allreduce`.
+    /// Works: `cnn`, `mlp`, `transformer`, `resnet`, `allreduce`, `pipeline.4096`, `pipeline.1048576`.
     Torch(Package),
     /// The Python package beside JAX's own processes over Gloo: all-reduces and training steps of two ranks
     ///
@@ -278,8 +281,14 @@ fn run_torch(package: &Package) -> Result<Vec<Verdict>, BenchError> {
     if wanted("allreduce") {
         say("all-reduce of 4 B");
         let courses = torch::small(rounds, &mut members)?;
-        println!("{}", efficiency::small_table(&courses));
+        println!("{}\n", efficiency::small_table(&courses));
         verdicts.extend(efficiency::small_goals(&courses));
+    }
+    for pipeline in PIPELINES.iter().filter(|pipeline| wanted(pipeline.name)) {
+        say(pipeline.about);
+        let courses = pipeline.run(rounds, &mut members)?;
+        println!("{}\n", pipeline.table(&courses));
+        verdicts.extend(pipeline.goals(&courses));
     }
     Ok(verdicts)
 }

@@ -23,12 +23,14 @@ mod settings;
 pub mod telemetry;
 
 pub use decide::{
+    channel::{MessageForm, Tag},
     fuse::Limits,
     request::{Compression, Operation, Request, TensorPlace, shares},
 };
 pub use error::EngineError;
 pub use runtime::{
     callers::{Blocking, Doing, HandIn},
+    channel::{Expected, Source},
     device::{DeviceSettings, Way},
     engine::Engine,
     memory::Tensor,

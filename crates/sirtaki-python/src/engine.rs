@@ -77,7 +77,7 @@ impl Engine {
         self.secret.as_ref().ok_or_else(|| misuse("a process set has no secret of its own"))
     }
 
-    fn own(&self, py: Python<'_>) -> PyResult<Arc<Live>> {
+    pub(crate) fn own(&self, py: Python<'_>) -> PyResult<Arc<Live>> {
         if self.process != std::process::id() {
             return Err(error::forked(py));
         }

@@ -9,6 +9,7 @@
 //! - `engine`: joining a job and handing in tensors.
 //! - `job`: what variables say about the job.
 //! - `meeting`: ranks that meet in a framework's store.
+//! - `message`: messages between two ranks.
 //! - `reduce`: reductions.
 //! - `name`: names of requests, and the calls that they are made for.
 //! - `in_flight`: names that are in use; `hand_in`: what is still to come.
@@ -32,6 +33,7 @@ mod in_flight;
 mod job;
 mod meeting;
 mod memory;
+mod message;
 mod name;
 mod output;
 mod phase;
@@ -51,6 +53,7 @@ mod _native {
         engine::Engine,
         hand_in::{HandIn, Thread},
         memory::{dtypes, nccl_version},
+        message::{receive, send},
         output::Output,
         phase::Phase,
         tensorflow::{tensorflow_ops, tensorflow_ready},

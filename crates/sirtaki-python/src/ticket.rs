@@ -71,12 +71,15 @@ impl Ticket {
     }
 
     /// Waits and returns the result: nothing where results are in place, otherwise a list of outputs, the last rank to
-    /// join, or the engine of a process set. For results on a GPU, later work on `streams` waits for them, not the
-    /// caller.
+    /// join, the rank that sent a message, or the engine of a process set. For results on a GPU, later work on `streams`
+    /// waits for them, not the caller.
     #[pyo3(signature = (streams = Vec::new()))]
     fn wait(&self, py: Python<'_>, streams: Vec<RawStream>) -> PyResult<Option<Py<PyAny>>> {
         let mut outputs = self.outcome(py)?.map_err(|error| error::of_engine(py, &error))?;
         await_on(&mut outputs, &streams).map_err(|error| error::of_engine(py, &error.into()))?;
+        if let [Done::Message { from, .. }] = outputs.as_slice() {
+            return from.into_py_any(py).map(Some);
+        }
         if self.in_place {
             return Ok(None);
         }
@@ -85,6 +88,7 @@ impl Ticket {
             match output {
                 Done::Tensor(tensor, shape) => list.append(Output::new(tensor, shape, None))?,
                 Done::Received { tensor, shape, rows } => list.append(Output::new(tensor, shape, Some(rows)))?,
+                Done::Message { tensor, shape, .. } => list.append(Output::new(tensor, shape, None))?,
                 Done::Joined(last) => return last.into_py_any(py).map(Some),
                 Done::Set(engine) => {
                     return engine.map(|engine| Engine::of_set(*engine).into_py_any(py)).transpose();

@@ -5,9 +5,9 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use sirtaki_comm::{DType, Rank, Reduction};
+use sirtaki_comm::{DType, Element, Rank, Reduction};
 use sirtaki_engine::{
-    Engine, EngineError, Operation, Output, Request, Tensor,
+    Engine, EngineError, Expected, Operation, Output, Request, Source, Tag, Tensor, Ticket,
     job::{Job, Position},
 };
 
@@ -102,6 +102,18 @@ impl World {
     #[cfg_attr(not(feature = "burn"), allow(dead_code, reason = "layers are Burn's"))]
     pub(crate) fn next_layer(&self) -> usize {
         self.layers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Sends values to one rank, which receives them with the same tag; returns at once. `label` is what errors,
+    /// timelines and warnings call them.
+    pub fn send<T: Element + Send>(&self, to: Rank, tag: Tag, label: &str, shape: &[usize], values: Vec<T>) -> Ticket {
+        self.engine.send(to, tag, label, shape, Tensor::from_vec(values))
+    }
+
+    /// Receives what one rank, or the first of any, sends with this tag; returns at once. The ticket's output is an
+    /// [`Output::Message`].
+    pub fn receive(&self, from: Source, tag: Tag, label: &str, expected: Expected) -> Ticket {
+        self.engine.receive(from, tag, label, expected)
     }
 
     /// The mean of all ranks' values, such as a loss. All ranks call it.

@@ -18,8 +18,8 @@ use sirtaki_comm::{
     secure::Secret,
 };
 use sirtaki_engine::{
-    Engine, EngineError, Operation, Profiling, Request, Settings, Tensor, TensorPlace, Ticket, job::Job,
-    telemetry::Progress,
+    Engine, EngineError, Expected, Operation, Profiling, Request, Settings, Source, Tensor, TensorPlace, Ticket,
+    job::Job, telemetry::Progress,
 };
 use sirtaki_tests::{
     data::Data,
@@ -50,6 +50,15 @@ fn submit(engine: &Engine, name: &str) -> Ticket {
 fn step(engine: &Engine) -> Result<(), EngineError> {
     let tickets: Vec<Ticket> = ["a", "b", "c"].iter().map(|name| submit(engine, name)).collect();
     tickets.into_iter().try_for_each(|ticket| ticket.wait().map(drop))
+}
+
+/// Sends to the next rank and receives from the one before.
+fn exchange(engine: &Engine) -> Result<(), EngineError> {
+    let (rank, size) = (engine.group().rank(), engine.group().size());
+    let sent = engine.send((rank + 1) % size, 1, "ring", &[LARGE], Tensor::from_vec(vec![rank as f32; LARGE]));
+    let from = Source::Rank((rank + size - 1) % size);
+    engine.receive(from, 1, "ring", Expected::Anything).wait()?;
+    sent.wait().map(drop)
 }
 
 /// Uses more and more memory until the kernel has no more for this process.
@@ -142,6 +151,10 @@ fn act(engine: &Engine, scenario: &str, odd: usize) -> Result<String, EngineErro
             }
         }
         "course" => report_progress(engine, different)?,
+        // No collective at all.
+        "messages" => loop {
+            exchange(engine)?;
+        },
         // Every tensor has to be agreed on.
         "varied" => {
             for number in 0_u64.. {

@@ -5,6 +5,7 @@
 
 mod connect;
 pub(crate) mod path;
+mod ring;
 mod shm;
 mod tcp;
 mod tls;
@@ -17,6 +18,7 @@ use std::{
 use crate::shm::Signal;
 
 pub use connect::{connect_links, link_over};
+pub use ring::{RingLink, RingSide};
 pub use shm::ShmLink;
 pub use tcp::TcpLink;
 pub use tls::TlsLink;
@@ -67,6 +69,11 @@ pub trait Link: Send {
     /// What to sleep on.
     fn bell(&self) -> Bell<'_> {
         Bell::Nothing
+    }
+
+    /// Whether the bell also shows that there is room to write again; otherwise a descriptor becomes writable then.
+    fn rings_for_room(&self) -> bool {
+        false
     }
 
     /// An error if the peer is known to be gone, even when bytes it sent before are still unread.

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use sirtaki_comm::Rank;
+use sirtaki_comm::{Alarm, Rank};
 
 use crate::decide::{
     check::impossible,
@@ -126,7 +126,7 @@ impl Table {
                     self.said.push(Verdict::Deviate(self.epoch));
                 }
             }
-            Word::Blocked(verdicts) => self.blocked.report(rank, verdicts),
+            Word::Blocked(verdicts, messages) => self.blocked.report(rank, verdicts, messages),
             Word::Unblocked => {}
             Word::Announce(request) if request.problem(self.size).is_some() => {
                 self.said.push(Verdict::Fail(impossible(rank, &request)));
@@ -221,7 +221,13 @@ impl Table {
         }
         self.adopt();
         self.forget_names();
-        if self.said.is_empty() && !self.wanted.is_empty() && self.blocked.is_proven(self.given) {
+        let proven = self.said.is_empty() && self.blocked.is_proven(self.given);
+        if let Some(mut reason) = self.blocked.message_deadlock().filter(|_| proven) {
+            if !self.wanted.is_empty() {
+                reason = format!("{reason}; beside that, {}", self.explain_deadlock());
+            }
+            self.said.push(Verdict::Fail(Alarm::Stopped { reason }));
+        } else if proven && !self.wanted.is_empty() {
             let text = self.explain_deadlock();
             self.refuse(self.wanted.clone(), text);
         }

@@ -20,6 +20,7 @@ use crate::decide::{
     check::{check, name_ranks},
     request::Request,
     slot::Slot,
+    waits::{MessageState, explain_message_deadlock, nothing_under_way},
 };
 
 /// How many of one rank's tensors are named at most.
@@ -27,9 +28,9 @@ const NAMES_SAID: usize = 3;
 /// How many groups of ranks are named at most.
 const SIDES_SAID: usize = 4;
 
-/// Which ranks have reported that they are blocked, and after how many verdicts.
+/// Which ranks have reported that they are blocked, after how many verdicts, and what they said about messages.
 #[derive(Debug)]
-pub(crate) struct Blocked(Vec<Option<u64>>);
+pub(crate) struct Blocked(Vec<Option<(u64, MessageState)>>);
 
 impl Blocked {
     pub(crate) fn new(size: usize) -> Self {
@@ -37,8 +38,8 @@ impl Blocked {
     }
 
     /// `rank` is blocked after it has acted on this many verdicts.
-    pub(crate) fn report(&mut self, rank: Rank, verdicts: u64) {
-        self.0[rank] = Some(verdicts);
+    pub(crate) fn report(&mut self, rank: Rank, verdicts: u64, messages: MessageState) {
+        self.0[rank] = Some((verdicts, messages));
     }
 
     /// `rank` has said something since then.
@@ -48,7 +49,19 @@ impl Blocked {
 
     /// Whether every rank is blocked after the last of this many verdicts.
     pub(crate) fn is_proven(&self, verdicts: u64) -> bool {
-        self.0.iter().all(|report| *report == Some(verdicts))
+        self.0.iter().all(|report| report.as_ref().is_some_and(|report| report.0 == verdicts))
+            && nothing_under_way(&self.messages())
+    }
+
+    /// Why messages will never come, if ranks wait for any.
+    pub(crate) fn message_deadlock(&self) -> Option<String> {
+        let messages = self.messages();
+        let waits = messages.iter().any(|messages| !messages.waits.is_empty());
+        waits.then(|| explain_message_deadlock(&messages))
+    }
+
+    fn messages(&self) -> Vec<&MessageState> {
+        self.0.iter().flatten().map(|(_, messages)| messages).collect()
     }
 }
 
@@ -160,12 +173,12 @@ mod tests {
         assert!(say(&mut table, 2, want("b")).is_empty());
         // Rank 0 has not run what was decided before.
         for (rank, verdicts) in [(0, 0), (1, 1), (2, 1)] {
-            assert!(say(&mut table, rank, Word::Blocked(verdicts)).is_empty());
+            assert!(say(&mut table, rank, Word::Blocked(verdicts, MessageState::default())).is_empty());
         }
         // Rank 2 goes on before rank 0 is blocked.
         assert!(say(&mut table, 2, want("c")).is_empty());
-        assert!(say(&mut table, 0, Word::Blocked(1)).is_empty());
-        assert!(say(&mut table, 2, Word::Blocked(1)).len() == 1);
+        assert!(say(&mut table, 0, Word::Blocked(1, MessageState::default())).is_empty());
+        assert!(say(&mut table, 2, Word::Blocked(1, MessageState::default())).len() == 1);
     }
 
     #[test]
@@ -174,10 +187,10 @@ mod tests {
         say(&mut table, 0, want("a"));
         say(&mut table, 1, want("b"));
         say(&mut table, 2, want("b"));
-        (0..2).for_each(|rank| assert!(say(&mut table, rank, Word::Blocked(0)).is_empty()));
+        (0..2).for_each(|rank| assert!(say(&mut table, rank, Word::Blocked(0, MessageState::default())).is_empty()));
         assert!(say(&mut table, 0, Word::Unblocked).is_empty());
-        assert!(say(&mut table, 2, Word::Blocked(0)).is_empty());
-        let verdicts = say(&mut table, 0, Word::Blocked(0));
+        assert!(say(&mut table, 2, Word::Blocked(0, MessageState::default())).is_empty());
+        let verdicts = say(&mut table, 0, Word::Blocked(0, MessageState::default()));
         let [Verdict::Refuse(refusals, text)] = verdicts.as_slice() else { panic!("{verdicts:?}") };
         let refusals = refusals.iter().map(|refusal| (refusal.name.as_str(), refusal.not_asked.as_slice()));
         assert_eq!(refusals.collect::<Vec<_>>(), [("a", &[1, 2][..]), ("b", &[0])]);
@@ -199,8 +212,8 @@ mod tests {
     }
 
     fn verdict_on_blocked(table: &mut Table) -> String {
-        (0..2).for_each(|rank| assert!(say(table, rank, Word::Blocked(0)).is_empty()));
-        let verdicts = say(table, 2, Word::Blocked(0));
+        (0..2).for_each(|rank| assert!(say(table, rank, Word::Blocked(0, MessageState::default())).is_empty()));
+        let verdicts = say(table, 2, Word::Blocked(0, MessageState::default()));
         let [Verdict::Refuse(_, text)] = verdicts.as_slice() else { panic!("{verdicts:?}") };
         text.clone()
     }

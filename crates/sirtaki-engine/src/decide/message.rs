@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sirtaki_comm::{Alarm, Rank};
 
-use crate::decide::request::Request;
+use crate::decide::{request::Request, waits::MessageState};
 
 /// A tensor's number once it is known.
 pub type Id = u32;
@@ -41,8 +41,9 @@ pub enum Word {
     Twice(String),
     /// It no longer follows the repeated order.
     Deviate,
-    /// Every thread that submits waits, after the rank has acted on this many verdicts; see `deadlock`.
-    Blocked(u64),
+    /// Every thread that submits waits, after the rank has acted on this many verdicts and with messages in this state;
+    /// see `deadlock`.
+    Blocked(u64, MessageState),
     /// That is no longer so.
     Unblocked,
     /// It leaves in good order.

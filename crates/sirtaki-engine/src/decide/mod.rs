@@ -5,11 +5,13 @@
 //! - [`agree`]: the table on rank 0 where all requests meet, with [`check`] (do ranks mean the same?), [`fuse`] (what
 //!   shares a buffer?), `cycle` (do the same tensors come again?) and `refusal` (what cannot be done?).
 //! - [`order`] with `follow`: one rank's side, which also knows an adopted order by heart.
-//! - `deadlock`: the proof that ranks wait for each other for ever. [`stall`]: who waits for whom, in words. [`blame`]:
+//! - [`channel`]: messages between two ranks.
+//! - `deadlock` with [`waits`]: the proof that ranks wait for each other for ever. [`stall`]: who waits for whom, in words. [`blame`]:
 //!   why an engine ends.
 
 pub mod agree;
 pub mod blame;
+pub mod channel;
 pub mod check;
 pub(crate) mod cycle;
 pub(crate) mod deadlock;
@@ -21,3 +23,4 @@ mod refusal;
 pub mod request;
 mod slot;
 pub mod stall;
+pub mod waits;

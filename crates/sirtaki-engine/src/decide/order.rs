@@ -22,6 +22,7 @@ use crate::decide::{
     follow::Following,
     message::{Batch, Id, Refusal, Spoken, Verdict, Word},
     request::{ByName, Operation, Request},
+    waits::MessageState,
 };
 
 /// What a rank has to do next.
@@ -80,7 +81,7 @@ pub struct Member {
     /// Verdicts acted on.
     obeyed: u64,
     /// After how many verdicts this rank reported that it is blocked, if it has said nothing since.
-    blocked: Option<u64>,
+    blocked: Option<(u64, MessageState)>,
 }
 
 impl Member {
@@ -153,12 +154,14 @@ impl Member {
     }
 
     /// Every thread of this rank that submits waits. The table is told unless there is something to do first.
-    pub fn report_blocked(&mut self) {
+    pub fn report_blocked(&mut self, messages: MessageState) {
         let idle =
             self.following.is_none() && self.verdicts.is_empty() && self.todo.is_empty() && self.words.is_empty();
-        if idle && self.blocked != Some(self.obeyed) {
-            self.say(Word::Blocked(self.obeyed));
-            self.blocked = Some(self.obeyed);
+        let report = (self.obeyed, messages);
+        let same = |told: &(u64, MessageState)| told.0 == report.0 && told.1.frames == report.1.frames;
+        if idle && !self.blocked.as_ref().is_some_and(same) {
+            self.say(Word::Blocked(report.0, report.1.clone()));
+            self.blocked = Some(report);
         }
     }
 

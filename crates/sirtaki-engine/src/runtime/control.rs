@@ -28,7 +28,7 @@ use crate::{
     runtime::{
         explain::Answer,
         shared::now,
-        wire::{Ended, FrameKind, Wire, fail_frame, frame, question},
+        wire::{Ended, FrameKind, Wire, fail_frame, frame, post_frame, question},
     },
     telemetry::{Said, clock::Offset},
 };
@@ -41,6 +41,11 @@ pub(crate) struct Star {
     wires: Vec<Option<Wire>>,
     /// Failures and ends of links that nobody has looked at yet.
     unseen: usize,
+    rank: Rank,
+    /// The address at which ranks of other hosts reach this one.
+    bind: IpAddr,
+    /// Letters for this rank, and who wrote them.
+    posts: Vec<(Rank, Vec<u8>)>,
 }
 
 impl Star {
@@ -154,6 +159,49 @@ impl Star {
         self.wires.get(rank)?.as_ref()?.clock.best(now)
     }
 
+    /// The address at which ranks of other hosts reach this one.
+    pub(crate) fn bind(&self) -> IpAddr {
+        self.bind
+    }
+
+    /// Writes a letter to a rank, through rank 0.
+    pub(crate) fn post(&mut self, to: Rank, content: Vec<u8>) {
+        match self.rank {
+            0 => self.pass_on(0, to, content),
+            _ => {
+                let bytes = post_frame(to, &content);
+                self.each(|_, wire| wire.put(&bytes, now()));
+            }
+        }
+    }
+
+    /// On rank 0: hands a letter to the link of its reader.
+    fn pass_on(&mut self, from: Rank, to: Rank, content: Vec<u8>) {
+        if to == self.rank {
+            return self.posts.push((from, content));
+        }
+        let bytes = post_frame(from, &content);
+        self.each(|rank, wire| {
+            if rank == to {
+                wire.put(&bytes, now())
+            }
+        });
+    }
+
+    /// The letters for this rank since the last call, and who wrote them.
+    pub(crate) fn take_posts(&mut self) -> Vec<(Rank, Vec<u8>)> {
+        for at in 0..self.wires.len() {
+            let posts = self.wires[at].as_mut().map(Wire::take_posts).unwrap_or_default();
+            for (rank, content) in posts {
+                match self.rank {
+                    0 => self.pass_on(at, rank, content),
+                    _ => self.posts.push((rank, content)),
+                }
+            }
+        }
+        std::mem::take(&mut self.posts)
+    }
+
     /// Sends what did not fit before; says whether everything is sent.
     pub(crate) fn flush(&mut self) -> bool {
         let mut clear = true;
@@ -251,7 +299,7 @@ fn join(group: &Group, exchange: &mut dyn Exchange, settings: &Settings) -> Resu
                 *place = Some(Wire::new(link_over(stream, settings)?, now()));
             }
         }
-        return Ok(Star { wires, unseen: 0 });
+        return Ok(Star { wires, unseen: 0, rank: 0, bind, posts: Vec::new() });
     }
     let said = exchange.all(&[])?;
     let (address, id): (SocketAddr, [u8; 16]) = decode(&said[0]).ok_or_else(|| CommError::Refused {
@@ -262,7 +310,7 @@ fn join(group: &Group, exchange: &mut dyn Exchange, settings: &Settings) -> Resu
     let patience = Instant::now() + REFUSAL_PATIENCE;
     let stream = access.call_patiently(address, &claim, patience, deadline)?;
     wires[0] = Some(Wire::new(link_over(stream, settings)?, now()));
-    Ok(Star { wires, unseen: 0 })
+    Ok(Star { wires, unseen: 0, rank: group.rank(), bind, posts: Vec::new() })
 }
 
 fn absent(group: &Group, rank: Rank, gate: &Gate, waited: Duration) -> CommError {

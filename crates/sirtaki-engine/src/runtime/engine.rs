@@ -13,10 +13,12 @@ use crate::{
     EngineError, Settings,
     decide::{
         agree::Table,
+        channel::Tag,
         request::{Bundle, Operation, Request},
     },
     runtime::{
         callers::{Callers, Doing, HandIn},
+        channel::{Channel, Expected, Source},
         control::Star,
         device::DeviceSettings,
         ending,
@@ -110,6 +112,8 @@ impl Engine {
             records,
             processes,
             settings,
+            comm: comm.clone(),
+            channel: Channel::default(),
             silence: comm.timeout,
             activity: Activity::default(),
             stopper: world.stopper(),
@@ -193,7 +197,7 @@ impl Engine {
     fn promise(&self, requests: &[(Request, Tensor)]) -> Arc<Promise> {
         let (stream, callers) = (self.shared.telemetry.stream.clone(), self.shared.callers.clone());
         callers.submit();
-        let promise = Promise::new(requests.len(), Some(Observers { stream, callers }));
+        let promise = Promise::new(requests.len(), Some(Observers { stream, callers, helper: None }));
         let size = self.group().size();
         if let Some(error) = requests.iter().find_map(|(request, tensor)| problem(request, tensor, size)) {
             promise.fail(error);
@@ -216,6 +220,20 @@ impl Engine {
     /// meanwhile: a framework may compute in threads of its own while the one that asked for the results waits.
     pub fn act_for(&self, thread: ThreadId) -> Doing {
         Doing::for_thread(&self.shared.callers, thread)
+    }
+
+    /// Sends a tensor to one rank, which receives it with the same tag. Messages of one tag arrive in the order in which
+    /// they were sent. Returns at once; the ticket gives the tensor back when its memory may be used again, and that is
+    /// not before the other rank has asked for it: nobody keeps messages that nobody wants. `label` is what errors,
+    /// timelines and warnings call it.
+    pub fn send(&self, to: Rank, tag: Tag, label: &str, shape: &[usize], tensor: Tensor) -> Ticket {
+        self.shared.send_message(to, tag, label, shape, tensor)
+    }
+
+    /// Receives a message of this tag from one rank or from any; the output is an [`Output::Message`]. Receives of one
+    /// tag are answered in the order in which they were made.
+    pub fn receive(&self, from: Source, tag: Tag, label: &str, expected: Expected) -> Ticket {
+        self.shared.receive_message(from, tag, label, expected)
     }
 
     /// Returns once all ranks have called it.

@@ -5,7 +5,7 @@
 //! long.
 
 use std::{
-    sync::{Arc, PoisonError, atomic::Ordering},
+    sync::{Arc, MutexGuard, PoisonError, atomic::Ordering},
     thread,
     time::Duration,
 };
@@ -15,8 +15,12 @@ use sirtaki_comm::{Alarm, Rank};
 
 use crate::{
     Settings,
-    decide::stall::{Whereabouts, explain_collective},
+    decide::{
+        stall::{Whereabouts, explain_collective},
+        waits::{explain_message, last_in_chain},
+    },
     runtime::{
+        channel::Reports,
         process,
         shared::{Activity, Shared},
     },
@@ -73,7 +77,8 @@ impl Explainer {
     /// Asks the late rank; says whether it has answered or will not.
     fn has_asked(&mut self, shared: &Shared, now: Duration, limit: Duration) -> bool {
         let stall = shared.table().and_then(|table| table.stalled(now, limit));
-        let Some(late) = stall.and_then(|stall| stall.missing.first().copied()) else { return true };
+        let late = stall.and_then(|stall| stall.missing.first().copied());
+        let Some(late) = late.or_else(|| awaited_rank(shared, limit)) else { return true };
         match self.asked {
             Some((rank, asked)) if rank == late => {
                 let mut answers = shared.answers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -106,8 +111,19 @@ impl Explainer {
         if let Some(stall) = shared.table().and_then(|table| table.stalled(now, limit)) {
             return Some(stall.explain(group, now, &states));
         }
+        let reports = reports(shared);
+        if let Some(rank) = reports.longest(limit) {
+            return explain_message(group, rank, &|rank| reports.wait(rank), &states);
+        }
+        drop(reports);
         let sequence = shared.activity.sequence.load(Ordering::Relaxed) + 1;
-        let last = |record: &Recorder| record.read().into_iter().rev().find(|record| record.stage != Stage::Submitted);
+        let last = |record: &Recorder| {
+            record
+                .read()
+                .into_iter()
+                .rev()
+                .find(|record| record.stage != Stage::Submitted && !record.stage.is_message())
+        };
         let tensor = last(&shared.recorder).map(|record| record.name).unwrap_or_default();
         let place =
             |record: &Recorder| last(record).map(|FlightEntry { stage, sequence, .. }| Whereabouts { stage, sequence });
@@ -116,10 +132,23 @@ impl Explainer {
     }
 }
 
-/// Whether anything has waited for `limit`: a tensor at the table, or this rank in a collective.
+/// Whether anything has waited for `limit`: a tensor at the table, a message, or this rank in a collective.
 fn waits_for(shared: &Shared, now: Duration, limit: Duration) -> bool {
     let lasting = in_collective(shared, now);
-    shared.table().is_some_and(|table| table.stalled(now, limit).is_some()) || (lasting >= limit && !lasting.is_zero())
+    shared.table().is_some_and(|table| table.stalled(now, limit).is_some())
+        || reports(shared).longest(limit).is_some()
+        || (lasting >= limit && !lasting.is_zero())
+}
+
+/// The rank to ask about a message that has waited for `limit`.
+fn awaited_rank(shared: &Shared, limit: Duration) -> Option<Rank> {
+    let reports = reports(shared);
+    let rank = reports.longest(limit)?;
+    Some(last_in_chain(rank, &|rank| reports.wait(rank), shared.group.size()))
+}
+
+fn reports(shared: &Shared) -> MutexGuard<'_, Reports> {
+    shared.channel.reports.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How long this rank has been in a collective.

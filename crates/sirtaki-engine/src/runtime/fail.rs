@@ -57,6 +57,7 @@ impl Owner {
             return;
         }
         self.left = Some(rank);
+        self.shared.left_channel(rank);
         if !self.submissions.is_empty() {
             self.miss(rank);
         }
@@ -76,6 +77,7 @@ impl Owner {
         }
         let reason = CommError::from(reason);
         self.end_jobs(&reason);
+        self.shared.fail_messages(&reason, true);
         self.runner.abort(&reason);
         self.failure = Some(reason);
     }
@@ -119,7 +121,9 @@ impl Owner {
     }
 
     fn say_goodbye(&mut self) {
-        self.end_jobs(&CommError::Stopped { reason: "the engine was closed on this rank".into() });
+        let reason = CommError::Stopped { reason: "the engine was closed on this rank".into() };
+        self.end_jobs(&reason);
+        self.shared.fail_messages(&reason, false);
         let memory = self.runner.close_device();
         self.shared.hand_in();
         self.tell_goodbye();

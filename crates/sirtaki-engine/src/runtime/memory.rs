@@ -65,6 +65,15 @@ impl Tensor {
         Self { start: words.as_mut_ptr().cast(), bytes, dtype, device: None, owner: Box::new(words) }
     }
 
+    /// Zeros, unless there is not that much memory.
+    pub(crate) fn try_zeros(dtype: DType, elements: usize) -> Option<Self> {
+        let bytes = elements.checked_mul(dtype.size())?;
+        let mut words: Vec<u64> = Vec::new();
+        words.try_reserve_exact(bytes.div_ceil(8)).ok()?;
+        words.resize(bytes.div_ceil(8), 0);
+        Some(Self { start: words.as_mut_ptr().cast(), bytes, dtype, device: None, owner: Box::new(words) })
+    }
+
     /// No elements.
     pub fn empty() -> Self {
         Self::zeros(DType::U8, 0)

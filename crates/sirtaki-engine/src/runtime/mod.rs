@@ -3,6 +3,7 @@
 //! - `engine`, `callers`, `inbox` with its `bell`, `memory`, `ticket`: from callers to that thread and back.
 //! - `control`, `wire`: the links between ranks.
 //! - `owner`, `rest`, `ballot`, `execute`, `run`, `adasum`: the thread and what it does.
+//! - `channel`: messages between two ranks.
 //! - `device`: the same for tensors in the memory of GPUs.
 //! - `watch`, `explain`, `process`: a second thread, which notices deaths and silence and explains what waits.
 //! - `fail`, `ending`: the one way in which an engine ends.
@@ -11,6 +12,7 @@ pub(crate) mod adasum;
 mod ballot;
 mod bell;
 pub(crate) mod callers;
+pub(crate) mod channel;
 pub(crate) mod control;
 pub(crate) mod device;
 mod ending;

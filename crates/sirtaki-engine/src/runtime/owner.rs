@@ -127,6 +127,7 @@ impl Owner {
                 self.panicked(&*panic);
             }
         }
+        self.shared.close_channel();
         self.shared.end_telemetry(self.failure.as_ref().map(ToString::to_string));
         self.shared.ended.store(true, Ordering::Release);
     }
@@ -266,6 +267,7 @@ impl Owner {
                 heard.into_iter().flat_map(|(_, verdicts)| verdicts).for_each(|verdict| self.member.hear(verdict));
             }
         }
+        shared.read_posts();
     }
 
     fn perform(&mut self, step: Step) {

@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::runtime::{owner::Owner, shared::now};
 
 /// How long the thread polls for new work after a result before it sleeps.
-const LOOKING: Duration = Duration::from_micros(60);
+pub(crate) const LOOKING: Duration = Duration::from_micros(60);
 
 /// The same once tensors of a GPU have been processed. Their results are there before the GPU has computed them, so a
 /// program that waits for it submits the next one later; and a core of such a machine that has slept for long takes
@@ -96,7 +96,16 @@ impl Owner {
         self.blocked = self.blocked && self.shared.callers.report();
         // What a thread submitted before it waited is in the inbox before the thread counts as waiting.
         if self.blocked && !self.shared.inbox.is_filled() {
-            self.member.report_blocked();
+            // Both at once: no caller did anything while the channel was looked at.
+            let callers = self.shared.callers.blocked();
+            let messages = self.shared.message_state().filter(|_| callers == self.shared.callers.blocked());
+            if let Some(messages) = messages.filter(|_| callers.is_some()) {
+                // A repeated order has to end before ranks can compare what they wait for.
+                if self.member.is_following() && !messages.waits.is_empty() {
+                    self.member.deviate();
+                }
+                self.member.report_blocked(messages);
+            }
         }
         self.member.has_words()
     }

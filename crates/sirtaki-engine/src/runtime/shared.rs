@@ -14,7 +14,7 @@ use sirtaki_comm::{Alarm, Group, Rank, Stopper};
 use crate::{
     Settings,
     decide::agree::Table,
-    runtime::{callers::Callers, control::Star, ending::Watched, explain::Answer, inbox::Inbox},
+    runtime::{callers::Callers, channel::Channel, control::Star, ending::Watched, explain::Answer, inbox::Inbox},
     telemetry::{Telemetry, recorder::Recorder},
 };
 
@@ -34,6 +34,10 @@ pub(crate) struct Shared {
     /// The processes of all other ranks on this host, by rank.
     pub(crate) processes: Vec<Option<Watched>>,
     pub(crate) settings: Settings,
+    /// What links between ranks use.
+    pub(crate) comm: sirtaki_comm::Settings,
+    /// Messages between two ranks.
+    pub(crate) channel: Channel,
     /// How long a rank may be silent.
     pub(crate) silence: Duration,
     pub(crate) activity: Activity,
@@ -105,6 +109,12 @@ impl Shared {
         while !self.star().flush() && now() < deadline {
             thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    /// Reads the letters that have arrived.
+    pub(crate) fn read_posts(self: &Arc<Self>) {
+        let posts = self.star().take_posts();
+        posts.iter().for_each(|(from, bytes)| self.read_post(*from, bytes));
     }
 
     /// Whether a rank is on this host.

@@ -3,7 +3,7 @@
 use std::{
     ops::Deref,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
     thread,
@@ -17,6 +17,7 @@ use crate::{
     runtime::{
         callers::{Blocking, Callers, HandIn},
         memory::Tensor,
+        shared::Shared,
     },
     telemetry::Stream,
 };
@@ -38,6 +39,15 @@ pub enum Output {
         /// How many came from each rank.
         rows: Vec<usize>,
     },
+    /// A message.
+    Message {
+        /// The rank that sent it.
+        from: Rank,
+        /// Its elements.
+        tensor: Tensor,
+        /// Their shape.
+        shape: Vec<usize>,
+    },
     /// All ranks have joined; this one was the last.
     Joined(Rank),
     /// The engine of a process set, for its members.
@@ -48,7 +58,9 @@ impl Output {
     /// The tensor, if it is one.
     pub fn into_tensor(self) -> Option<Tensor> {
         match self {
-            Output::Tensor(tensor, _) | Output::Received { tensor, .. } => Some(tensor),
+            Output::Tensor(tensor, _) | Output::Received { tensor, .. } | Output::Message { tensor, .. } => {
+                Some(tensor)
+            }
             _ => None,
         }
     }
@@ -69,7 +81,7 @@ impl Output {
     /// The shape, if it is a tensor.
     pub fn shape(&self) -> Option<&[usize]> {
         match self {
-            Output::Tensor(_, shape) | Output::Received { shape, .. } => Some(shape),
+            Output::Tensor(_, shape) | Output::Received { shape, .. } | Output::Message { shape, .. } => Some(shape),
             _ => None,
         }
     }
@@ -112,6 +124,8 @@ pub(crate) struct Promise {
 pub(crate) struct Observers {
     pub(crate) stream: Arc<Stream>,
     pub(crate) callers: Arc<Callers>,
+    /// Where a caller that waits can look for messages.
+    pub(crate) helper: Option<Weak<Shared>>,
 }
 
 impl Promise {
@@ -270,13 +284,22 @@ impl Ticket {
         done
     }
 
-    fn look_and_sleep(&self, deadline: Option<Instant>) -> bool {
+    /// Looks for a moment whether it is done.
+    fn look(&self) {
+        let observers = self.0.observers.as_ref();
+        if let Some(shared) = observers.and_then(|observers| observers.helper.as_ref()?.upgrade()) {
+            return shared.look_for_messages(|| self.poll());
+        }
         for _ in 0..LOOKS {
             if self.poll() {
                 break;
             }
             std::thread::yield_now();
         }
+    }
+
+    fn look_and_sleep(&self, deadline: Option<Instant>) -> bool {
+        self.look();
         self.0.awaited.store(true, Ordering::Relaxed);
         let _blocking = if deadline.is_none() { self.blocking() } else { None };
         let mut state = self.0.state();

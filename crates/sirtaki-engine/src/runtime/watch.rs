@@ -98,6 +98,7 @@ fn watch(shared: &Arc<Shared>) {
         watcher.show_life();
         watcher.call_others();
         watcher.look_at_callers();
+        shared.report_waits();
         watcher.explain();
         watcher.judge();
         explain::answer(shared);
@@ -124,6 +125,7 @@ impl Watcher<'_> {
             let words = star.fill();
             (star.take_fails(), words)
         };
+        shared.read_posts();
         if words {
             shared.inbox.send(Command::Listen);
         }
@@ -136,8 +138,9 @@ impl Watcher<'_> {
         for alarm in mem::take(&mut *shared.complaints.lock().unwrap_or_else(PoisonError::into_inner)) {
             self.blame.complain(alarm, time);
         }
-        let waiting =
-            shared.activity.waiting.load(Ordering::Acquire) || shared.table().is_some_and(|table| table.is_waited_at());
+        let waiting = shared.activity.waiting.load(Ordering::Acquire)
+            || shared.has_messages()
+            || shared.table().is_some_and(|table| table.is_waited_at());
         let view = View { now: time, waiting, sign: &|rank| sign(shared, rank), ending: &|rank| ending(shared, rank) };
         match self.blame.look(&view) {
             Act::Wait => {}
@@ -160,7 +163,8 @@ impl Watcher<'_> {
     /// message, and most waits are short.
     fn look_at_callers(&mut self) {
         let now = now();
-        self.blocked = match (self.shared.callers.blocked(), self.blocked) {
+        let version = self.shared.callers.blocked().map(|version| version + self.shared.channel.moves());
+        self.blocked = match (version, self.blocked) {
             (None, _) => None,
             (Some(version), Some((before, since, told))) if version == before => {
                 let tell = !told && now.saturating_sub(since) >= BLOCKED;

@@ -11,7 +11,7 @@ use std::{
 };
 
 use sirtaki_comm::{
-    Alarm,
+    Alarm, Rank,
     link::{Bell, Link, LinkError},
 };
 
@@ -48,6 +48,8 @@ pub(crate) enum FrameKind {
     Inquiry = 8,
     /// The reply, as an [`Answer`].
     Answer = 9,
+    /// A letter, which rank 0 passes on: a rank and the content. Its reader gets the writer's rank with it.
+    Post = 10,
 }
 
 /// Most telemetry messages that may wait; more are dropped.
@@ -78,6 +80,7 @@ pub(crate) struct Wire {
     outgoing: VecDeque<u8>,
     words: VecDeque<Vec<u8>>,
     seen: VecDeque<Vec<u8>>,
+    posts: VecDeque<(Rank, Vec<u8>)>,
     /// The other side's clock.
     pub(crate) clock: Exchanges,
     fail: Option<Alarm>,
@@ -105,6 +108,11 @@ pub(crate) fn fail_frame(alarm: &Alarm) -> Vec<u8> {
     frame(FrameKind::Fail, &encode(alarm))
 }
 
+/// The frame of a letter: to a rank on its way to rank 0, from a rank afterwards.
+pub(crate) fn post_frame(rank: Rank, content: &[u8]) -> Vec<u8> {
+    frame(FrameKind::Post, &encode(&(rank, content)))
+}
+
 /// The frame that asks for the time.
 pub(crate) fn question() -> Vec<u8> {
     frame(FrameKind::AskTime, &encode(&shared::now()))
@@ -126,6 +134,7 @@ impl Wire {
             outgoing: VecDeque::new(),
             words: VecDeque::new(),
             seen: VecDeque::new(),
+            posts: VecDeque::new(),
             clock: Exchanges::default(),
             fail: None,
             asked: false,
@@ -215,6 +224,10 @@ impl Wire {
                     Some(answer) => self.answer = Some(answer),
                     None => return self.garbage(),
                 },
+                _ if kind == FrameKind::Post as u8 => match decode(content) {
+                    Some(post) => self.posts.push_back(post),
+                    None => return self.garbage(),
+                },
                 _ if kind == FrameKind::Words as u8 => self.words.push_back(content.to_vec()),
                 _ if kind == FrameKind::Fail as u8 => match decode(content) {
                     Some(alarm) => drop(self.fail.get_or_insert(alarm)),
@@ -238,6 +251,11 @@ impl Wire {
     /// The telemetry that has arrived.
     pub(crate) fn take_seen(&mut self) -> VecDeque<Vec<u8>> {
         std::mem::take(&mut self.seen)
+    }
+
+    /// The letters that have arrived: to whom on rank 0, from whom elsewhere.
+    pub(crate) fn take_posts(&mut self) -> VecDeque<(Rank, Vec<u8>)> {
+        std::mem::take(&mut self.posts)
     }
 
     /// The words that have arrived.

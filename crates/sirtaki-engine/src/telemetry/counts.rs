@@ -30,11 +30,15 @@ pub enum CollectiveKind {
     Barrier,
     /// The small reductions by which ranks that repeat an order find out how far all of them have come.
     Vote,
+    /// Messages to another rank.
+    Send,
+    /// Messages from another rank.
+    Receive,
 }
 
 impl CollectiveKind {
     /// All of them, in the order of the table.
-    pub const ALL: [CollectiveKind; 8] = [
+    pub const ALL: [CollectiveKind; 10] = [
         CollectiveKind::AllReduce,
         CollectiveKind::Adasum,
         CollectiveKind::AllGather,
@@ -43,6 +47,8 @@ impl CollectiveKind {
         CollectiveKind::ReduceScatter,
         CollectiveKind::Barrier,
         CollectiveKind::Vote,
+        CollectiveKind::Send,
+        CollectiveKind::Receive,
     ];
 
     /// What an operation counts as.
@@ -69,6 +75,8 @@ impl CollectiveKind {
             CollectiveKind::ReduceScatter => "reduce_scatter",
             CollectiveKind::Barrier => "barrier",
             CollectiveKind::Vote => "vote",
+            CollectiveKind::Send => "send",
+            CollectiveKind::Receive => "receive",
         }
     }
 }

@@ -132,6 +132,8 @@ fn name(kind: CollectiveKind) -> &'static str {
         CollectiveKind::AllToAll => "ALLTOALL",
         CollectiveKind::ReduceScatter => "REDUCESCATTER",
         CollectiveKind::Barrier | CollectiveKind::Vote => "BARRIER",
+        CollectiveKind::Send => "SEND",
+        CollectiveKind::Receive => "RECEIVE",
     }
 }
 

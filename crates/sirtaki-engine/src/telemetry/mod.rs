@@ -50,7 +50,7 @@ use self::{
     counts::{Counted, Phase, Whole},
     instrument::Instruments,
     lateness::{Common, Spent},
-    record::{FinishedBatch, Record},
+    record::{FinishedBatch, Record, TracedMessage},
     ring::Ring,
 };
 pub(crate) use self::{
@@ -131,6 +131,20 @@ impl Stream {
         let inside = ended.saturating_sub(began);
         self.recorder.collective(&Counted { kind: counts::CollectiveKind::Vote, bytes, inside, copying: 0 });
         self.ring.push(|| Record::Vote(began, ended));
+    }
+
+    /// A message was sent or has come: handed in, began to move, done.
+    pub(crate) fn message(
+        &self,
+        (_, began, ended): (u64, u64, u64),
+        bytes: u64,
+        sends: bool,
+        message: impl FnOnce() -> TracedMessage,
+    ) {
+        let kind = if sends { counts::CollectiveKind::Send } else { counts::CollectiveKind::Receive };
+        self.recorder.tensor(kind, bytes);
+        self.recorder.collective(&Counted { kind, bytes, inside: ended.saturating_sub(began), copying: 0 });
+        self.ring.push(|| Record::Message(message()));
     }
 
     /// A tensor will not be done.

@@ -293,7 +293,7 @@ pub(super) fn bus_factor(kind: CollectiveKind, ranks: usize) -> f64 {
     match kind {
         CollectiveKind::AllReduce | CollectiveKind::Adasum => 2.0 * others,
         CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllToAll => others,
-        CollectiveKind::Broadcast if ranks > 1 => 1.0,
-        CollectiveKind::Broadcast | CollectiveKind::Barrier | CollectiveKind::Vote => 0.0,
+        CollectiveKind::Broadcast | CollectiveKind::Send | CollectiveKind::Receive if ranks > 1 => 1.0,
+        _ => 0.0,
     }
 }

@@ -17,6 +17,8 @@ pub(crate) enum Record {
     Phase(Phase, u64, u64),
     /// A tensor, handed in at the first time, failed at the second.
     Failed(String, u64, u64),
+    /// A message was sent or has come.
+    Message(TracedMessage),
     /// This many bytes were in memory at this time.
     Memory(u64, u64),
     /// A device worked on a batch.
@@ -94,6 +96,20 @@ pub(crate) struct Traced {
     pub(crate) agreed: u64,
     /// When each rank's request reached rank 0, by its clock; only on rank 0, where known.
     pub(crate) arrived: Vec<u64>,
+}
+
+/// A message, as one of its two ranks saw it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct TracedMessage {
+    pub(crate) label: String,
+    /// Whether this rank sent it.
+    pub(crate) sends: bool,
+    /// The other rank.
+    pub(crate) peer: usize,
+    pub(crate) bytes: u64,
+    pub(crate) tag: u64,
+    /// Handed in; its bytes began to move; done.
+    pub(crate) times: (u64, u64, u64),
 }
 
 impl Record {

@@ -1,12 +1,13 @@
 //! The flight recorder: the last things a rank did, in shared memory, so that others can read them after its end.
 //!
-//! One writer, the owner thread; any number of readers in any process. The memory has no name: others open it through
+//! One process writes, one thread at a time; any number of readers in any process. The memory has no name: others open it through
 //! the process id and descriptor of [`Recorder::address`] while the process lives, and it exists as long as anybody has
 //! it open. Records are words that are stored one by one; a reader drops those that may have been overwritten while it
 //! looked. Behind them are counters: see [`crate::telemetry::counts`].
 
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::{Mutex, PoisonError};
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
@@ -41,13 +42,26 @@ pub enum Stage {
     Done = 4,
     /// It will not be done.
     Failed = 5,
+    /// A message was handed in; in place of a sequence number, this and the following have the rank at the other end.
+    Sending = 6,
+    /// A message is waited for.
+    Receiving = 7,
+    /// A message was sent.
+    Sent = 8,
+    /// A message has come.
+    Received = 9,
 }
 
 impl Stage {
     fn from_code(code: u64) -> Option<Stage> {
-        [Stage::Submitted, Stage::Met, Stage::Running, Stage::Done, Stage::Failed]
-            .into_iter()
-            .find(|stage| *stage as u64 == code)
+        use Stage::{Done, Failed, Met, Received, Receiving, Running, Sending, Sent, Submitted};
+        let all = [Submitted, Met, Running, Done, Failed, Sending, Receiving, Sent, Received];
+        all.into_iter().find(|stage| *stage as u64 == code)
+    }
+
+    /// Whether it is about a message, and not about a collective.
+    pub fn is_message(self) -> bool {
+        matches!(self, Stage::Sending | Stage::Receiving | Stage::Sent | Stage::Received)
     }
 }
 
@@ -92,6 +106,8 @@ pub struct Recorder {
     segment: Segment,
     /// Nothing is recorded.
     silent: bool,
+    /// Held while an entry is written.
+    writing: Mutex<()>,
     /// In place of those in the segment.
     #[cfg(loom)]
     words: Vec<AtomicU64>,
@@ -105,6 +121,7 @@ impl Recorder {
         Self {
             segment,
             silent: false,
+            writing: Mutex::default(),
             #[cfg(loom)]
             words: (0..HEAD + RECORDS as usize * WORDS).map(|_| AtomicU64::new(0)).collect(),
         }
@@ -163,11 +180,12 @@ impl Recorder {
         HEAD + (number % RECORDS) as usize * WORDS
     }
 
-    /// Adds an entry. For one thread only.
+    /// Adds an entry.
     pub fn note(&self, stage: Stage, sequence: u64, time: u64, bytes: u64, name: &str) {
         if self.silent {
             return;
         }
+        let _alone = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let number = self.word(1).load(Ordering::Relaxed);
         let at = Self::place(number);
         let mut text = [0; NAME];

@@ -15,7 +15,7 @@ use sirtaki_comm::Group;
 
 use super::{
     clock::Offset,
-    record::{DeviceSpan, FinishedBatch, Record, Traced},
+    record::{DeviceSpan, FinishedBatch, Record, Traced, TracedMessage},
     text::{Texts, micros, number},
 };
 
@@ -136,6 +136,7 @@ impl TraceEvents {
                 let (opening, label) = self.lane(texts, rank, name, times);
                 self.slice(texts, &opening, &label, times, |text| text.push_str("\"failed\":true"));
             }
+            Record::Message(message) => self.message(texts, rank, message, offset),
             Record::Batch(batch) => self.batch(texts, rank, batch, offset),
             Record::Device(span) => {
                 let times = time(span.began, span.ended);
@@ -245,6 +246,19 @@ impl TraceEvents {
                 self.slice(texts, &opening, "\"copy out\"", (left, ended), |_| ());
             }
         }
+    }
+
+    /// A message: a slice in a lane per direction and rank, which begins with the wait for the other side.
+    fn message(&mut self, texts: &mut Texts, rank: usize, message: &TracedMessage, offset: Offset) {
+        let TracedMessage { label, sends, peer, bytes, tag, times } = message;
+        let [submitted, began, ended] = [times.0, times.1, times.2].map(|time| offset.apply(time));
+        let lane = format!("messages {} rank {peer}", if *sends { "to" } else { "from" });
+        let (opening, _) = self.lane(texts, rank, &lane, (submitted, ended));
+        self.slice(texts, &opening, &json(label), (submitted, ended), |text| {
+            text.push_str(&format!("\"bytes\":{bytes},\"tag\":{tag}"));
+        });
+        self.slice(texts, &opening, "\"wait\"", (submitted, began.clamp(submitted, ended)), |_| ());
+        self.carried(texts, rank, ended, *bytes);
     }
 
     fn arrivals(&self, text: &mut String, tensor: &Traced) {

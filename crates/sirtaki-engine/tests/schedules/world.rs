@@ -206,7 +206,7 @@ impl World {
         if rank.asked == 0 || !rank.open.contains_key(name) {
             return false;
         }
-        rank.member.report_blocked();
+        rank.member.report_blocked(Default::default());
         self.flush(index)
     }
 

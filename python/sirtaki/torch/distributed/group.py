@@ -71,10 +71,8 @@ class Group(Reducing, Moving, dist.ProcessGroup):
         return self._combined(self._pairs.receive(tensors[0], rank, tag))
 
     def recv_anysource(self, tensors: Tensors, tag: int = 0) -> Work:
-        """Not supported."""
-        raise NotImplementedError(
-            "the back end sirtaki cannot receive from just any rank\nhint: say which, with src"
-        )
+        """Replaces a tensor by the first that any other rank sends."""
+        return self._combined(self._pairs.receive(tensors[0], None, tag))
 
     recvAnysource = recv_anysource  # noqa: N815
 
@@ -117,7 +115,9 @@ class Group(Reducing, Moving, dist.ProcessGroup):
 
     # What PyTorch asks a group about itself.
 
-    supports_coalescing = False
+    # Has ``batch_isend_irecv`` return one work for all: some versions of PyTorch's pipelines wait
+    # for the last one only.
+    supports_coalescing = True
     supports_splitting = True
 
     @property

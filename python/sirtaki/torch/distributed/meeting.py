@@ -30,7 +30,7 @@ from sirtaki._errors import Error
 from sirtaki._native import Engine
 from sirtaki.torch.distributed.group import Group
 from sirtaki.torch.distributed.lane import Lane
-from sirtaki.torch.distributed.names import COLLECTIVES, Names
+from sirtaki.torch.distributed.names import COLLECTIVES, MESSAGES, Names
 from sirtaki.torch.distributed.pairs import Pairs
 from sirtaki.torch.distributed.place import Place
 from sirtaki.torch.functions import allgather_object, broadcast_object
@@ -93,12 +93,22 @@ def create(store: Any, rank: int, size: int, timeout: timedelta) -> Group:
         meeting=lambda name: Meeting(store, name, rank),
         split=partial(_split, store, rank, timeout),
     )
-    pairs = Pairs(rank, partial(Meeting, store), limits, seconds, lambda: Meeting.world)
+
+    def meet(other: int) -> Engine:
+        first, second = sorted((other, rank))
+        two = Meeting(store, f"pair/{first}/{second}", int(rank == second))
+        return Engine.meet(two, (int(rank == second), 2), False, limits, seconds, Meeting.world)
+
+    def group(engine: Engine, owned: bool) -> Group:
+        messages = Lane(engine, False, Names(MESSAGES), ordered=False)
+        lane = Lane(engine, owned, Names(COLLECTIVES), ordered=True)
+        return Group(place, lane, Pairs(rank, Meeting.worlds - 1, messages, meet))
+
     if whole:
         job.start(limits, seconds)
         if (job.rank(), job.size()) == (rank, size):
             Meeting.world = job.engine()
-            return Group(place, Lane(job.engine(), False, Names(COLLECTIVES), ordered=True), pairs)
+            return group(job.engine(), owned=False)
         if job.size() > 1:
             raise Error(
                 f"init_process_group says rank {rank} of {size}, but the launcher says rank "
@@ -109,7 +119,7 @@ def create(store: Any, rank: int, size: int, timeout: timedelta) -> Group:
     engine = Engine.meet(meeting, (rank, size), whole, limits, seconds, parent)
     if whole:
         Meeting.world = engine
-    return Group(place, Lane(engine, True, Names(COLLECTIVES), ordered=True), pairs)
+    return group(engine, owned=True)
 
 
 def _split(

@@ -1,11 +1,14 @@
-"""Sending and receiving: from the first message on, two ranks form a small group.
+"""Sending and receiving: messages of the group's engine.
 
-Meeting needs both ranks, so it happens in a thread: a rank that only starts a message does not
-wait for the other one. A message is a broadcast in that group.
+The engine's messages travel between the memories of hosts. Tensors of GPUs go from one GPU to the
+other without passing the host where the machine can do that, so for these two ranks form a small
+group of their own, in which a message is a broadcast. Meeting needs both ranks, so it happens in a
+thread: a rank that only starts a message does not wait for the other one.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 from concurrent.futures import Future
 from functools import partial
@@ -13,12 +16,18 @@ from typing import Any, Callable
 
 import torch
 
-from sirtaki._core.handle import Deferred
+from sirtaki import _native
+from sirtaki._core.handle import Deferred, Handle
 from sirtaki._native import Engine, Thread
 from sirtaki.torch import _memory
 from sirtaki.torch.distributed.lane import Lane
 from sirtaki.torch.distributed.names import MESSAGES, Names
 from sirtaki.torch.distributed.work import Work
+
+_LABEL = "distributed.message"
+_TAG_BITS = 32
+"""What PyTorch's tags have. Above them is the number of the group of all ranks, so that a message
+that nobody received before it was destroyed is not received in the next one."""
 
 
 class _WhenMet:
@@ -60,57 +69,88 @@ class _WhenMet:
 
 
 class Pairs:
-    """The pairs that a rank is in."""
+    """The messages of a rank in a group of the ``world``-th group of all ranks."""
 
     def __init__(  # noqa: D107
-        self,
-        rank: int,
-        meeting: Callable[[str, int], Any],
-        defaults: dict[str, str],
-        timeout: float,
-        world: Callable[[], Engine | None],
+        self, rank: int, world: int, lane: Lane, meet: Callable[[int], Engine]
     ) -> None:
-        self._rank, self._meeting, self._world = rank, meeting, world
-        self._defaults, self._timeout = defaults, timeout
-        self._lanes: dict[int, Lane] = {}
+        self._rank, self._lane, self._meet = rank, lane, meet
+        self._first_tag = world << _TAG_BITS
+        self._gpu_lanes: dict[int, Lane] = {}
 
     def send(self, tensor: torch.Tensor, other: int, tag: int) -> Work:
         """Sends a tensor."""
-        return self._message(tensor, other, tag, sender=self._rank)
+        self._check(tensor, other)
+        if tensor.is_cuda:
+            return self._between_gpus(tensor, other, tag, sender=self._rank)
 
-    def receive(self, tensor: torch.Tensor, other: int, tag: int) -> Work:
-        """Replaces a tensor by one that was sent."""
-        return self._message(tensor, other, tag, sender=other)
+        number = self._tag(tag)
 
-    def _message(self, tensor: torch.Tensor, other: int, tag: int, sender: int) -> Work:
+        def start(engine: Any, name: Any) -> Any:
+            def hand_in(described: list) -> Any:
+                return _native.send(engine, _LABEL, _flat(described[0]), other, number)
+
+            return _memory.hand_in(hand_in, [tensor])
+
+        return self._lane.submit("message", None, [], start)
+
+    def receive(self, tensor: torch.Tensor, other: int | None, tag: int) -> Work:
+        """Replaces a tensor by one that was sent, by any rank if none is given."""
+        self._check(tensor, other)
+        if tensor.is_cuda:
+            if other is None:
+                raise NotImplementedError(
+                    "a tensor of a GPU cannot be received from just any rank\n"
+                    "hint: say which, with src, or receive into a tensor of the host"
+                )
+            return self._between_gpus(tensor, other, tag, sender=other)
+        source: list[int] = []
+        number = self._tag(tag)
+
+        def start(engine: Any, name: Any) -> Any:
+            staged = _memory.Staged([tensor])
+            ticket = _native.receive(engine, _LABEL, _flat(staged.describe()[0]), other, number)
+
+            def finish(sender: int) -> list[torch.Tensor]:
+                source.append(sender)
+                return staged.finish(sender)
+
+            return Handle(ticket, finish)
+
+        work = self._lane.submit("message", None, [], start)
+        work.source = source
+        return work
+
+    def _tag(self, tag: int) -> int:
+        return self._first_tag + tag % (1 << _TAG_BITS)
+
+    def _check(self, tensor: torch.Tensor, other: int | None) -> None:
         _memory.check(tensor, moves=True)
         if other == self._rank:
             raise ValueError(f"rank {other} cannot send to itself\nhint: use copy_")
+
+    def _between_gpus(self, tensor: torch.Tensor, other: int, tag: int, sender: int) -> Work:
         root = int(sender > min(other, self._rank))
 
         def start(engine: Any, name: Any) -> Any:
-            hand_in = partial(_broadcast, engine, name, root)
-            return _memory.hand_in(hand_in, [tensor])
+            return _memory.hand_in(partial(_broadcast, engine, name, root), [tensor])
 
-        devices = [tensor.device] if tensor.is_cuda else []
-        return self._lane(other).submit(f"message.{root}.{tag}", None, devices, start)
-
-    def _lane(self, other: int) -> Lane:
-        if other not in self._lanes:
-            first, second = sorted((other, self._rank))
-            place = int(self._rank == second)
-            meeting = self._meeting(f"pair/{first}/{second}", place)
-            limits = (self._defaults, self._timeout)
-            meet = partial(Engine.meet, meeting, (place, 2), False, *limits, self._world())
-            self._lanes[other] = Lane(
-                _WhenMet(meet), owned=True, names=Names(MESSAGES), ordered=False
-            )
-        return self._lanes[other]
+        if other not in self._gpu_lanes:
+            engine = _WhenMet(partial(self._meet, other))
+            self._gpu_lanes[other] = Lane(engine, True, Names(MESSAGES), ordered=False)
+        lane = self._gpu_lanes[other]
+        return lane.submit(f"message.{root}.{tag}", None, [tensor.device], start)
 
     def close(self) -> None:
         """Ends all of them."""
-        for lane in self._lanes.values():
+        for lane in (self._lane, *self._gpu_lanes.values()):
             lane.close()
+
+
+def _flat(described: tuple) -> tuple:
+    """The same memory in one dimension: as with other back ends, only sizes have to agree."""
+    address, code, shape, owner, stream = described
+    return address, code, (math.prod(shape),), owner, stream
 
 
 def _broadcast(engine: Any, name: Any, root: int, described: list) -> Any:

@@ -25,6 +25,8 @@ class Work(_Work):
     _error: Exception | None = None
     _events: Sequence[tuple[torch.device, Any]] = ()
     _future: Any = None
+    source: Sequence[int] = ()
+    """The rank that sent a message, once that is known."""
 
     def __init__(  # noqa: D107
         self,
@@ -82,6 +84,11 @@ class Work(_Work):
     def synchronize(self) -> None:
         """The same as waiting."""
         self.wait()
+
+    def _source_rank(self) -> int:
+        """The rank that sent a message."""
+        self.wait()
+        return self.source[0]
 
     def is_completed(self) -> bool:
         """Whether waiting would return at once."""

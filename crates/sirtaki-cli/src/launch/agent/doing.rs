@@ -21,6 +21,10 @@ pub(super) fn describe(records: &[FlightEntry], now: Duration) -> Option<String>
         Stage::Met => format!("waiting for the others before operation #{} for {since:.1} s", last.sequence),
         Stage::Running => format!("in {operation} for {since:.1} s"),
         Stage::Done => format!("computing for {since:.1} s since {operation}"),
+        Stage::Sending => format!("sending \"{name}\" to rank {} for {since:.1} s", last.sequence),
+        Stage::Receiving => format!("receiving \"{name}\" for {since:.1} s"),
+        Stage::Sent => format!("computing for {since:.1} s since it sent \"{name}\""),
+        Stage::Received => format!("computing for {since:.1} s since it received \"{name}\""),
         Stage::Failed => format!("ending; \"{name}\" had failed"),
     })
 }
