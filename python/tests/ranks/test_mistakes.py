@@ -157,9 +157,12 @@ def test_the_interpreter_is_free_while_waiting(several):
 
 def test_other_threads_go_on_while_this_one_waits(several):
     if hvd.rank() == 0:
-        counted = []
+        counted, begun = [], threading.Event()
 
         def count():
+            # A thread that has submitted something is one that others may have to wait for.
+            hvd.allreduce(torch.ones(1), name="before counting")
+            begun.set()
             # Only when this thread has got on do the others do their part.
             for number in range(1000):
                 counted.append(number)
@@ -168,10 +171,12 @@ def test_other_threads_go_on_while_this_one_waits(several):
 
         thread = threading.Thread(target=count)
         thread.start()
+        begun.wait()
         hvd.allreduce(torch.ones(1), name="after counting")
         assert len(counted) == 1000
         thread.join()
     else:
+        hvd.allreduce(torch.ones(1), name="before counting")
         hvd.broadcast_object(None, 0, name="count")
         hvd.allreduce(torch.ones(1), name="after counting")
 

@@ -75,7 +75,7 @@ impl World {
     }
 
     /// Every rank's value.
-    fn gather(&self, name: &str, value: u64) -> Result<Vec<u64>> {
+    pub(crate) fn gather(&self, name: &str, value: u64) -> Result<Vec<u64>> {
         let request = Request::new(name, Operation::AllGather, DType::I64, &[1]);
         let mine = Tensor::from_vec(vec![value.cast_signed()]);
         let all: Vec<i64> = elements(name, self.engine().submit(request, mine).wait_one()?)?;

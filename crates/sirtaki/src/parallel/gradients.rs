@@ -22,7 +22,7 @@ use super::{
     convert::{copied, inbound, outbound, zeros},
     leaf_sums::STATISTICS,
     module_tensors::replace,
-    norm::{Squares, root},
+    norm::{self, Squares, root},
     tensor_names::{Path, group},
     tree_sums::over_all,
 };
@@ -69,7 +69,7 @@ impl Reducer {
         let mut found = take(module, &mut gradients);
         if world.size() == 1 && self.compression.is_none() {
             let own = found.into_iter().filter_map(|entry| Some((entry.id, entry.data?, entry.device)));
-            return Ok(self.put(module, self.scale(1.0), own.collect()));
+            return self.put(module, self.scale(1.0), own.collect(), None);
         }
         let names = self.names(module, &found);
         let mut requests = vec![self.presence(&found)];
@@ -90,7 +90,7 @@ impl Reducer {
                 reduced.push((entry.id, data, entry.device));
             }
         }
-        Ok(self.put(module, self.scale(share.into()), reduced))
+        self.put(module, self.scale(share.into()), reduced, None)
     }
 
     /// The combined gradients of all leaves of all ranks, unless they overflow, and the module with the new statistics.
@@ -110,7 +110,7 @@ impl Reducer {
             reduced.extend(data.map(|data| (entry.id, data, entry.device.clone())));
         }
         let statistics = sums.new_statistics(all)?;
-        let gradients = self.put(&module, sums.scale(), reduced);
+        let gradients = self.put(&module, sums.scale(), reduced, sums.stages.as_ref())?;
         Ok((replace(module, STATISTICS, statistics), gradients))
     }
 
@@ -136,22 +136,27 @@ impl Reducer {
         }
     }
 
-    /// These gradients times `scale`, clipped; `None` if losses were multiplied by too much.
+    /// These gradients times `scale`, clipped; `None` if losses were multiplied by too much. Their norm is over the
+    /// gradients that the workers `stages` have, too.
     fn put<M: Module>(
         &self,
         module: &M,
         scale: f64,
         reduced: Vec<(ParamId, TensorData, Device)>,
-    ) -> Option<GradientsParams> {
-        let mut squares = Squares::new();
+        stages: Option<&World>,
+    ) -> Result<Option<GradientsParams>> {
+        let mut norm = 0.0;
         if self.needs_norm() {
+            let mut squares = Squares::new();
             reduced.iter().for_each(|(_, data, _)| squares.add(data));
+            let stages: Vec<&World> = stages.into_iter().collect();
+            norm = root(&norm::over(&stages, &format!("{} norm", self.purpose), squares.digits())?);
         }
-        let factor = self.factor(scale, root(&squares.digits()))?;
+        let Some(factor) = self.factor(scale, norm) else { return Ok(None) };
         let reduced = reduced.into_iter().map(|(id, data, device)| (id, (data, device))).collect();
         let mut put = Put { reduced, factor, gradients: GradientsParams::new() };
         module.visit(&mut put);
-        Some(put.gradients)
+        Ok(Some(put.gradients))
     }
 
     fn operation(&self) -> Operation {

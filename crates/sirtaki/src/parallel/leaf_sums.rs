@@ -19,7 +19,7 @@ use super::{
     sum_tree::Branches,
     tree_sums::{Column, Sums, join},
 };
-use crate::{Error, Result};
+use crate::{Error, Result, World};
 
 pub(super) const STATISTICS: &str = "statistics of shards";
 
@@ -37,7 +37,12 @@ pub struct LeafSums {
     full: f64,
     samples: f64,
     mean: bool,
+    /// The workers that have the other stages of the network.
+    pub(super) stages: Option<World>,
 }
+
+/// What a forward pass made of each running statistic that it changed.
+pub(super) type Statistics = Vec<Option<TensorData>>;
 
 impl LeafSums {
     /// Nothing yet of a step in `leaves` leaves with `samples` samples in all, on all ranks. Leaves are weighted by their
@@ -51,7 +56,7 @@ impl LeafSums {
         let columns: Vec<Column> = parameters.iter().map(column).chain(still.iter().map(statistic)).collect();
         let (sums, counts) = (Branches::new(leaves), vec![0.0; columns.len()]);
         let (full, samples, mean) = (full as f64, samples as f64, true);
-        Ok(Self { parameters, still, columns, sums, counts, leaves, full, samples, mean })
+        Ok(Self { parameters, still, columns, sums, counts, leaves, full, samples, mean, stages: None })
     }
 
     /// Gradients are added without weights, instead of averaged over samples.
@@ -80,34 +85,68 @@ impl LeafSums {
     /// Adds the gradients of the mean loss of a leaf's samples, and the statistics that the module has gathered from
     /// them. Returns the module with the statistics from before the step. A rank adds its leaves in ascending order,
     /// without gaps.
-    pub fn add<M: Module>(
-        &mut self,
-        module: M,
-        leaf: usize,
-        samples: usize,
-        mut gradients: GradientsParams,
-    ) -> Result<M> {
-        let weight = samples as f64 / self.full;
-        let scale = if self.mean { weight } else { 1.0 };
-        let taken = take(&module, &mut gradients);
-        let mut values: Vec<(Option<TensorData>, f64)> = taken.into_iter().map(|entry| (entry.data, scale)).collect();
-        let mut old = Vec::new();
+    pub fn add<M: Module>(&mut self, module: M, leaf: usize, samples: usize, gradients: GradientsParams) -> Result<M> {
+        let (module, statistics) = self.observe(module)?;
+        self.add_observed(&module, (leaf, samples), gradients, statistics)?;
+        Ok(module)
+    }
+
+    /// The statistics that a forward pass changed, and the module with those from before the step.
+    pub(super) fn observe<M: Module>(&self, module: M) -> Result<(M, Statistics)> {
+        let (mut old, mut statistics) = (Vec::new(), Statistics::new());
         for (before, after) in self.still.iter().zip(read(&module, STATISTICS, Which::NotTrained, true)?) {
             let changed = match (&before.data, &after.data) {
                 (Some(before), Some(after)) => before.as_bytes() != after.as_bytes(),
                 _ => false,
             };
             old.extend(before.data.clone().filter(|_| changed).map(|data| (before.name.clone(), before.id, data)));
-            values.push((after.data.filter(|_| changed), weight));
+            statistics.push(after.data.filter(|_| changed));
         }
+        Ok((replace(module, STATISTICS, old), statistics))
+    }
+
+    /// Adds a leaf with these samples, whose statistics were observed after its forward pass.
+    pub(super) fn add_observed<M: Module>(
+        &mut self,
+        module: &M,
+        (leaf, samples): (usize, usize),
+        mut gradients: GradientsParams,
+        statistics: Statistics,
+    ) -> Result<()> {
+        let weight = samples as f64 / self.full;
+        let scale = if self.mean { weight } else { 1.0 };
+        let gradients = take(module, &mut gradients).into_iter().map(|entry| (entry.data, scale));
+        let values = gradients.chain(statistics.into_iter().map(|statistic| (statistic, weight)));
         let mut sums = Sums::new();
-        for (((value, weight), column), count) in values.into_iter().zip(&self.columns).zip(&mut self.counts) {
+        for (((value, weight), column), count) in values.zip(&self.columns).zip(&mut self.counts) {
             let sum = value.map(|value| summand(column, value, weight)).transpose()?;
             *count += if sum.is_some() { samples as f64 } else { 0.0 };
             sums.push(sum);
         }
         self.sums.add(leaf..leaf + 1, sums, join);
-        Ok(replace(module, STATISTICS, old))
+        Ok(())
+    }
+
+    /// The sums of some stages of a network as those of one module with the layers of all of them, in this order. The
+    /// workers `stages` have the others.
+    pub(super) fn of_stages(parts: Vec<Self>, stages: &World) -> Option<Self> {
+        let mut parts = parts.into_iter();
+        let mut all = parts.next()?;
+        all.stages = Some(stages.clone());
+        for part in parts {
+            let (here, there) = (all.parameters.len(), part.parameters.len());
+            let mut sums = Branches::new(all.leaves);
+            for ((branch, left), (_, right)) in all.sums.into_branches().zip(part.sums.into_branches()) {
+                let (left, right) = (expanded(left, all.columns.len()), expanded(right, part.columns.len()));
+                sums.add(branch, merged((left, here), (right, there)), join);
+            }
+            all.sums = sums;
+            all.counts = merged((all.counts, here), (part.counts, there));
+            all.columns = merged((all.columns, here), (part.columns, there));
+            all.parameters.extend(part.parameters);
+            all.still.extend(part.still);
+        }
+        Some(all)
     }
 
     /// The sums of this rank and their counts, which are then over.
@@ -150,6 +189,18 @@ impl std::fmt::Debug for LeafSums {
             .field("parameters", &parameters)
             .finish_non_exhaustive()
     }
+}
+
+/// The columns of two modules, of which the first ones are those of gradients.
+fn merged<T>((mut left, here): (Vec<T>, usize), (mut right, there): (Vec<T>, usize)) -> Vec<T> {
+    let statistics = (left.split_off(here), right.split_off(there));
+    left.into_iter().chain(right).chain(statistics.0).chain(statistics.1).collect()
+}
+
+/// A sum for each column, also where no leaf has added anything.
+fn expanded(mut sums: Sums, columns: usize) -> Sums {
+    sums.resize_with(columns, || None);
+    sums
 }
 
 /// What a leaf adds to a column.

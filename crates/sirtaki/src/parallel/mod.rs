@@ -19,6 +19,8 @@
 //! - [`lars`]: an optimizer for very large batches.
 //! - [`differentiable`]: collectives that gradients flow through.
 //! - [`batch_norm`], [`tensor_parallel`]: layers that need them.
+//! - [`dropout`]: random zeros that do not depend on who has which layer.
+//! - [`pipeline`]: networks in stages on different workers.
 //! - `learner`: Burn's own training loop, with feature `train`.
 
 mod batch;
@@ -26,6 +28,7 @@ mod batch_norm;
 mod checkpoint_tensors;
 mod convert;
 mod differentiable;
+mod dropout;
 mod gradients;
 mod lars;
 mod leaf_sums;
@@ -36,6 +39,7 @@ mod norm;
 mod optimizer;
 mod optimizer_record;
 mod passes;
+mod pipeline;
 mod resume;
 mod sharded;
 mod shards;
@@ -50,12 +54,14 @@ mod update;
 use burn::tensor::Device;
 
 pub use batch_norm::SyncBatchNorm;
+pub use dropout::ShardDropout;
 pub use lars::LarsSgd;
 pub use leaf_sums::LeafSums;
 #[cfg(feature = "train")]
 pub use learner::Strategy;
 pub(crate) use module_tensors::renumber;
 pub use optimizer::DistributedOptimizer;
+pub use pipeline::{Carried, Chain, Flow, Layer, Pipeline, PipelineTime};
 pub use resume::Resumed;
 pub use sharded::ShardedOptimizer;
 pub use shards::seed;

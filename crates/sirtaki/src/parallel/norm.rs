@@ -5,6 +5,10 @@
 //! each exponent. Rejected: adding `f64` in a fixed order, for which parts would have to be summed one after the other.
 
 use burn::tensor::TensorData;
+use sirtaki_comm::{DType, Reduction};
+use sirtaki_engine::{Operation, Request, Tensor};
+
+use crate::{Result, World, world::elements};
 
 /// How many exponents `f64` has.
 const EXPONENTS: usize = 2048;
@@ -62,6 +66,16 @@ impl Squares {
         digits[DIGITS] = i64::from(self.sums[EXPONENTS - 1] > 0);
         digits
     }
+}
+
+/// The digits of the sum over all ranks of some worlds, each of which has every combination of the others' ranks.
+pub(super) fn over(worlds: &[&World], name: &str, mut digits: Vec<i64>) -> Result<Vec<i64>> {
+    for world in worlds.iter().filter(|world| world.size() > 1) {
+        let operation = Operation::AllReduce(Reduction::SUM);
+        let request = Request::new(name, operation, DType::I64, &[digits.len()]).of_all();
+        digits = elements(name, world.engine().submit(request, Tensor::from_vec(digits)).wait_one()?)?;
+    }
+    Ok(digits)
 }
 
 /// The root of the sum that these digits are, whichever digits it was added from.

@@ -11,16 +11,17 @@ use burn::{
     tensor::Device,
 };
 
-use super::{DistributedOptimizer, LeafSums, Update};
+use super::{DistributedOptimizer, LeafSums, Update, dropout::begin_pass};
 use crate::{
     Error, Result, World,
     data::{FixedShards, Shard},
     random::Stream,
 };
 
-/// Reseeds the random numbers of this device from a stream: before a forward pass, so that those of dropout depend on
-/// the position in the data and not on what was computed before.
+/// Reseeds the random numbers of this device, and of the layers of ours that this thread computes, from a stream: before
+/// a forward pass, so that those of dropout depend on the position in the data and not on what was computed before.
 pub fn seed(device: &Device, mut stream: Stream) {
+    begin_pass(stream.clone());
     device.seed(stream.bits());
 }
 
@@ -99,7 +100,7 @@ impl DistributedOptimizer {
 }
 
 /// Whether this rank can take this step of the plan.
-fn check(world: &World, plan: &FixedShards, step: usize) -> Result<()> {
+pub(super) fn check(world: &World, plan: &FixedShards, step: usize) -> Result<()> {
     let (rank, mine) = (world.rank(), plan.per_step());
     if plan.place(0).1 != rank * mine || plan.shards() != world.size() * mine {
         let problem = format!("the plan of shards is not that of rank {rank} of {}", world.size());

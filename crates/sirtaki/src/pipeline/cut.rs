@@ -4,7 +4,7 @@ use crate::{Error, Result};
 
 /// A layer as it was measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Layer {
+pub struct LayerCost {
     /// Seconds, or any other unit, for forward and backward together.
     pub time: f64,
     /// Bytes of parameters, gradients, optimizer state and activations.
@@ -24,14 +24,14 @@ pub struct Cut {
 /// needs more than `memory` bytes.
 ///
 /// ```
-/// use sirtaki::pipeline::{Layer, cut};
+/// use sirtaki::pipeline::{LayerCost, cut};
 ///
-/// let layers = [3.0, 1.0, 1.0, 2.0, 1.0].map(|time| Layer { time, memory: 1 });
+/// let layers = [3.0, 1.0, 1.0, 2.0, 1.0].map(|time| LayerCost { time, memory: 1 });
 /// let cut = cut(&layers, 2, u64::MAX)?;
 /// assert_eq!(cut.stages, [0..2, 2..5]);
 /// # Ok::<(), sirtaki::Error>(())
 /// ```
-pub fn cut(layers: &[Layer], stages: usize, memory: u64) -> Result<Cut> {
+pub fn cut(layers: &[LayerCost], stages: usize, memory: u64) -> Result<Cut> {
     if stages == 0 || stages > layers.len() {
         let problem = format!("{} layers cannot be cut into {stages} stages", layers.len());
         return Err(Error::setting(problem, format!("choose from 1 to {} stages", layers.len())));
@@ -63,7 +63,7 @@ pub fn cut(layers: &[Layer], stages: usize, memory: u64) -> Result<Cut> {
 }
 
 /// By number of stages and of layers: the longest stage's time in the best cut, and where its last stage begins.
-fn best(layers: &[Layer], stages: usize, memory: u64) -> Vec<Vec<(f64, usize)>> {
+fn best(layers: &[LayerCost], stages: usize, memory: u64) -> Vec<Vec<(f64, usize)>> {
     let none = (f64::INFINITY, 0);
     let mut best = vec![vec![none; layers.len() + 1]; stages + 1];
     best[0][0] = (0.0, 0);
@@ -92,8 +92,8 @@ mod tests {
 
     use super::*;
 
-    fn layers(times: &[u32]) -> Vec<Layer> {
-        times.iter().map(|&time| Layer { time: f64::from(time), memory: u64::from(time) }).collect()
+    fn layers(times: &[u32]) -> Vec<LayerCost> {
+        times.iter().map(|&time| LayerCost { time: f64::from(time), memory: u64::from(time) }).collect()
     }
 
     /// The longest stage of the best of all cuts.
@@ -111,7 +111,7 @@ mod tests {
         assert!(cut(&layers(&[1, 2]), 0, u64::MAX).is_err());
         let error = cut(&layers(&[4, 4, 4]), 2, 6).unwrap_err();
         assert_eq!(error.to_string(), "no cut into 2 stages has at most 6 bytes in each; all layers have 12");
-        assert!(cut(&[Layer { time: f64::NAN, memory: 0 }], 1, u64::MAX).is_err());
+        assert!(cut(&[LayerCost { time: f64::NAN, memory: 0 }], 1, u64::MAX).is_err());
     }
 
     proptest! {

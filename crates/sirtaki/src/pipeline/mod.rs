@@ -7,6 +7,6 @@ mod cut;
 mod schedule;
 mod timing;
 
-pub use cut::{Cut, Layer, cut};
+pub use cut::{Cut, LayerCost, cut};
 pub use schedule::{Action, Pass, PipelinePlan, PipelineSchedule};
 pub use timing::{StageTime, Timing};

@@ -56,7 +56,7 @@ pub struct Action {
 }
 
 /// A pipeline's sizes and schedule.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PipelinePlan {
     schedule: PipelineSchedule,
     workers: usize,

@@ -29,8 +29,7 @@ use burn::{
     optim::{GradientsParams, ModuleOptimizer, lr_scheduler::module_lr_scheduler::ModuleLearningRate},
     tensor::{Tensor, TensorData},
 };
-use sirtaki_comm::Reduction;
-use sirtaki_engine::{Operation, Phase, Request};
+use sirtaki_engine::Phase;
 
 use self::{
     blocks::{Blocks, Parameter},
@@ -40,13 +39,12 @@ use self::{
 use super::{
     DistributedOptimizer, Gradients, OptimizerState, Update,
     gradients::{Entry, Reducer, take},
-    norm::{Squares, root},
+    norm::{self, Squares, root},
     passes::PassSums,
 };
 use crate::{
     Error, Result, World,
     data::{FixedShards, Shard},
-    world::elements,
 };
 
 /// Steps like a [`DistributedOptimizer`], with the optimizer's state split over the ranks; made by
@@ -160,13 +158,8 @@ impl ShardedOptimizer {
         }
         let mut squares = Squares::new();
         scattered.slices.iter().flatten().for_each(|slice| squares.add(slice));
-        let (name, mut digits) = (format!("{} norm", self.reducer.purpose), squares.digits());
-        if self.world.size() > 1 {
-            let operation = Operation::AllReduce(Reduction::SUM);
-            let request = Request::new(&name, operation, sirtaki_comm::DType::I64, &[digits.len()]).of_all();
-            let tensor = sirtaki_engine::Tensor::from_vec(digits);
-            digits = elements::<i64>(&name, self.world.engine().submit(request, tensor).wait_one()?)?;
-        }
+        let worlds: Vec<&World> = [&self.world].into_iter().chain(&scattered.stages).collect();
+        let digits = norm::over(&worlds, &format!("{} norm", self.reducer.purpose), squares.digits())?;
         Ok(self.reducer.factor(scattered.scale, root(&digits)))
     }
 

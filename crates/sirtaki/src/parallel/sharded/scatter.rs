@@ -25,6 +25,8 @@ pub(super) struct Scattered {
     pub(super) slices: Vec<Option<TensorData>>,
     /// What they are to be multiplied by.
     pub(super) scale: f64,
+    /// The workers that have the other stages of the network.
+    pub(super) stages: Option<World>,
 }
 
 /// The gradients of all ranks' own batches.
@@ -64,7 +66,7 @@ pub(super) fn own<M: Module>(
     let present: Vec<bool> = presence.iter().skip(1).map(|&present| present > 0.0).collect();
     let shares = outputs.map(|output| output.into_tensor().ok_or_else(|| wrong_type(&reducer.purpose)));
     let slices = slices(world, layout, shares, &present)?;
-    Ok(Scattered { slices, scale: reducer.scale(1.0) })
+    Ok(Scattered { slices, scale: reducer.scale(1.0), stages: None })
 }
 
 /// The gradients of all leaves, added along the tree, and the module with the new statistics.
@@ -97,7 +99,8 @@ pub(super) fn leaves<M: Module>(
     let names = (format!("{} statistics", reducer.purpose), format!("statistics of {group}"));
     let (all, counts) = over_all(world, (&names.0, &names.1), columns, statistics, sums.leaves, of_statistics)?;
     let statistics = sums.new_statistics(all.into_iter().zip(counts))?;
-    Ok((replace(module, STATISTICS, statistics), Scattered { slices, scale: sums.scale() }))
+    let scattered = Scattered { slices, scale: sums.scale(), stages: sums.stages };
+    Ok((replace(module, STATISTICS, statistics), scattered))
 }
 
 /// The sums of gradients and those of statistics.

@@ -1,0 +1,62 @@
+//! What the layers of a network cost, measured.
+
+use std::time::Instant;
+
+use burn::{
+    module::{Module, ModuleVisitor, Param},
+    tensor::Tensor,
+};
+
+use super::{
+    chain::{Chain, Layer},
+    flow::Flow,
+};
+use crate::{Result, pipeline::LayerCost};
+
+/// Passes through each layer; the median counts.
+const PASSES: usize = 5;
+/// Parameter, gradient, and two numbers of an optimizer such as Adam.
+const COPIES: u64 = 4;
+
+impl<L: Layer> Chain<L> {
+    /// What each layer that is here costs for one micro-batch, forward and backward, to [cut](crate::pipeline::cut) the
+    /// network. Memory is that of parameters with gradients and the state of Adam, and of what the layer gives. It is
+    /// measured here and now, so one worker measures and tells the others.
+    pub fn costs(&self, input: Flow) -> Result<Vec<LayerCost>> {
+        let Some(device) = self.devices().first().cloned() else { return Ok(Vec::new()) };
+        let (mut costs, mut input) = (Vec::new(), input);
+        for layer in self.layers() {
+            let mut times = Vec::new();
+            let mut output = Vec::new();
+            for _ in 0..PASSES {
+                let begun = Instant::now();
+                let flow = layer.forward(input.again())?;
+                output = flow.data();
+                let gradients = output.iter().filter(|data| data.dtype().is_float()).cloned().map(Some).collect();
+                if let Some(loss) = flow.pull(gradients) {
+                    drop(loss.backward());
+                }
+                times.push(begun.elapsed().as_secs_f64());
+            }
+            times.sort_by(f64::total_cmp);
+            let given: u64 = output.iter().map(|data| data.as_bytes().len() as u64).sum();
+            costs.push(LayerCost { time: times[PASSES / 2], memory: COPIES * parameters(layer) + given });
+            input = Flow::from_data(output, &device)?;
+        }
+        Ok(costs)
+    }
+}
+
+/// The bytes of all parameters.
+fn parameters(layer: &impl Module) -> u64 {
+    struct Bytes(u64);
+    impl ModuleVisitor for Bytes {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            let tensor = param.val();
+            self.0 += (tensor.shape().num_elements() * tensor.dtype().size()) as u64;
+        }
+    }
+    let mut bytes = Bytes(0);
+    layer.visit(&mut bytes);
+    bytes.0
+}

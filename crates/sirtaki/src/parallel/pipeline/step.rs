@@ -1,0 +1,223 @@
+//! One step of training through a pipeline.
+
+use std::{collections::HashMap, time::Instant};
+
+use burn::{
+    optim::{GradientsParams, lr_scheduler::module_lr_scheduler::ModuleLearningRate},
+    tensor::{Device, Tensor},
+};
+use sirtaki_engine::Phase;
+
+use super::{
+    Pipeline,
+    chain::{Chain, Layer},
+    flow::Flow,
+};
+use crate::{
+    Error, LeafSums, Result, Update,
+    data::{FixedShards, Shard},
+    parallel::{leaf_sums::Statistics, shards::seed},
+    pipeline::{Action, Pass},
+};
+
+/// Actions ahead of the current one for which messages are asked for.
+const AHEAD: usize = 4;
+
+/// A micro-batch between its forward and its backward pass through a stage.
+struct Held {
+    input: Flow,
+    made: Made,
+    statistics: Statistics,
+}
+
+/// What a stage made of a micro-batch.
+enum Made {
+    /// Tensors for the next stage.
+    Flow(Flow),
+    /// The loss, in the last stage.
+    Loss(Box<Tensor<1>>),
+    /// Something that is computed again when its gradients are needed.
+    Again,
+}
+
+impl Pipeline {
+    /// One step with all shards of a step of the plan, each of which is a micro-batch, to the same bits as
+    /// [`DistributedOptimizer::step_shards`](crate::DistributedOptimizer::step_shards) with the whole network in one process.
+    ///
+    /// `input` gives what the first layer takes, and is called by the worker with the first stage; `loss` gives the mean
+    /// loss of a shard's samples from what the last layer gives, and is called by the worker with the last stage. The
+    /// update's world, and the plan's, are the workers that have the same stages and other samples.
+    ///
+    /// All workers of the pipeline call it.
+    pub fn step<L: Layer, E: From<Error>>(
+        &mut self,
+        update: &mut (impl Update<Chain<L>> + ?Sized),
+        rate: impl Into<ModuleLearningRate>,
+        chain: Chain<L>,
+        (plan, step): (&FixedShards, usize),
+        input: impl FnMut(Shard) -> std::result::Result<Flow, E>,
+        loss: impl FnMut(Shard, Flow) -> std::result::Result<Tensor<1>, E>,
+    ) -> std::result::Result<Chain<L>, E> {
+        self.check_step(update.world(), plan, step)?;
+        let begun = Instant::now();
+        let device = self.device.clone();
+        let parts = chain.apart(self.own_stages().map(|stage| self.stages[stage].clone()));
+        let mut running = Running { pipeline: self, device, plan, held: HashMap::new(), input, loss };
+        let samples = plan.together(step);
+        let sums = parts.iter().map(|part| LeafSums::new(part, plan.shards(), plan.shard_size(), samples));
+        let mut sums: Vec<LeafSums> = sums.map(|sums| Ok(sums?.summed(update.is_sum()))).collect::<Result<_>>()?;
+        let parts = running.run(step, parts, &mut sums)?;
+        self.links.finish()?;
+        self.time.steps += begun.elapsed();
+        let chain = Chain::together(parts);
+        match LeafSums::of_stages(sums, &self.world) {
+            Some(sums) => Ok(update.step(rate.into(), chain, sums.into())?),
+            None => Ok(chain),
+        }
+    }
+}
+
+/// A step under way.
+struct Running<'a, I, O> {
+    pipeline: &'a mut Pipeline,
+    device: Device,
+    plan: &'a FixedShards,
+    held: HashMap<(usize, usize), Held>,
+    input: I,
+    loss: O,
+}
+
+impl<I, O> Running<'_, I, O> {
+    fn run<L: Layer, E: From<Error>>(
+        &mut self,
+        step: usize,
+        mut parts: Vec<Chain<L>>,
+        sums: &mut [LeafSums],
+    ) -> std::result::Result<Vec<Chain<L>>, E>
+    where
+        I: FnMut(Shard) -> std::result::Result<Flow, E>,
+        O: FnMut(Shard, Flow) -> std::result::Result<Tensor<1>, E>,
+    {
+        let (shards, plan) = (self.plan, self.pipeline.plan);
+        let shard = |micro: usize| shards.shard(step * shards.per_step() + micro);
+        let mut actions = plan.actions(self.pipeline.world.rank());
+        actions.retain(|action| shard(action.micro).samples > 0);
+        for (place, action) in actions.iter().enumerate() {
+            actions[place..].iter().take(AHEAD).for_each(|&next| self.pipeline.links.ask(next));
+            let own = action.stage / plan.workers();
+            let part = std::mem::take(&mut parts[own]);
+            parts[own] = match action.pass {
+                Pass::Forward => self.forward(*action, shard(action.micro), part, &sums[own])?,
+                Pass::Backward => self.backward(*action, shard(action.micro), part, &mut sums[own])?,
+            };
+        }
+        // Shards without samples are the last ones.
+        for empty in (0..plan.micros()).map(shard).filter(|shard| shard.samples == 0) {
+            sums.iter_mut().for_each(|sums| sums.skip(empty.number));
+        }
+        Ok(parts)
+    }
+
+    fn forward<L: Layer, E: From<Error>>(
+        &mut self,
+        action: Action,
+        shard: Shard,
+        part: Chain<L>,
+        sums: &LeafSums,
+    ) -> std::result::Result<Chain<L>, E>
+    where
+        I: FnMut(Shard) -> std::result::Result<Flow, E>,
+        O: FnMut(Shard, Flow) -> std::result::Result<Tensor<1>, E>,
+    {
+        let input = match action.stage {
+            0 => (self.input)(shard)?,
+            _ => {
+                let data = self.pipeline.links.receive(action)?.into_iter().flatten().collect();
+                Flow::from_data(data, &self.device)?
+            }
+        };
+        let (recompute, last) = (self.pipeline.recompute, action.stage + 1 == self.pipeline.plan.stages());
+        let place = (action.stage, action.micro);
+        if recompute && last {
+            self.held.insert(place, Held { input, made: Made::Again, statistics: Statistics::default() });
+            return Ok(part);
+        }
+        let (part, made, statistics) = self.compute(action, shard, part, &input, sums)?;
+        let made = match made {
+            Made::Flow(flow) => {
+                self.pipeline.links.will_return(action.stage, flow.floats());
+                let next = Action { stage: action.stage + 1, ..action };
+                self.pipeline.links.send(next, flow.data().into_iter().map(Some).collect())?;
+                if recompute { Made::Again } else { Made::Flow(flow) }
+            }
+            made => made,
+        };
+        self.held.insert(place, Held { input, made, statistics });
+        self.pipeline.most_held = self.pipeline.most_held.max(self.held.len());
+        Ok(part)
+    }
+
+    /// What a stage makes of a micro-batch, with the random numbers of its shard.
+    fn compute<L: Layer, E: From<Error>>(
+        &mut self,
+        action: Action,
+        shard: Shard,
+        part: Chain<L>,
+        input: &Flow,
+        sums: &LeafSums,
+    ) -> std::result::Result<(Chain<L>, Made, Statistics), E>
+    where
+        O: FnMut(Shard, Flow) -> std::result::Result<Tensor<1>, E>,
+    {
+        let _phase = self.pipeline.world.engine().phase(Phase::Forward);
+        let begun = Instant::now();
+        seed(&self.device, self.plan.stream("forward", shard.batch));
+        let flow = part.forward(input.again())?;
+        let made = if action.stage + 1 == self.pipeline.plan.stages() {
+            Made::Loss(Box::new((self.loss)(shard, flow)?))
+        } else {
+            Made::Flow(flow)
+        };
+        let (part, statistics) = sums.observe(part)?;
+        self.pipeline.time.busy += begun.elapsed();
+        Ok((part, made, statistics))
+    }
+
+    fn backward<L: Layer, E: From<Error>>(
+        &mut self,
+        action: Action,
+        shard: Shard,
+        part: Chain<L>,
+        sums: &mut LeafSums,
+    ) -> std::result::Result<Chain<L>, E>
+    where
+        O: FnMut(Shard, Flow) -> std::result::Result<Tensor<1>, E>,
+    {
+        let held = self.held.remove(&(action.stage, action.micro));
+        let Held { input, made, statistics } =
+            held.ok_or_else(|| Error::setting("a backward pass without a forward pass", "report this"))?;
+        let (part, made, statistics) = match made {
+            Made::Again => self.compute(action, shard, part, &input, sums)?,
+            made => (part, made, statistics),
+        };
+        let loss = match made {
+            Made::Loss(loss) => Some(*loss),
+            Made::Flow(flow) => flow.pull(self.pipeline.links.receive(action)?),
+            Made::Again => None,
+        };
+        let _phase = self.pipeline.world.engine().phase(Phase::Backward);
+        let begun = Instant::now();
+        let mut gradients = loss.map(|loss| loss.backward());
+        if let Some(before) = action.stage.checked_sub(1) {
+            let returned = match &mut gradients {
+                Some(gradients) => input.gradients(gradients),
+                None => vec![None; input.floats()],
+            };
+            self.pipeline.links.send(Action { stage: before, ..action }, returned)?;
+        }
+        let gradients = gradients.map_or_else(GradientsParams::new, |all| GradientsParams::from_grads(all, &part));
+        sums.add_observed(&part, (shard.number, shard.samples), gradients, statistics)?;
+        self.pipeline.time.busy += begun.elapsed();
+        Ok(part)
+    }
+}
