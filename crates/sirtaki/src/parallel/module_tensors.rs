@@ -53,17 +53,25 @@ pub(super) fn replace<M: Module>(module: M, purpose: &'static str, values: Vec<(
 /// The module with identities that follow from the order of its parameters, where Burn's are random: so that the files
 /// of equal runs are equal too. For a module that is the only one in its program, before it is passed to an optimizer.
 pub(crate) fn renumber<M: Module>(module: M) -> M {
-    module.map(&mut Renumber::default())
+    renumber_layer(0, module)
 }
 
-#[derive(Default)]
-struct Renumber(HashMap<ParamId, ParamId>);
+/// The same for one of several layers: identities follow from its number and the order of parameters in it, so they do not
+/// depend on which other layers are there.
+pub(super) fn renumber_layer<M: Module>(number: usize, module: M) -> M {
+    module.map(&mut Renumber { first: (number as u64) << 32 | 1, known: HashMap::new() })
+}
+
+struct Renumber {
+    first: u64,
+    known: HashMap<ParamId, ParamId>,
+}
 
 impl Renumber {
     /// A parameter with two places in a module has one identity.
     fn of(&mut self, id: ParamId) -> ParamId {
-        let next = ParamId::from(self.0.len() as u64 + 1);
-        *self.0.entry(id).or_insert(next)
+        let next = ParamId::from(self.first + self.known.len() as u64);
+        *self.known.entry(id).or_insert(next)
     }
 }
 

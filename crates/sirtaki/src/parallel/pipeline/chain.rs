@@ -10,7 +10,7 @@ use burn::{
     tensor::{Device, Tensor},
 };
 
-use super::flow::Flow;
+use super::{super::module_tensors::renumber_layer, flow::Flow};
 use crate::{Result, random::Stream, seed};
 
 /// A layer of a [`Chain`].
@@ -27,7 +27,7 @@ pub struct Chain<L> {
 
 impl<L: Layer> Chain<L> {
     /// The layers with these numbers, ascending. Before each is made, the device is seeded for its number, so that it
-    /// begins with the same weights whoever has it.
+    /// begins with the same weights whoever has it; the identities of its parameters follow from its number, too.
     pub fn new(
         numbers: impl IntoIterator<Item = usize>,
         device: &Device,
@@ -38,7 +38,7 @@ impl<L: Layer> Chain<L> {
             seed(device, Stream::new("layer", &[seed_of_network, number as u64]));
             let layer = layer(number)?;
             layer.visit(&mut Draw);
-            Ok((number, layer))
+            Ok((number, renumber_layer(number, layer)))
         };
         Ok(Self { layers: numbers.into_iter().map(make).collect::<Result<_>>()? })
     }
