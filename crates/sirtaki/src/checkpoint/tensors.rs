@@ -15,6 +15,7 @@ use std::{
 
 pub use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
+use serde::{Deserialize, Serialize};
 
 use super::DAMAGED;
 use crate::{Error, Result};
@@ -23,7 +24,7 @@ use crate::{Error, Result};
 const HEADER_LIMIT: u64 = 100_000_000;
 
 /// What a tensor of a checkpoint is, without its elements.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Description {
     /// Its name, which no other tensor of the checkpoint has.
     pub name: String,

@@ -15,7 +15,7 @@ use crate::{
     checkpoint::{Content, Description, Dtype, Found},
 };
 
-const IDENTITIES: &str = "identities";
+pub(super) const IDENTITIES: &str = "identities";
 
 /// The tensors of a module, in memory.
 pub(super) struct Stored {

@@ -50,6 +50,12 @@ impl Resumed {
     }
 }
 
+/// What a checkpoint is written with.
+pub(super) fn versions() -> [(String, String); 2] {
+    let versions = [("sirtaki", env!("CARGO_PKG_VERSION")), ("burn", super::BURN)];
+    versions.map(|(name, version)| (name.into(), version.into()))
+}
+
 /// The optimizer's state in a checkpoint.
 fn state_of(found: Found) -> OptimizerState<'static> {
     let names = found.checkpoint.names().into_iter().filter(|name| is_state(name));
@@ -86,8 +92,7 @@ impl World {
         let mut read_so_far = 0;
         let saved = (self.rank() == 0).then(|| {
             let mut manifest = Manifest { world: self.size(), ..manifest };
-            let versions = [("sirtaki", env!("CARGO_PKG_VERSION")), ("burn", super::BURN)];
-            manifest.versions.extend(versions.map(|(name, version)| (name.into(), version.into())));
+            manifest.versions.extend(versions());
             let stored = Stored::new(read(module, MODULE, Which::All, true)?)?;
             let mut tensors = stored.tensors();
             tensors.extend(later.iter().map(|tensor| (tensor.clone(), Content::Later)));

@@ -3,7 +3,8 @@
 
 #![allow(dead_code, reason = "not every test uses all of it")]
 
-use std::path::PathBuf;
+#[path = "../folder/mod.rs"]
+mod folder;
 
 use burn::{
     module::{Module, ModuleVisitor, Param},
@@ -19,8 +20,9 @@ use serde::{Deserialize, Serialize};
 use sirtaki::{
     World,
     data::{Plan, Worker},
-    launch,
 };
+
+pub(crate) use self::folder::Folder;
 
 const SIDE: usize = 8;
 const CLASSES: usize = 4;
@@ -119,22 +121,4 @@ pub(crate) fn difference(some: &[u32], others: &[u32]) -> f32 {
     assert_eq!(some.len(), others.len());
     let pairs = some.iter().zip(others).map(|(&one, &other)| (f32::from_bits(one), f32::from_bits(other)));
     pairs.map(|(one, other)| (one - other).abs()).fold(0.0, f32::max)
-}
-
-/// A folder that all processes of a test know, and that goes with the test.
-pub(crate) struct Folder(pub(crate) PathBuf);
-
-impl Folder {
-    #[track_caller]
-    pub(crate) fn new() -> Self {
-        // What a call returned is what ranks started later get at this place.
-        let made = launch(1, |_| tempfile::tempdir().map(|folder| folder.keep()));
-        Self(made.unwrap().remove(0))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

@@ -137,6 +137,11 @@ impl StageLinks {
         (self.number as u64) << 34 | (action.stage as u64) << 2 | back << 1
     }
 
+    /// One tag for everything else that goes from worker to worker.
+    pub(super) fn tag_of_tensors(&self) -> u64 {
+        (self.number as u64) << 34 | COUNT << 1 | COUNT
+    }
+
     /// Only the first size, that of the micro-batch, may change.
     fn check(&mut self, action: Action, tensors: &Tensors) -> Result<()> {
         if action.pass == Pass::Backward {

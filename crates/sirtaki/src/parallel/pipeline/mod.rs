@@ -8,10 +8,11 @@
 //! - [`chain`]: the layers.
 //! - [`pull`]: backward from gradients that another worker has computed.
 //! - [`links`]: messages between stages.
-//! - [`step`], [`inference`]: what is done with a pipeline.
+//! - [`step`], [`inference`], [`checkpoint`]: what is done with a pipeline.
 //! - [`measure`]: what layers cost, to cut a network where stages take equally long.
 
 mod chain;
+mod checkpoint;
 mod flow;
 mod inference;
 mod links;
