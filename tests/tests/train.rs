@@ -137,6 +137,10 @@ fn any_number_of_workers_ends_with_the_same_bits() {
     weights("moved", "-n 4 --max-steps 3");
     assert_eq!(weights("moved", "-n 2 --max-steps 6 --resume"), alone);
     assert_ne!(weights("other", "-n 2 --max-steps 6 --seed 43"), alone);
+    // Whoever has the optimizer's state, and whoever had it before a stop.
+    weights("split", "-n 4 --max-steps 2 --shard-optimizer");
+    weights("split", "-n 1 --max-steps 4 --resume");
+    assert_eq!(weights("split", "-n 2 --max-steps 6 --shard-optimizer --resume"), alone);
     // With dropout, whose random numbers belong to the shards.
     let cnn = ["1", "2"].map(|workers| weights(workers, &format!("-n {workers} --max-steps 2 --model cnn")));
     assert_eq!(cnn[0], cnn[1]);
@@ -146,7 +150,9 @@ fn any_number_of_workers_ends_with_the_same_bits() {
 fn halves_learn_as_well() {
     let place = Place::new();
     for precision in ["bf16", "f16"] {
-        let report = place.report(&format!("-n 2 --batch-size 16 --max-steps 60 --lr 0.02 --precision {precision}"));
+        let split = if precision == "f16" { "--shard-optimizer" } else { "" };
+        let common = "-n 2 --batch-size 16 --max-steps 60 --lr 0.02";
+        let report = place.report(&format!("{common} --precision {precision} {split}"));
         assert!(number(&report, "test_accuracy") > 0.5, "{precision}: {report}");
         assert_eq!(number(&report, "skipped"), 0.0);
     }
@@ -168,6 +174,8 @@ fn mistakes_are_told_before_anything_starts() {
     assert!(place.refused("--data damaged").contains("train-images"));
     assert!(place.refused("-n 3 --global-batch 64").contains("3 workers"));
     assert!(place.refused("-n 3 --reproducible --batch-size 8").contains("8 shards"));
+    let refused = place.refused("-n 2 --optimizer lars --shard-optimizer");
+    assert!(refused.contains("lars") && refused.contains("adamw"), "{refused}");
     assert!(place.refused("--epochs 1 --warmup-epochs 2").contains("epochs"));
     assert!(place.refused("--resume").contains("no run of lenet"));
     assert!(place.refused("lenet").contains("`lenet`"));
@@ -302,6 +310,8 @@ fn equal_runs_write_equal_files() {
     let [alone, ..] = files("three", &format!("-n 1 {reproducible}"));
     let [shared, ..] = files("four", &format!("-n 2 {reproducible}"));
     assert!(alone == shared, "another number of workers");
+    let [split, ..] = files("five", &format!("-n 2 {reproducible} --shard-optimizer"));
+    assert!(alone == split, "another place of the optimizer's state");
 }
 
 #[test]

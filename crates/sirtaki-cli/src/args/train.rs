@@ -69,6 +69,10 @@ pub struct Train {
     #[arg(long, value_enum, default_value_t, hide_possible_values = true, ignore_case = true)]
     pub optimizer: Optimizer,
 
+    /// Split the optimizer's state over the workers instead of keeping all of it on each; not for lars
+    #[arg(long)]
+    pub shard_optimizer: bool,
+
     /// Precision of the computation: f32, or bf16 or f16 with weights kept in f32
     #[arg(long, value_enum, default_value_t, hide_possible_values = true, ignore_case = true)]
     pub precision: Precision,

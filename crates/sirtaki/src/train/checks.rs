@@ -1,6 +1,10 @@
 //! Checks, before a run begins, that settings, data and checkpoints make it possible.
 
-use super::{images, settings::Settings, work_split::Shares};
+use super::{
+    images,
+    settings::{Method, Settings},
+    work_split::Shares,
+};
 use crate::{
     Error, Result, Resumed,
     data::{Position, Worker},
@@ -10,6 +14,10 @@ use crate::{
 /// Whether this many workers can train as the settings say, as far as that can be checked without the data.
 pub fn check(settings: &Settings, workers: usize) -> Result<()> {
     let sizes = settings.batch.sizes(workers)?;
+    if settings.shard_optimizer && settings.method == Method::Lars {
+        let problem = "the state of lars cannot be split over workers: its rates come from the norms of whole layers";
+        return Err(Error::setting(problem, "leave --shard-optimizer out, or take --optimizer sgd, adam or adamw"));
+    }
     rates(settings, workers, 1)?;
     let worker = Worker { rank: 0, world: workers };
     Shares::new(0, Position::start(0), worker, settings.shards, sizes).map(drop)

@@ -107,15 +107,17 @@ fn recognised(guesses: Tensor<1, Int>, labels: Tensor<1, Int>) -> f64 {
 /// The optimizer of that name, for all ranks.
 pub(super) fn update<N: Network>(world: &World, settings: &Settings) -> Box<dyn Update<N>> {
     let optimizer = DistributedOptimizer::new(world, optimizer(settings.method));
+    // What is exact, or goes to the worker that has the elements, is not compressed.
     let compressed = |optimizer: DistributedOptimizer, to: Compression| match settings.shards {
-        None => optimizer.compress(to),
-        Some(_) => optimizer,
+        None if !settings.shard_optimizer => optimizer.compress(to),
+        _ => optimizer,
     };
-    Box::new(match settings.precision {
+    let optimizer = match settings.precision {
         Precision::F32 => optimizer,
         Precision::BF16 => compressed(optimizer, Compression::BF16),
         Precision::F16 => compressed(optimizer, Compression::F16).loss_scale(LOSS_SCALE),
-    })
+    };
+    if settings.shard_optimizer { Box::new(optimizer.shard()) } else { Box::new(optimizer) }
 }
 
 /// The optimizer of that name, for one rank.

@@ -25,6 +25,8 @@ pub struct Settings {
     pub warmup: f64,
     /// How weights follow from gradients.
     pub method: Method,
+    /// Split the optimizer's state over the workers.
+    pub shard_optimizer: bool,
     /// What is computed with.
     pub precision: Precision,
     /// The share of test samples to recognise; the time until then is reported.

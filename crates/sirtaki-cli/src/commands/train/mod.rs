@@ -152,6 +152,7 @@ fn settings(arguments: &Train, workers: usize) -> Result<Settings> {
             args::train::Optimizer::Adamw => Method::AdamW,
             args::train::Optimizer::Lars => Method::Lars,
         },
+        shard_optimizer: arguments.shard_optimizer,
         precision: match arguments.precision {
             args::train::Precision::F32 => Precision::F32,
             args::train::Precision::Bf16 => Precision::BF16,
