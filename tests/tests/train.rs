@@ -137,10 +137,6 @@ fn any_number_of_workers_ends_with_the_same_bits() {
     weights("moved", "-n 4 --max-steps 3");
     assert_eq!(weights("moved", "-n 2 --max-steps 6 --resume"), alone);
     assert_ne!(weights("other", "-n 2 --max-steps 6 --seed 43"), alone);
-    // Whoever has the optimizer's state, and whoever had it before a stop.
-    weights("split", "-n 4 --max-steps 2 --shard-optimizer");
-    weights("split", "-n 1 --max-steps 4 --resume");
-    assert_eq!(weights("split", "-n 2 --max-steps 6 --shard-optimizer --resume"), alone);
     // With dropout, whose random numbers belong to the shards.
     let cnn = ["1", "2"].map(|workers| weights(workers, &format!("-n {workers} --max-steps 2 --model cnn")));
     assert_eq!(cnn[0], cnn[1]);
@@ -312,6 +308,19 @@ fn equal_runs_write_equal_files() {
     assert!(alone == shared, "another number of workers");
     let [split, ..] = files("five", &format!("-n 2 {reproducible} --shard-optimizer"));
     assert!(alone == split, "another place of the optimizer's state");
+}
+
+#[test]
+fn the_optimizers_state_goes_from_any_workers_to_any_others() {
+    let place = Place::with_small_data();
+    let weights = |folder: &str, arguments: &str| {
+        let common = "--data small --reproducible --global-batch 32 --optimizer adamw --checkpoint-dir";
+        place.weights(&format!("{common} {folder} {arguments}"))
+    };
+    let alone = weights("one", "-n 1 --max-steps 3");
+    weights("moved", "-n 4 --max-steps 1 --shard-optimizer");
+    weights("moved", "-n 1 --max-steps 2 --resume");
+    assert_eq!(weights("moved", "-n 2 --max-steps 3 --shard-optimizer --resume"), alone);
 }
 
 #[test]
