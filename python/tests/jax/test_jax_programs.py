@@ -1,5 +1,7 @@
 """What XLA and JAX do to programs must not change which collectives happen."""
 
+import resource
+
 import jax
 import jax.numpy as jnp
 import numpy
@@ -172,3 +174,21 @@ def test_the_main_thread_may_wait_while_a_program_runs(several):
     pending = program(jnp.eye(300))
     hvd.barrier()
     assert pending[0].item() == pytest.approx(1.0)
+
+
+def test_memory_of_a_step_is_kept():
+    """What is larger than the heap of a thread is not mapped again in every step."""
+
+    @jax.jit
+    def step(array):
+        reduced = hvd.all_reduce_tree([array * factor for factor in range(1, 6)])
+        return sum(jnp.vdot(one, one) for one in reduced)
+
+    def faults():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+    array = jnp.ones(4 << 20)
+    seen = [(step(array).block_until_ready(), faults())[1] for _ in range(12)]
+    # The heap grows in some of the first steps.
+    pages = 5 * array.nbytes // resource.getpagesize()
+    assert seen[-1] - seen[5] < 6 * pages // 2
