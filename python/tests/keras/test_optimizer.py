@@ -19,8 +19,14 @@ OPTIMIZERS = {
 }
 
 
+NEW = ("accumulating", "loss scaled")
+
+
 @pytest.mark.core
-@pytest.mark.parametrize("kind", OPTIMIZERS)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=pytest.mark.keras3 if kind in NEW else ()) for kind in OPTIMIZERS],
+)
 def test_ranks_learn_what_one_process_learns(kind):
     model = together(hvd.DistributedOptimizer(OPTIMIZERS[kind]()))
     same(model, alone(OPTIMIZERS[kind]()))
@@ -28,7 +34,8 @@ def test_ranks_learn_what_one_process_learns(kind):
 
 def modes():
     eager = {"run_eagerly": True, "jit_compile": False}
-    modes = [{"jit_compile": False}, {"jit_compile": "auto"}, eager]
+    auto = pytest.param({"jit_compile": "auto"}, marks=pytest.mark.keras3)
+    modes = [{"jit_compile": False}, auto, eager]
     return [*modes, {"jit_compile": True}] if BACK_END == "jax" else modes
 
 
@@ -41,7 +48,7 @@ def test_however_keras_compiles_the_step(mode):
 
 @pytest.mark.core
 @pytest.mark.skipif(BACK_END != "tensorflow", reason="only TensorFlow cannot do it")
-def test_compilation_that_is_impossible_is_refused():
+def test_compilation_that_is_impossible_is_refused(several):
     optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.1))
     with pytest.raises(Exception, match=r"hint: .*jit_compile=False"):
         together(optimizer, jit_compile=True)
@@ -62,6 +69,7 @@ def reductions(tmp_path, train):
 
 
 @pytest.mark.core
+@pytest.mark.keras3
 def test_accumulated_gradients_are_reduced_once_per_step(several, tmp_path):
     plain = hvd.DistributedOptimizer(keras.optimizers.SGD(0.1))
     every = reductions(tmp_path, lambda: together(plain, epochs=1))
@@ -72,6 +80,7 @@ def test_accumulated_gradients_are_reduced_once_per_step(several, tmp_path):
 
 
 @pytest.mark.core
+@pytest.mark.keras3
 @pytest.mark.parametrize("inside", [False, True])
 def test_an_overflow_on_one_rank_is_one_on_all(several, inside):
     """Then nobody makes a step, and the scale is halved; otherwise ranks would wait for ever."""
@@ -95,6 +104,7 @@ def test_an_overflow_on_one_rank_is_one_on_all(several, inside):
 
 
 @pytest.mark.core
+@pytest.mark.keras3
 def test_mixed_precision_of_keras(several):
     """Keras puts the optimizer that scales the loss around the distributed one by itself."""
     keras.mixed_precision.set_global_policy("mixed_float16")
