@@ -26,12 +26,34 @@ pub(super) type Delete = unsafe extern "C" fn(Pointer);
 /// Finds the shapes of outputs.
 pub(super) type Infer = unsafe extern "C" fn(Pointer, Pointer);
 
+/// What kernels need that return before they are done. TensorFlow 2.12 has none.
+pub(super) struct Asynchronous {
+    pub(super) new_kernel: NewAsyncKernel,
+    pub(super) run_done: unsafe extern "C" fn(Pointer),
+}
+
+type NewAsyncKernel =
+    unsafe extern "C" fn(*const c_char, *const c_char, Option<Create>, ComputeAsync, Option<Delete>) -> Pointer;
+
+impl Asynchronous {
+    /// # Safety
+    /// The library must be TensorFlow's.
+    unsafe fn bind(library: &Library) -> Option<Self> {
+        // SAFETY: the caller's promise; the types are those of TensorFlow's headers.
+        unsafe {
+            let new_kernel = *library.get(b"TF_NewAsyncKernelBuilder\0").ok()?;
+            Some(Self { new_kernel, run_done: *library.get(b"TF_RunAsyncOpKernelDoneCallback\0").ok()? })
+        }
+    }
+}
+
 /// Declares the table of functions, and how to fill it from a library.
 macro_rules! interface {
     ($($field:ident: $symbol:ident($($argument:ty),*) $(-> $result:ty)?;)*) => {
         /// Functions of TensorFlow's, by their names without the prefix.
         pub(super) struct Interface {
             $(pub(super) $field: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
+            pub(super) asynchronous: Option<Asynchronous>,
         }
 
         impl Interface {
@@ -41,7 +63,12 @@ macro_rules! interface {
             /// The library must be TensorFlow's.
             unsafe fn bind(library: &Library) -> Result<Self, libloading::Error> {
                 // SAFETY: the caller's promise; the types are those of TensorFlow's headers.
-                Ok(Self { $($field: *unsafe { library.get(concat!(stringify!($symbol), "\0").as_bytes()) }?,)* })
+                unsafe {
+                    Ok(Self {
+                        $($field: *library.get(concat!(stringify!($symbol), "\0").as_bytes())?,)*
+                        asynchronous: Asynchronous::bind(library),
+                    })
+                }
             }
         }
     };
@@ -68,10 +95,6 @@ interface! {
     scalar_shape: TF_ShapeInferenceContextScalar(Pointer) -> Pointer;
     unknown_shapes: TF_ShapeInferenceContextSetUnknownShape(Pointer, Pointer);
     new_kernel: TF_NewKernelBuilder(*const c_char, *const c_char, Option<Create>, Compute, Option<Delete>) -> Pointer;
-    new_async_kernel: TF_NewAsyncKernelBuilder(
-        *const c_char, *const c_char, Option<Create>, ComputeAsync, Option<Delete>
-    ) -> Pointer;
-    run_done: TF_RunAsyncOpKernelDoneCallback(Pointer);
     in_host_memory: TF_KernelBuilder_HostMemory(Pointer, *const c_char);
     register_kernel: TF_RegisterKernelBuilder(*const c_char, Pointer, Pointer);
     attribute_size: TF_OpKernelConstruction_GetAttrSize(Pointer, *const c_char, *mut i32, *mut i32, Pointer);
@@ -107,6 +130,17 @@ pub(super) fn load(path: &Path) -> Result<(), libloading::Error> {
         let _ = INTERFACE.set(found);
     }
     Ok(())
+}
+
+/// Calls what an asynchronous kernel was given to call; there is none without these functions.
+///
+/// # Safety
+/// `done` is what TensorFlow passes to such a kernel, or has the same layout.
+pub(super) unsafe fn run_done(done: Pointer) {
+    if let Some(asynchronous) = &tensorflow().asynchronous {
+        // SAFETY: the caller's promise.
+        unsafe { (asynchronous.run_done)(done) }
+    }
 }
 
 /// The functions. Nothing here is called before they were loaded, because nothing is registered before.

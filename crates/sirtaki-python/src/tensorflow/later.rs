@@ -8,6 +8,8 @@
 //! moved, TensorFlow is given one that was made here to call. If that does not work, the layout is another, and kernels
 //! wait before they return.
 //!
+//! TensorFlow 2.12 has no such kernels in its C interface, so there they wait, too.
+//!
 //! Functions do not need this: they run these ops in the order of the program, which is the same on every rank.
 
 use std::{
@@ -22,7 +24,7 @@ use std::{
 
 use crate::tensorflow::{
     context::{Context, Failure},
-    interface::{Pointer, tensorflow},
+    interface::{self, Pointer},
     kernels, pending,
 };
 
@@ -67,7 +69,7 @@ impl Done {
         let function: *mut Function = &raw mut *self.0;
         // SAFETY: it is called once, and destroyed as C++ does it.
         unsafe {
-            (tensorflow().run_done)(function.cast());
+            interface::run_done(function.cast());
             if let Some(manager) = (*function).manager {
                 manager(function, function, DESTROY);
             }
@@ -104,7 +106,7 @@ fn is_movable() -> bool {
         let function = Function { stored, manager: Some(manage), invoker: Some(invoke) };
         let mut trial = Trial { function, beyond: [&raw const object; 12] };
         // SAFETY: everything that it may call is above, and lives until it returns.
-        unsafe { (tensorflow().run_done)((&raw mut trial).cast()) };
+        unsafe { interface::run_done((&raw mut trial).cast()) };
         called.into_inner()
     })
 }
@@ -131,7 +133,7 @@ fn run(context: Pointer, done: Pointer, first: c_int, compute: fn(&Context) -> R
     if pending::all_done(&numbers) || !is_movable() {
         super::register::run(context, compute);
         // SAFETY: it is TensorFlow's, and the kernel has not returned.
-        return unsafe { (tensorflow().run_done)(done) };
+        return unsafe { interface::run_done(done) };
     }
     // SAFETY: it has that layout, as was tried.
     let (done, context) = (unsafe { Done::take(done) }, Lasting(context));

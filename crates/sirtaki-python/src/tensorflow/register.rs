@@ -30,7 +30,8 @@ struct Op {
 /// How a kernel runs.
 enum How {
     Until(Compute),
-    Later(ComputeAsync),
+    /// Asynchronously where TensorFlow can do that, otherwise as the second.
+    Later(ComputeAsync, Compute),
 }
 
 const OPS: [Op; 7] = [
@@ -82,7 +83,7 @@ const OPS: [Op; 7] = [
         arguments: &[c"buffers", c"tickets", c"results"],
         infer: same,
         create: None,
-        compute: How::Later(later::finish),
+        compute: How::Later(later::finish, finish),
     },
     Op {
         name: c"SirtakiFinishNewLater",
@@ -92,7 +93,7 @@ const OPS: [Op; 7] = [
         arguments: &[c"ticket", c"results", c"counts"],
         infer: unknown,
         create: None,
-        compute: How::Later(later::finish_new),
+        compute: How::Later(later::finish_new, finish_new),
     },
     Op {
         name: c"SirtakiPlace",
@@ -143,9 +144,13 @@ impl Op {
         let (name, device_name) = (self.name.as_ptr(), device.as_ptr());
         // SAFETY: texts are copied, the functions live for ever, and registering consumes the builder.
         unsafe {
-            let builder = match self.compute {
-                How::Until(compute) => (tensorflow.new_kernel)(name, device_name, self.create, compute, delete),
-                How::Later(compute) => (tensorflow.new_async_kernel)(name, device_name, self.create, compute, delete),
+            let builder = match (&self.compute, &tensorflow.asynchronous) {
+                (How::Later(compute, _), Some(kernels)) => {
+                    (kernels.new_kernel)(name, device_name, self.create, *compute, delete)
+                }
+                (How::Until(compute) | How::Later(_, compute), _) => {
+                    (tensorflow.new_kernel)(name, device_name, self.create, *compute, delete)
+                }
             };
             if device != c"CPU" {
                 // Wherever the rest of the graph computes, the engine gets what lies in the host's memory.
