@@ -1,6 +1,7 @@
 """Keras `model.fit` on TensorFlow as a benchmark peer, by whatever its first argument names:
 
 - `strangers`: processes that do not communicate.
+- `in step`: processes that wait for each other after every batch.
 - `sirtaki`: sirtaki.keras, with Keras 3.
 - `strategy`: MultiWorkerMirroredStrategy, with Keras 2, because `fit` of Keras 3 fails under it.
 
@@ -42,6 +43,21 @@ class Strangers:
 
     def dataset(self, work, steps):
         return tf.data.Dataset.from_tensor_slices(work.data(steps)).batch(work.batch, True)
+
+    def callbacks(self):
+        return []
+
+
+class InStep(Strangers):
+    def __init__(self):
+        import sirtaki.keras as hvd
+        import sirtaki.numpy
+
+        hvd.init()
+        self.meet = sirtaki.numpy.barrier
+
+    def callbacks(self):
+        return [tf.keras.callbacks.LambdaCallback(on_train_batch_end=lambda *_, **__: self.meet())]
 
 
 class Sirtaki(Strangers):
@@ -112,7 +128,8 @@ def cost_of_op():
 def main():
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    system = {"strangers": Strangers, "sirtaki": Sirtaki, "strategy": Strategy}[ROLE]()
+    systems = {"strangers": Strangers, "in step": InStep, "sirtaki": Sirtaki, "strategy": Strategy}
+    system = systems[ROLE]()
     trained = {}
 
     def answer(order):
@@ -123,10 +140,10 @@ def main():
             work = WORKS[name]()
             trained[name] = system.model(work), system.dataset(work, steps)
             # Traced, and warm.
-            trained[name][0].fit(trained[name][1], epochs=1, verbose=0)
+            trained[name][0].fit(trained[name][1], epochs=1, verbose=0, callbacks=system.callbacks())
         model, data = trained[name]
         began = time.perf_counter()
-        model.fit(data, epochs=1, verbose=0)
+        model.fit(data, epochs=1, verbose=0, callbacks=system.callbacks())
         return [time.perf_counter() - began]
 
     with socket.socket(socket.AF_UNIX) as connection:

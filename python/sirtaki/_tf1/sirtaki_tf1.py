@@ -32,7 +32,7 @@ def install() -> None:
 
 
 def keep_version_2() -> None:
-    """For Keras 3, which needs what version 2 does; the names remain those of version 1.
+    """For Keras, which needs what version 2 does; the names remain those of version 1.
 
     Has to be called before a graph is built.
     """

@@ -33,9 +33,9 @@ if FRAMEWORK not in _FRAMEWORKS:
 
 
 def _allow_version_1() -> None:
-    """Under ``sirtaki run --tf1``: Keras 3 works with TensorFlow 2 only, and has no sessions."""
+    """Under ``sirtaki run --tf1``: Keras needs what TensorFlow 2 does, and has no sessions."""
     version_1 = sys.modules.get("sirtaki_tf1")
-    if version_1 is None or not IS_3 or FRAMEWORK != "tensorflow":
+    if version_1 is None or FRAMEWORK != "tensorflow":
         return
     version_1.keep_version_2()
     if not hasattr(keras.backend, "set_session"):
