@@ -89,14 +89,18 @@ fn perform(task: Task) -> Result<()> {
             shell.run(cargo(["run", "--release", "--quiet"]).args(example))
         }
         Task::Bench { arguments } => {
-            // `cargo run` would build the benchmark alone, not what it starts.
-            let both = ["--package", "sirtaki-cli", "--package", "sirtaki-bench"];
-            shell.run(cargo(["build", "--release", "--quiet"]).args(both))?;
-            let run = cargo(["run", "--release", "--quiet", "--package", "sirtaki-bench", "--"]).args(&arguments);
-            let measures =
-                arguments.first().is_some_and(|name| name == "torch" || name == "jax") && !asks_for_help(&arguments);
+            let name = arguments.first().map_or("", String::as_str);
+            // Whatever takes its commands from the wheel needs no other build of them: the benchmark itself only waits.
+            let profile: &[&str] = if name == "jax" { &["--quiet"] } else { &["--quiet", "--release"] };
+            if name != "jax" {
+                // `cargo run` would build the benchmark alone, not what it starts.
+                let both = ["--package", "sirtaki-cli", "--package", "sirtaki-bench"];
+                shell.run(cargo(["build"]).args(profile.to_vec()).args(both))?;
+            }
+            let measures = (name == "torch" || name == "jax") && !asks_for_help(&arguments);
             let wheel = if measures { vec!["--wheel".into(), python::wheel(&shell)?] } else { Vec::new() };
-            shell.run(run.args(wheel))
+            let run = cargo(["run"]).args(profile.to_vec()).args(["--package", "sirtaki-bench", "--"]);
+            shell.run(run.args(&arguments).args(wheel))
         }
         Task::Wheel => python::wheel(&shell).map(drop),
         Task::GpuBundle => gpu::bundle(&shell).map(drop),

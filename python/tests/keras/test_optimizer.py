@@ -15,7 +15,9 @@ OPTIMIZERS = {
     "clipped": lambda: keras.optimizers.Adam(0.01, global_clipnorm=0.05),
     "accumulating": lambda: keras.optimizers.SGD(0.1, gradient_accumulation_steps=2),
     "loss scaled": lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1)),
-    "scheduled": lambda: keras.optimizers.SGD(keras.optimizers.schedules.CosineDecay(0.1, 20)),
+    "scheduled": lambda: keras.optimizers.SGD(
+        keras.optimizers.schedules.ExponentialDecay(0.1, 20, 0.5)
+    ),
 }
 
 

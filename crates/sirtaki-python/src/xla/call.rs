@@ -16,8 +16,10 @@ use crate::registry::{self, Live};
 pub(super) const NOT_ON_GPUS: &str = "sirtaki's collectives inside jit work on arrays in the host's memory, not in that of \
      a GPU\nhint: set JAX_PLATFORMS=cpu, or call the collective outside jit, where arrays are copied to the host and back";
 
-/// Bytes of a small call.
+/// Bytes of a call that takes no longer than waking a thread.
 const SMALL: usize = 64 << 10;
+/// Bytes of a call that may end while its handler looks for that.
+const BRIEF: usize = 4 << 20;
 
 type Problem = (Code, String);
 
@@ -66,14 +68,18 @@ impl XlaCall {
         matches!(self.operation, Operation::AllReduce(_) | Operation::Adasum | Operation::Broadcast { .. })
     }
 
-    /// Whether the call takes no longer than waking a thread.
-    pub(super) fn is_small(&self) -> bool {
-        self.arguments.iter().chain(&self.results).map(Place::bytes).sum::<usize>() <= SMALL
+    fn bytes(&self) -> usize {
+        self.arguments.iter().map(Place::bytes).sum()
+    }
+
+    /// Whether it is worth looking for the end of the call at once.
+    pub(super) fn is_brief(&self) -> bool {
+        self.bytes() <= BRIEF
     }
 
     /// Hands everything in. `future` ends the call.
     pub(super) fn submit(self, future: Future) {
-        let (in_place, is_small) = (self.in_place(), self.is_small());
+        let (in_place, is_small) = (self.in_place(), self.bytes() <= SMALL);
         // A reduced scatter overwrites its input, so each argument has a copy among the results, after the others.
         let copies = match &self.operation {
             Operation::ReduceScatter(_) => self.results.get(self.arguments.len()..).unwrap_or_default(),

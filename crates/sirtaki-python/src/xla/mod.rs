@@ -1,8 +1,8 @@
 //! Collectives inside XLA's programs, for JAX: one asynchronous handler of XLA's C interface for foreign functions.
 //!
 //! The handler submits a call's arrays to the engine and returns; XLA goes on with what does not depend on them. It must
-//! never wait: XLA has few threads, and ranks that use them up waiting for different collectives wait for ever. For small
-//! arrays it polls for a tenth of a millisecond at most, because waking other threads takes longer than such a call.
+//! never wait: XLA has few threads, and ranks that use them up waiting for different collectives wait for ever. Unless arrays
+//! are large it polls for a tenth of a millisecond at most, because waking other threads takes longer than such a call.
 //! A rank whose programs may still submit something must not be taken for one that will not, which Python announces.
 //!
 //! - `abi`: XLA's structures.
@@ -89,9 +89,9 @@ fn submit(frame: &mut Frame, xla: Xla) -> *mut c_void {
     match xla.future() {
         Ok((future, started)) => {
             frame.future = started.raw;
-            let is_small = call.is_small();
+            let is_brief = call.is_brief();
             call.submit(future);
-            if is_small {
+            if is_brief {
                 started.look_for_a_moment()
             } else {
                 started.leave()
