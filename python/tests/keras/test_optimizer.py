@@ -21,7 +21,7 @@ OPTIMIZERS = {
 }
 
 
-NEW = ("accumulating", "loss scaled")
+NEW = ("accumulating", "loss scaled", "scheduled")
 
 
 @pytest.mark.core
