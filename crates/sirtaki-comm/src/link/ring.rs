@@ -15,8 +15,8 @@ use std::{
 use super::{Bell, Link, LinkError};
 use crate::{CommError, shm::Segment};
 
-/// Bytes of a ring; a power of two. Two rings fit into the second-level cache.
-const RING: usize = 256 << 10;
+/// Bytes of a ring; a power of two. A message of a MiB fits, so that its sender writes it at once and goes on.
+const RING: usize = 2 << 20;
 /// Bytes before the rings; every number has a cache line of its own.
 const HEAD: usize = 4096;
 const LINE: usize = 64;
