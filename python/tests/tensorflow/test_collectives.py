@@ -151,6 +151,9 @@ def test_shapes_are_known_before_a_graph_runs():
     assert known == [[4, 3], [None, 3], [4, 3], [None, 3], [None, 3]]
 
 
+@pytest.mark.skipif(
+    tf.__version__.startswith("2.12."), reason="its sessions wait in their threads"
+)
 def test_many_at_once_in_a_session():
     """More of them than a session has threads, in whichever order it runs them."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
