@@ -1,5 +1,7 @@
 //! The programs that people copy: they run on several processes, learn, and leave what they say.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::{path::Path, process::Command};
 
 use sirtaki_tests::launch::Launch;
