@@ -30,7 +30,7 @@ def plain_step(weight, inputs):
 
 
 def model_step(model):
-    def step(_, inputs):
+    def step(weight, inputs):
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean(tf.square(model(inputs)))
         tape = hvd.DistributedGradientTape(tape)
