@@ -25,7 +25,7 @@ impl DistributedOptimizer {
     }
 
     /// Makes the state, such as momentum, that of rank `root`, after the module has become that rank's with
-    /// [`World::broadcast`]. All ranks call it.
+    /// [`World::broadcast`](crate::World::broadcast). All ranks call it.
     pub fn broadcast<M: Module>(&mut self, module: &M, root: Rank) -> Result<()> {
         let mut identities = Identities::default();
         module.visit(&mut identities);

@@ -162,7 +162,10 @@ impl Room {
             }
             reached(signal, target)
         });
-        waits_for.store(0, Ordering::Relaxed);
+        // A rank that gives up says so a moment later. Until then others may give up, too, and have to find the same rank.
+        if outcome.is_ok() {
+            waits_for.store(0, Ordering::Relaxed);
+        }
         outcome
     }
 
@@ -253,7 +256,7 @@ impl Room {
     }
 
     /// The rank at the end of the chain of waits.
-    fn culprit(&self, first: Rank) -> Rank {
+    pub(super) fn culprit(&self, first: Rank) -> Rank {
         let mut rank = first;
         for _ in 0..self.group.size() {
             match self.lane(rank).status.0.waits_for.load(Ordering::Relaxed) as usize {

@@ -57,6 +57,22 @@ fn ranks_that_differ_are_noticed_beyond_the_largest_number() {
 }
 
 #[test]
+fn a_rank_that_has_given_up_still_shows_whom_it_waited_for() {
+    let given_up = Barrier::new(3);
+    each(3, Count::default(), Duration::from_secs(1), |rank, mut comm| {
+        if rank < 2 {
+            let error = comm.all_reduce((&mut vec![1_f32; 2]).into(), Reduction::SUM).unwrap_err();
+            assert!(matches!(error, CommError::Timeout { rank: 2, .. }), "{error}");
+        }
+        given_up.wait();
+        if rank == 0 {
+            assert_eq!(comm.me.room.culprit(1), 2);
+        }
+        given_up.wait();
+    });
+}
+
+#[test]
 fn a_rank_that_comes_too_late_does_not_write_into_a_buffer_that_was_given_up() {
     const BYTES: usize = 1 << 20;
     let given_up = Barrier::new(2);
