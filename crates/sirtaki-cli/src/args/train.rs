@@ -1,10 +1,12 @@
 //! What can be typed after `sirtaki train`: how to train, and all that can be said of a job.
 
-use std::{num::NonZeroUsize, path::PathBuf};
+use std::{num::NonZeroUsize, path::PathBuf, sync::LazyLock};
 
-use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum};
+use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum, builder::PossibleValue};
+use sirtaki::train::Model;
 
 use super::{at_least_one, number, run::Run, share};
+use crate::commands::train::stages;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -24,6 +26,9 @@ Examples:
   Bit-identical results on 1, 2 or 4 workers:
     sirtaki train -n 2 --reproducible
 
+  Two copies of a network in two stages, with the same bits:
+    sirtaki train -n 4 --mesh data=2,pipe=2 --reproducible
+
   On two hosts over ssh, and inside a Slurm allocation:
     sirtaki train -H a:4,b:4
     sbatch --nodes 2 --ntasks-per-node 4 --wrap 'sirtaki train'";
@@ -32,9 +37,9 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, override_usage = "sirtaki train [OPTIONS]")]
 pub struct Train {
-    /// Network to train: lenet or cnn, which is larger
-    #[arg(long, value_enum, default_value_t, hide_possible_values = true, ignore_case = true)]
-    pub model: Model,
+    /// A network by its name.
+    #[arg(long, help = networks(), value_enum, default_value_t, hide_possible_values = true, ignore_case = true)]
+    pub model: ModelName,
 
     /// Folder with the data set: the four files of MNIST, or CIFAR's binary ones
     #[arg(long, value_name = "DIR", default_value = "data/mnist")]
@@ -72,6 +77,18 @@ pub struct Train {
     /// Split the optimizer's state over the workers instead of keeping all of it on each; not for lars
     #[arg(long)]
     pub shard_optimizer: bool,
+
+    /// Workers as a product of axes: data (copies of the network) and pipe (workers that share one, in stages)
+    #[arg(long, value_name = "AXES", value_parser = stages::sizes, help_heading = "Stages")]
+    pub mesh: Option<MeshSizes>,
+
+    /// Micro-batches per step of each pipeline [default: 4 per stage, or --shards divided by the copies]
+    #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = "Stages")]
+    pub micro_batches: Option<NonZeroUsize>,
+
+    /// Order of forward and backward passes: gpipe, 1f1b, or interleaved, with two stages per worker
+    #[arg(long, value_name = "NAME", default_value = "1f1b", help_heading = "Stages")]
+    pub schedule: String,
 
     /// Precision of the computation: f32, or bf16 or f16 with weights kept in f32
     #[arg(long, value_enum, default_value_t, hide_possible_values = true, ignore_case = true)]
@@ -171,13 +188,33 @@ pub struct TrainWorker {
     pub quiet: bool,
 }
 
-/// The networks.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-#[allow(missing_docs)]
-pub enum Model {
-    #[default]
-    Lenet,
-    Cnn,
+/// The sizes of the axes of a mesh.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MeshSizes {
+    /// Copies of the network; as many as there are workers for, if not given.
+    pub data: Option<usize>,
+    /// Workers that share one.
+    pub pipe: usize,
+}
+
+fn networks() -> String {
+    let names: Vec<&str> = Model::all().map(Model::name).collect();
+    format!("Network to train: {}", names.join(" or "))
+}
+
+/// A network by its name.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ModelName(pub Model);
+
+impl ValueEnum for ModelName {
+    fn value_variants<'a>() -> &'a [Self] {
+        static ALL: LazyLock<Vec<ModelName>> = LazyLock::new(|| Model::all().map(ModelName).collect());
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.0.name()).help(self.0.about()))
+    }
 }
 
 /// The optimizers.

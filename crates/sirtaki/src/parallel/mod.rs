@@ -59,7 +59,6 @@ pub use lars::LarsSgd;
 pub use leaf_sums::LeafSums;
 #[cfg(feature = "train")]
 pub use learner::Strategy;
-pub(crate) use module_tensors::renumber;
 pub use optimizer::DistributedOptimizer;
 pub use pipeline::{Carried, Chain, Flow, Layer, Pipeline, PipelineTime};
 pub use resume::Resumed;

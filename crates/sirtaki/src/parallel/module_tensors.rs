@@ -50,14 +50,8 @@ pub(super) fn replace<M: Module>(module: M, purpose: &'static str, values: Vec<(
     module.map(&mut Writer { path: Path::default(), purpose, values })
 }
 
-/// The module with identities that follow from the order of its parameters, where Burn's are random: so that the files
-/// of equal runs are equal too. For a module that is the only one in its program, before it is passed to an optimizer.
-pub(crate) fn renumber<M: Module>(module: M) -> M {
-    renumber_layer(0, module)
-}
-
-/// The same for one of several layers: identities follow from its number and the order of parameters in it, so they do not
-/// depend on which other layers are there.
+/// A layer with identities that follow from its number and the order of its parameters, where Burn's are random: so that
+/// the files of equal runs are equal too, whoever has which layer. Before it is passed to an optimizer.
 pub(super) fn renumber_layer<M: Module>(number: usize, module: M) -> M {
     module.map(&mut Renumber { first: (number as u64) << 32 | 1, known: HashMap::new() })
 }

@@ -3,10 +3,12 @@
 //! Each stage runs its backward passes in ascending order of micro-batches, in every schedule: gradients are added along
 //! a tree that takes its leaves in order, so all schedules give the same bits.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Error, Result};
 
 /// Which passes run early.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum PipelineSchedule {
     /// All forward passes, then all backward passes: simple, and all activations are kept at once.
     GPipe,
@@ -24,6 +26,11 @@ impl PipelineSchedule {
         ("1f1b", PipelineSchedule::OneForwardOneBackward),
         ("interleaved", PipelineSchedule::Interleaved),
     ];
+
+    /// What people type.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, schedule)| *schedule == self).map_or("", |(name, _)| name)
+    }
 
     /// The schedule of this name.
     pub fn named(name: &str) -> Result<PipelineSchedule> {

@@ -13,19 +13,21 @@ use crate::{
 
 /// Whether this many workers can train as the settings say, as far as that can be checked without the data.
 pub fn check(settings: &Settings, workers: usize) -> Result<()> {
-    let sizes = settings.batch.sizes(workers)?;
+    let copies = settings.copies(workers)?;
+    let sizes = settings.batch.sizes(copies)?;
     if settings.shard_optimizer && settings.method == Method::Lars {
         let problem = "the state of lars cannot be split over workers: its rates come from the norms of whole layers";
         return Err(Error::setting(problem, "leave --shard-optimizer out, or take --optimizer sgd, adam or adamw"));
     }
-    rates(settings, workers, 1)?;
-    let worker = Worker { rank: 0, world: workers };
+    rates(settings, copies, 1)?;
+    let worker = Worker { rank: 0, world: copies };
     Shares::new(0, Position::start(0), worker, settings.shards, sizes).map(drop)
 }
 
 /// Whether the data set of the settings can be read, and has enough samples for this many workers.
 pub fn check_data(settings: &Settings, workers: usize) -> Result<()> {
-    images::open(&settings.data)?.check_batch(settings.batch, settings.batch.sizes(workers)?.1)
+    let sizes = settings.batch.sizes(settings.copies(workers)?)?;
+    images::open(&settings.data)?.check_batch(settings.batch, sizes.1)
 }
 
 /// The learning rates of all steps.

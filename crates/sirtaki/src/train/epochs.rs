@@ -2,10 +2,10 @@
 
 use std::{
     path::PathBuf,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
+use burn::module::Module;
 use sirtaki_comm::Reduction;
 use sirtaki_engine::{
     Phase,
@@ -15,19 +15,19 @@ use sirtaki_engine::{
 use super::{
     checks::{rates, same_settings},
     images::{self, ImageSet},
+    layout::{Batches, Layout},
     meter::{Score, Watch},
     model::{self, Passes},
-    networks::{Cnn, LeNet, Network},
-    report::{Epoch, Observer, Report, Start},
-    settings::{Model, Settings},
+    networks::Network,
+    report::{Epoch, Observer, PipelineReport, Report, Start},
+    settings::Settings,
     single_worker,
     work_split::Shares,
 };
 use crate::{
-    Error, Result, Resumed, Update, World,
+    Chain, Error, Layer, Result, Resumed, Update, World,
     checkpoint::Manifest,
-    data::{Ahead, Loader, Memory, Position, Samples},
-    parallel::renumber,
+    data::{Loader, Position, Samples},
     schedule::Schedule,
     seed,
 };
@@ -37,21 +37,24 @@ const TOLD: usize = 10;
 
 /// Trains as the settings say. All ranks call it with the same settings.
 pub fn run(world: &World, settings: &Settings, observer: &mut dyn Observer) -> Result<Report> {
-    match settings.model {
-        Model::LeNet => Course::<LeNet>::prepare(world, settings)?.run(observer),
-        Model::Cnn => Course::<Cnn>::prepare(world, settings)?.run(observer),
-    }
+    settings.model.train(world, settings, observer)
+}
+
+/// The same for a network by its type.
+pub(super) fn train<N: Network>(world: &World, settings: &Settings, observer: &mut dyn Observer) -> Result<Report> {
+    Course::prepare::<N>(world, settings)?.run(observer)
 }
 
 /// A run in progress.
-struct Course<'a, N> {
+struct Course<'a, L> {
     world: &'a World,
     settings: &'a Settings,
     images: ImageSet,
+    layout: Layout,
     passes: Passes,
     /// Taken out while it is changed.
-    network: Option<N>,
-    update: Box<dyn Update<N>>,
+    network: Option<Chain<L>>,
+    update: Box<dyn Update<Chain<L>>>,
     rates: Schedule,
     /// Samples per step of a worker and of all.
     sizes: (usize, usize),
@@ -69,33 +72,38 @@ struct Course<'a, N> {
     interrupted: bool,
 }
 
-impl<'a, N: Network> Course<'a, N> {
-    fn prepare(world: &'a World, settings: &'a Settings) -> Result<Self> {
-        let sizes = settings.batch.sizes(world.size())?;
+impl<'a, L: Layer> Course<'a, L> {
+    fn prepare<N: Network<Layer = L>>(world: &'a World, settings: &'a Settings) -> Result<Self> {
+        let copies = settings.copies(world.size())?;
+        let sizes = settings.batch.sizes(copies)?;
         let images = images::open(&settings.data)?;
         images.check_batch(settings.batch, sizes.1)?;
         let samples = images.train.count();
         let device = world.device().autodiff();
-        device.seed(settings.seed);
-        let network = renumber(N::new(images.kind, &device)?);
-        let mut update = model::update(world, settings);
+        let network = N::new(images.kind)?;
+        let layout = Layout::new(world, settings, &network, images.kind)?;
+        let network = layout.chain(&network, &device, settings.seed)?;
+        let mut update = model::update(layout.copies(), settings);
         let (network, resumed) = match &settings.checkpoints {
-            Some(folder) if settings.resume => world.resume(folder, settings.model.name(), network, update.as_mut())?,
-            _ => (world.broadcast(network, 0)?, None),
+            Some(folder) if settings.resume => {
+                layout.resume(folder, settings.model.name(), network, update.as_mut())?
+            }
+            _ => (layout.copies().broadcast(network, 0)?, None),
         };
         if let Some(resumed) = &resumed {
-            same_settings(resumed, settings, world.size(), samples)?;
+            same_settings(resumed, settings, copies, samples)?;
         }
         let start = (Position::start(settings.seed), 0);
         let (position, step) =
             resumed.as_ref().map_or(start, |resumed| (resumed.manifest.position, resumed.manifest.step));
-        let rates = rates(settings, world.size(), samples.div_ceil(sizes.1))?;
+        let rates = rates(settings, copies, samples.div_ceil(sizes.1))?;
         let passes = Passes::new(world, device, settings.precision);
         let (begun, training) = (Instant::now(), Watch::running());
         Ok(Self {
             world,
             settings,
             images,
+            layout,
             passes,
             network: Some(network),
             update,
@@ -117,13 +125,14 @@ impl<'a, N: Network> Course<'a, N> {
     fn run(mut self, observer: &mut dyn Observer) -> Result<Report> {
         let network = self.network();
         let method = self.settings.method;
-        let parameters = network.num_params();
-        let one_worker = match self.is_done() {
+        let parameters = self.layout.over_layers(network.num_params() as f64)? as usize;
+        let one_worker = match self.is_done() || !self.layout.is_whole() {
             true => None,
             false => single_worker::speed(self.world, &self.passes, network, method, &self.images, self.sizes.0)?,
         };
         observer.begins(&self.start(parameters, one_worker));
-        let settings = self.settings.report_settings(self.world.size(), self.images.train.count(), self.sizes);
+        let copies = self.layout.copies().size();
+        let settings = self.settings.report_settings(copies, self.images.train.count(), self.sizes);
         self.world.engine().describe(settings);
         self.say(telemetry::Progress::default());
         self.begun = Instant::now();
@@ -158,7 +167,7 @@ impl<'a, N: Network> Course<'a, N> {
         self.position.epoch >= self.settings.epochs || self.settings.most_steps.is_some_and(|most| self.step >= most)
     }
 
-    fn network(&self) -> &N {
+    fn network(&self) -> &Chain<L> {
         self.network.as_ref().expect("it is back whenever nothing changes it")
     }
 
@@ -172,8 +181,9 @@ impl<'a, N: Network> Course<'a, N> {
     /// What is left of an epoch, or of all steps that were wanted; then a test.
     fn epoch(&mut self, observer: &mut dyn Observer) -> Result<()> {
         let samples = self.images.train.count();
-        let shares = Shares::new(samples, self.position, self.world.worker(), self.settings.shards, self.sizes)?;
-        let mut batches = Loader::new(Arc::<Memory>::clone(&self.images.train), shares.clone(), Ahead::default())?;
+        let worker = self.layout.copies().worker();
+        let shares = Shares::new(samples, self.position, worker, self.settings.shards, self.sizes)?;
+        let mut batches = Batches::new(&self.layout, &self.images.train, &shares)?;
         let (mut whole, mut recent) = (Score::default(), Score::default());
         let (before, seen_before, epoch) = (self.training.time(), self.seen, self.position.epoch);
         let steps = shares.steps();
@@ -206,27 +216,36 @@ impl<'a, N: Network> Course<'a, N> {
         self.end_epoch(epoch, whole, images_per_second, observer)
     }
 
-    fn one_step(&mut self, shares: &Shares, step: usize, batches: &mut Loader) -> Result<Score> {
+    fn one_step(&mut self, shares: &Shares, step: usize, batches: &mut Batches) -> Result<Score> {
         let rate = self.rates.rate(self.step);
         let network = self.network.take().expect("it is back whenever nothing changes it");
         let engine = self.world.engine();
-        let mut next = || {
+        let next = |batches: &mut Loader| {
             let _input = engine.phase(Phase::Input);
             batches.next().unwrap_or_else(|| Err(missing_batch(step)))
         };
         let mut score = Score::default();
-        let network = match shares {
-            Shares::Workers(plan) => {
+        let network = match (shares, batches) {
+            (Shares::Workers(plan), Batches::Whole(batches)) => {
                 seed(&self.passes.device, plan.stream("forward", step));
-                let (part, gradients) = self.passes.train(&network, next()?, plan.weight(step))?;
+                let (part, gradients) = self.passes.train(&network, next(batches)?, plan.weight(step))?;
                 score = part;
                 self.update.step(rate.into(), network, gradients.into())?
             }
-            Shares::Shards(plan) => self.update.step_shards(rate, network, plan, step, |network, _| {
-                let (part, gradients) = self.passes.train(network, next()?, 1.0)?;
-                score.add(part);
-                Ok::<_, Error>(gradients)
-            })?,
+            (Shares::Shards(plan), Batches::Whole(batches)) => {
+                self.update.step_shards(rate, network, plan, step, |network, _| {
+                    let (part, gradients) = self.passes.train(network, next(batches)?, 1.0)?;
+                    score.add(part);
+                    Ok::<_, Error>(gradients)
+                })?
+            }
+            (Shares::Shards(plan), Batches::Ends(ends)) => {
+                let update = self.update.as_mut();
+                let (network, part) = self.layout.step(&self.passes, update, rate, network, (plan, step), ends)?;
+                score = part;
+                network
+            }
+            (Shares::Workers(_), Batches::Ends(_)) => return Err(missing_batch(step)),
         };
         self.network = Some(network);
         self.step += 1;
@@ -304,7 +323,7 @@ impl<'a, N: Network> Course<'a, N> {
         self.settle()?;
         let network = self.network().valid();
         let tests = Passes::new(self.world, self.world.device(), super::Precision::F32);
-        let test = tests.test(&network, &self.images.test)?;
+        let test = self.layout.test(&tests, &network, &self.images.test)?;
         self.check_finite("the test loss", test.mean_loss())?;
         self.tested = Some(test);
         Ok(test)
@@ -314,10 +333,11 @@ impl<'a, N: Network> Course<'a, N> {
         let Some(folder) = &self.settings.checkpoints else { return Ok(()) };
         self.training.pause();
         self.settle()?;
-        self.check_finite("the sum of all weights", model::sum_of_weights(self.network()))?;
-        let settings = self.settings.resume_settings(self.world.size(), self.images.train.count());
+        let sum = self.layout.over_layers(model::sum_of_weights(self.network()))?;
+        self.check_finite("the sum of all weights", sum)?;
+        let settings = self.settings.resume_settings(self.layout.copies().size(), self.images.train.count());
         let manifest = Manifest { settings, ..Manifest::new(self.settings.model.name(), self.step, self.position) };
-        let path = self.world.save(folder, self.settings.keep, manifest, self.network(), self.update.as_ref())?;
+        let path = self.layout.save(folder, self.settings.keep, manifest, self.network(), self.update.as_ref())?;
         self.checkpoint = Some(path);
         self.training.go_on();
         Ok(())
@@ -356,7 +376,13 @@ impl<'a, N: Network> Course<'a, N> {
                 .into_iter()
                 .map(|bytes| bytes as u64)
                 .collect(),
-            weights: model::digest(self.network()),
+            pipeline: self.layout.bubble()?.zip(settings.stages).map(|(bubble, stages)| PipelineReport {
+                workers: stages.workers,
+                micro_batches: stages.micros,
+                schedule: stages.schedule.name().into(),
+                bubble,
+            }),
+            weights: self.layout.digest(self.network())?,
             skipped: self.update.skipped(),
             checkpoint: self.checkpoint,
             epochs: self.epochs,

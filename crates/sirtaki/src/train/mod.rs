@@ -6,6 +6,7 @@
 //! - `settings`: what is wanted.
 //! - `networks`: the networks to choose from.
 //! - `images`: data sets by their folder.
+//! - `layout`: who has what of the network.
 //! - `checks`: whether a run is possible.
 //! - `epochs`: the training loop, from the first step to the last.
 //! - `model`: the model with its optimizer: a step, a checkpoint, a test.
@@ -16,6 +17,7 @@
 mod checks;
 mod epochs;
 mod images;
+mod layout;
 mod meter;
 mod model;
 mod networks;
@@ -26,5 +28,5 @@ mod work_split;
 
 pub use checks::{check, check_data};
 pub use epochs::run;
-pub use report::{Epoch, Observer, Report, Start};
-pub use settings::{BatchSize, Method, Model, Precision, Settings};
+pub use report::{Epoch, Observer, PipelineReport, Report, Start};
+pub use settings::{BatchSize, Method, Model, Precision, Settings, Stages};

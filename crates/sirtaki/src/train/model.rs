@@ -1,9 +1,7 @@
 //! A network while it is trained: what one batch changes, and how well it does.
 
-use std::sync::Arc;
-
 use burn::{
-    module::{ModuleMapper, ModuleVisitor, Param},
+    module::{Module, ModuleMapper, ModuleVisitor, Param},
     nn::loss::{CrossEntropyLoss, CrossEntropyLossConfig},
     optim::{AdamConfig, AdamWConfig, GradientsParams, ModuleOptimizer, SgdConfig, momentum::MomentumConfig},
     tensor::{DType, Device, Int, Tensor},
@@ -14,18 +12,18 @@ use sirtaki_engine::Phase;
 
 use super::{
     meter::Score,
-    networks::Network,
+    networks::classify,
     settings::{Method, Precision, Settings},
 };
 use crate::{
-    Compression, DistributedOptimizer, Result, Update, World,
+    Chain, Compression, DistributedOptimizer, Layer, Result, Update, World,
     checkpoint::hex,
-    data::{Ahead, Batch, Loader, Memory, Partition, Position, Samples},
+    data::Batch,
     lars::{Lars, LarsSgd},
 };
 
 /// Samples that are tested at a time.
-const TESTED: usize = 500;
+pub(super) const TESTED: usize = 500;
 
 /// How batches go through a network.
 #[derive(Debug, Clone)]
@@ -47,7 +45,12 @@ impl Passes {
     }
 
     /// The gradients of a batch, of its mean loss times `weight`. An empty batch has none.
-    pub(super) fn train<N: Network>(&self, network: &N, batch: Batch, weight: f64) -> Result<(Score, GradientsParams)> {
+    pub(super) fn train<L: Layer>(
+        &self,
+        network: &Chain<L>,
+        batch: Batch,
+        weight: f64,
+    ) -> Result<(Score, GradientsParams)> {
         if batch.count() == 0 {
             return Ok((Score::default(), GradientsParams::new()));
         }
@@ -59,35 +62,36 @@ impl Passes {
         };
         drop(forward);
         let _backward = self.world.engine().phase(Phase::Backward);
-        let scale = if self.precision == Precision::F16 { LOSS_SCALE } else { 1.0 };
-        let gradients = loss.mul_scalar(weight * scale).backward();
+        let gradients = self.scaled(loss).mul_scalar(weight).backward();
         Ok((score, GradientsParams::from_grads(gradients, network)))
     }
 
-    /// How well the network does on some samples, of which each rank takes its part.
-    pub(super) fn test<N: Network>(&self, network: &N, samples: &Arc<Memory>) -> Result<Score> {
-        let world = &self.world;
-        let plan = Partition::new(samples.count(), Position::start(0), world.worker(), TESTED)?;
-        let mut sum = Score::default();
-        for batch in Loader::new(Arc::<Memory>::clone(samples), plan, Ahead::default())? {
-            let batch = batch?;
-            if batch.count() > 0 {
-                sum.add(self.forward(network, batch)?.1);
-            }
-        }
-        let [loss, right, count] = world.sums("test", sum.to_array())?;
-        Ok(Score { loss, right, count })
+    /// The loss of a batch, and how well it was classified.
+    pub(super) fn forward<L: Layer>(&self, network: &Chain<L>, batch: Batch) -> Result<(Tensor<1>, Score)> {
+        let (images, labels) = self.images(batch)?;
+        self.judge(classify(network, images)?, labels)
     }
 
-    fn forward<N: Network>(&self, network: &N, batch: Batch) -> Result<(Tensor<1>, Score)> {
-        let count = batch.count() as f64;
+    /// What goes into the network, and what should come out.
+    pub(super) fn images(&self, batch: Batch) -> Result<(Tensor<4>, Tensor<1, Int>)> {
         let (images, labels) = batch.into_tensors::<4>(&self.device)?;
-        let output = network.forward(images.cast(self.dtype())).cast(DType::F32);
+        Ok((images.cast(self.dtype()), labels))
+    }
+
+    /// The loss of what came out, and how well it was classified.
+    pub(super) fn judge(&self, output: Tensor<2>, labels: Tensor<1, Int>) -> Result<(Tensor<1>, Score)> {
+        let output = output.cast(DType::F32);
+        let count = labels.dims()[0] as f64;
         let guesses = output.clone().argmax(1).flatten::<1>(0, 1);
         let right = recognised(guesses, labels.clone());
         let loss = self.criterion.forward(output, labels);
         let mean: f32 = loss.clone().into_scalar();
         Ok((loss, Score { loss: f64::from(mean) * count, right, count }))
+    }
+
+    /// The loss whose gradients are computed.
+    pub(super) fn scaled(&self, loss: Tensor<1>) -> Tensor<1> {
+        if self.precision == Precision::F16 { loss.mul_scalar(LOSS_SCALE) } else { loss }
     }
 
     fn dtype(&self) -> DType {
@@ -105,7 +109,7 @@ fn recognised(guesses: Tensor<1, Int>, labels: Tensor<1, Int>) -> f64 {
 }
 
 /// The optimizer of that name, for all ranks.
-pub(super) fn update<N: Network>(world: &World, settings: &Settings) -> Box<dyn Update<N>> {
+pub(super) fn update<L: Layer>(world: &World, settings: &Settings) -> Box<dyn Update<Chain<L>>> {
     let optimizer = DistributedOptimizer::new(world, optimizer(settings.method));
     // What is exact, or goes to the worker that has the elements, is not compressed.
     let compressed = |optimizer: DistributedOptimizer, to: Compression| match settings.shards {
@@ -133,23 +137,35 @@ pub(super) fn optimizer(method: Method) -> ModuleOptimizer {
     }
 }
 
-/// A checksum of all weights, by which equal networks are recognised.
-pub(super) fn digest<N: Network>(network: &N) -> String {
-    let mut digest = Digest(Sha256::new());
-    network.visit(&mut digest);
-    hex(&digest.0.finalize())
+/// Bytes of what is known of the weights of a layer: its number and their checksum.
+pub(super) const DIGEST: usize = 8 + 32;
+
+/// The number of each layer that is here and a checksum of its weights.
+pub(super) fn layer_digests<L: Layer>(network: &Chain<L>) -> Vec<Vec<u8>> {
+    let digest = |(number, layer): (usize, &L)| {
+        let mut digest = WeightDigest(Sha256::new());
+        layer.visit(&mut digest);
+        (number as u64).to_be_bytes().into_iter().chain(digest.0.finalize()).collect()
+    };
+    network.layers().map(digest).collect()
 }
 
-struct Digest(Sha256);
+struct WeightDigest(Sha256);
 
-impl ModuleVisitor for Digest {
+impl ModuleVisitor for WeightDigest {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         self.0.update(param.val().into_data().as_bytes());
     }
 }
 
+/// A checksum of all weights of a network, from those of its layers in any order.
+pub(super) fn digest_of_layers(mut layers: Vec<Vec<u8>>) -> String {
+    layers.sort();
+    hex(&Sha256::digest(layers.concat()))
+}
+
 /// The sum of all weights: not a finite number if one of them is not.
-pub(super) fn sum_of_weights<N: Network>(network: &N) -> f64 {
+pub(super) fn sum_of_weights<L: Layer>(network: &Chain<L>) -> f64 {
     let mut sum = Sum(0.0);
     network.visit(&mut sum);
     sum.0

@@ -64,6 +64,19 @@ pub struct Epoch {
     pub checkpoint: Option<PathBuf>,
 }
 
+/// How a network in stages did.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PipelineReport {
+    /// Workers that shared the network.
+    pub workers: usize,
+    /// Micro-batches of a step in each pipeline.
+    pub micro_batches: usize,
+    /// The name of the schedule.
+    pub schedule: String,
+    /// Share of the time in which workers waited for other stages, mean over workers.
+    pub bubble: f64,
+}
+
 /// The results of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
@@ -107,6 +120,8 @@ pub struct Report {
     pub speedup: Option<f64>,
     /// Share of the training time in which a rank waited for gradients, mean over ranks.
     pub communication_share: f64,
+    /// How the network was cut into stages, if it was.
+    pub pipeline: Option<PipelineReport>,
     /// Largest memory of every rank, in bytes.
     pub peak_memory: Vec<u64>,
     /// SHA-256 of all weights: the same for the same bits.

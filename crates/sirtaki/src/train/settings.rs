@@ -4,7 +4,11 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result};
+use super::{
+    networks::{NETWORKS, NetworkEntry},
+    report::{Observer, Report},
+};
+use crate::{Error, Result, World, pipeline::PipelineSchedule};
 
 /// Everything that decides how a run goes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -35,6 +39,8 @@ pub struct Settings {
     pub seed: u64,
     /// Cut every batch into this many shards, so that the number of workers does not change a single bit of the result.
     pub shards: Option<usize>,
+    /// How the network is cut into stages on different workers; none if every worker has all of it.
+    pub stages: Option<Stages>,
     /// Where checkpoints are written, if anywhere.
     pub checkpoints: Option<PathBuf>,
     /// Whether to go on from the newest of them.
@@ -47,22 +53,82 @@ pub struct Settings {
     pub allow_nan: bool,
 }
 
-/// The networks to choose from.
+/// A network in stages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Model {
-    /// Two 5×5 convolutions and three dense layers, after LeCun's LeNet-5.
-    LeNet,
-    /// Two 3×3 convolutions with 32 and 64 channels, dropout, and two dense layers, as in many tutorials.
-    Cnn,
+pub struct Stages {
+    /// How many workers share it.
+    pub workers: usize,
+    /// Micro-batches of a step in each pipeline.
+    pub micros: usize,
+    /// Who does what when.
+    pub schedule: PipelineSchedule,
 }
 
+/// One of the networks to choose from.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct Model(&'static NetworkEntry);
+
 impl Model {
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Model> {
+        NETWORKS.iter().map(Model)
+    }
+
+    /// The network of this name.
+    pub fn named(name: &str) -> Result<Model> {
+        Self::all().find(|model| model.name() == name).ok_or_else(|| {
+            let names: Vec<&str> = Self::all().map(Self::name).collect();
+            Error::setting(format!("there is no network `{name}`"), format!("choose one of {}", names.join(", ")))
+        })
+    }
+
     /// What it is called.
     pub fn name(self) -> &'static str {
-        match self {
-            Model::LeNet => "lenet",
-            Model::Cnn => "cnn",
-        }
+        self.0.name
+    }
+
+    /// What it is, in one line.
+    pub fn about(self) -> &'static str {
+        self.0.about
+    }
+
+    pub(super) fn train(self, world: &World, settings: &Settings, observer: &mut dyn Observer) -> Result<Report> {
+        (self.0.train)(world, settings, observer)
+    }
+}
+
+impl Default for Model {
+    fn default() -> Self {
+        Self(&NETWORKS[0])
+    }
+}
+
+impl PartialEq for Model {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl Eq for Model {}
+
+impl std::fmt::Debug for Model {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl From<Model> for String {
+    fn from(model: Model) -> Self {
+        model.name().into()
+    }
+}
+
+impl TryFrom<String> for Model {
+    type Error = Error;
+
+    fn try_from(name: String) -> Result<Self> {
+        Self::named(&name)
     }
 }
 
@@ -159,6 +225,22 @@ impl Precision {
 }
 
 impl Settings {
+    /// How many copies of the network this many workers have.
+    pub fn copies(&self, workers: usize) -> Result<usize> {
+        let Some(stages) = self.stages else { return Ok(workers) };
+        if stages.workers > 0 && workers.is_multiple_of(stages.workers) {
+            return Ok(workers / stages.workers);
+        }
+        let problem = format!("{workers} workers cannot form pipelines of {} workers each", stages.workers);
+        Err(Error::setting(problem, format!("start {0} workers or a multiple of that", stages.workers)))
+    }
+
+    /// Samples of a micro-batch.
+    pub(super) fn micro_batch(&self, workers: usize) -> Result<usize> {
+        let micros = self.stages.map_or(1, |stages| stages.micros);
+        Ok((self.batch.sizes(self.copies(workers)?)?.0 / micros).max(1))
+    }
+
     /// The base rate, and the factor to multiply it by: how many times larger the steps are.
     pub(super) fn base_rate(&self, workers: usize) -> (f64, usize) {
         let (size, times) = match self.batch {

@@ -5,9 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{images::ImageSet, model::Passes, networks::Network, settings::Method};
+use super::{images::ImageSet, model::Passes, settings::Method};
 use crate::{
-    Result, World,
+    Chain, Layer, Result, World,
     data::{Ahead, Loader, Memory, Partition, Position, Worker},
 };
 
@@ -18,10 +18,10 @@ const STEPS: usize = 5;
 const TIME: Duration = Duration::from_millis(800);
 
 /// Images per second of rank 0 alone while the others wait; the same on all ranks. The weights do not change.
-pub(super) fn speed<N: Network>(
+pub(super) fn speed<L: Layer>(
     world: &World,
     passes: &Passes,
-    network: &N,
+    network: &Chain<L>,
     method: Method,
     images: &ImageSet,
     batch: usize,
@@ -34,9 +34,9 @@ pub(super) fn speed<N: Network>(
     Ok(Some(speed).filter(|&speed| speed > 0.0))
 }
 
-fn measure<N: Network>(
+fn measure<L: Layer>(
     passes: &Passes,
-    mut network: N,
+    mut network: Chain<L>,
     method: Method,
     images: &ImageSet,
     batch: usize,

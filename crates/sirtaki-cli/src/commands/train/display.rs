@@ -128,6 +128,10 @@ fn training(report: &Report, load: Option<f64>) -> Vec<Row> {
             "of the time, waiting for other workers included".into(),
         ));
     }
+    rows.extend(report.pipeline.as_ref().map(|pipeline| {
+        let note = format!("of the time, waiting for stages; {} micro-batches", pipeline.micro_batches);
+        ("bubble", percent(pipeline.bubble, 1), note)
+    }));
     rows
 }
 

@@ -9,12 +9,13 @@
 
 mod display;
 mod folder;
+pub(crate) mod stages;
 mod worker;
 
 use std::{num::NonZeroUsize, path::Path};
 
 use anyhow::{Context, Result};
-use sirtaki::train::{BatchSize, Method, Model, Precision, Settings, check, check_data};
+use sirtaki::train::{BatchSize, Method, Precision, Settings, check, check_data};
 
 use self::folder::Claim;
 pub use self::worker::work;
@@ -128,22 +129,21 @@ fn one_worker_per_core(job: &mut Run, shards: Option<NonZeroUsize>, outside: &Ou
 }
 
 fn settings(arguments: &Train, workers: usize) -> Result<Settings> {
-    let model = match arguments.model {
-        args::train::Model::Lenet => Model::LeNet,
-        args::train::Model::Cnn => Model::Cnn,
+    let model = arguments.model.0;
+    let batch = match (arguments.batch_size, arguments.global_batch) {
+        (Some(each), _) => BatchSize::Worker(each.get()),
+        (None, Some(all)) => BatchSize::Global(all.get()),
+        (None, None) if arguments.reproducible || arguments.mesh.is_some() => BatchSize::Global(LARGEST_STEP),
+        (None, None) => BatchSize::Worker((LARGEST_STEP / workers).clamp(1, 64)),
     };
+    let stages = stages::stages(arguments, workers, batch)?;
     let folder = folder::choose(arguments.checkpoint_dir.as_deref(), model.name(), arguments.resume)?;
     Ok(Settings {
         model,
         data: std::path::absolute(&arguments.data)?,
         epochs: arguments.epochs.get() as u64,
         most_steps: arguments.max_steps.map(|steps| steps.get() as u64),
-        batch: match (arguments.batch_size, arguments.global_batch) {
-            (Some(each), _) => BatchSize::Worker(each.get()),
-            (None, Some(all)) => BatchSize::Global(all.get()),
-            (None, None) if arguments.reproducible => BatchSize::Global(LARGEST_STEP),
-            (None, None) => BatchSize::Worker((LARGEST_STEP / workers).clamp(1, 64)),
-        },
+        batch,
         rate: arguments.lr,
         warmup: arguments.warmup_epochs,
         method: match arguments.optimizer {
@@ -160,7 +160,11 @@ fn settings(arguments: &Train, workers: usize) -> Result<Settings> {
         },
         target: arguments.target_accuracy,
         seed: arguments.seed,
-        shards: arguments.reproducible.then_some(arguments.shards.get()),
+        shards: match stages {
+            Some((_, shards)) => Some(shards),
+            None => arguments.reproducible.then_some(arguments.shards.get()),
+        },
+        stages: stages.map(|(stages, _)| stages),
         checkpoints: Some(folder),
         resume: arguments.resume,
         checkpoint_every: arguments.checkpoint_every.map(|steps| steps.get() as u64),

@@ -48,8 +48,9 @@ impl<L: Layer> Chain<L> {
         self.layers.iter().map(|(number, _)| *number)
     }
 
-    pub(super) fn layers(&self) -> impl Iterator<Item = &L> {
-        self.layers.iter().map(|(_, layer)| layer)
+    /// The layers that are here, with their numbers, ascending.
+    pub fn layers(&self) -> impl Iterator<Item = (usize, &L)> {
+        self.layers.iter().map(|(number, layer)| (*number, layer))
     }
 
     /// What all layers that are here, one after the other, make of what they are given.

@@ -25,7 +25,7 @@ impl<L: Layer> Chain<L> {
     pub fn costs(&self, input: Flow) -> Result<Vec<LayerCost>> {
         let Some(device) = self.devices().first().cloned() else { return Ok(Vec::new()) };
         let (mut costs, mut input) = (Vec::new(), input);
-        for layer in self.layers() {
+        for (_, layer) in self.layers() {
             let mut times = Vec::new();
             let mut output = Vec::new();
             for _ in 0..PASSES {

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails has to panic")]
 
+mod place;
+
 use std::{
     fs,
     os::unix::fs::{FileTypeExt, symlink},
@@ -16,72 +18,9 @@ use rustix::{
     process::{Signal, kill_process},
 };
 use serde_json::Value;
-use sirtaki_tests::launch::{Finished, Launch};
-use tempfile::TempDir;
+use sirtaki_tests::launch::Launch;
 
-const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../data/mnist");
-
-/// A folder to work in.
-struct Place(TempDir);
-
-impl Place {
-    fn new() -> Place {
-        Place(tempfile::tempdir().unwrap())
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn train(&self, arguments: &str) -> Finished {
-        let data = if arguments.contains("--data") { String::new() } else { format!(" --data {DATA}") };
-        self.start(&format!("{arguments}{data}")).ends()
-    }
-
-    /// A small data set in the form of MNIST, so that runs are about something else than learning.
-    fn with_small_data() -> Place {
-        let place = Place::new();
-        fs::create_dir(place.path("small")).unwrap();
-        for (part, count) in [("train", 96_usize), ("t10k", 16)] {
-            let dimensions = |more: &[u32]| -> Vec<u8> {
-                let kind = [0, 0, 8, 1 + more.len() as u8];
-                let sizes = [&[count as u32], more].concat().into_iter().flat_map(u32::to_be_bytes);
-                kind.into_iter().chain(sizes).collect()
-            };
-            let pixels = (0..count * 784).map(|index| (index * 7 % 251) as u8);
-            let images: Vec<u8> = dimensions(&[28, 28]).into_iter().chain(pixels).collect();
-            let labels: Vec<u8> = dimensions(&[]).into_iter().chain((0..count).map(|label| label as u8 % 10)).collect();
-            fs::write(place.path(&format!("small/{part}-images-idx3-ubyte")), images).unwrap();
-            fs::write(place.path(&format!("small/{part}-labels-idx1-ubyte")), labels).unwrap();
-        }
-        place
-    }
-
-    fn start(&self, arguments: &str) -> Launch {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_sirtaki-under-test"));
-        command.current_dir(self.0.path()).arg("train").args(arguments.split_whitespace());
-        Launch::start(command)
-    }
-
-    /// The closing report of a run that goes well.
-    fn report(&self, arguments: &str) -> Value {
-        let done = self.train(&format!("{arguments} --json report.json"));
-        assert_eq!(done.code, 0, "{}", done.message());
-        serde_json::from_slice(&fs::read(self.path("report.json")).unwrap()).unwrap()
-    }
-
-    fn weights(&self, arguments: &str) -> String {
-        self.report(arguments)["weights"].as_str().unwrap().to_owned()
-    }
-
-    /// What is said about a mistake: an error in one line and a hint in another.
-    fn refused(&self, arguments: &str) -> String {
-        let done = self.train(arguments);
-        assert_eq!((done.code, done.err.len()), (1, 2), "{arguments}: {}", done.message());
-        assert!(done.err[0].starts_with("error: ") && done.err[1].starts_with("hint: "), "{}", done.message());
-        done.message()
-    }
-}
+use self::place::{DATA, Place};
 
 fn number(report: &Value, name: &str) -> f64 {
     report[name].as_f64().unwrap_or_else(|| panic!("{name}: {}", report[name]))
@@ -172,6 +111,10 @@ fn mistakes_are_told_before_anything_starts() {
     assert!(place.refused("-n 3 --reproducible --batch-size 8").contains("8 shards"));
     let refused = place.refused("-n 2 --optimizer lars --shard-optimizer");
     assert!(refused.contains("lars") && refused.contains("adamw"), "{refused}");
+    assert!(place.refused("-n 4 --mesh data=3,pipe=2").contains("3 × 2 is 6, and there are 4 workers"));
+    assert!(place.refused("-n 2 --micro-batches 4").contains("--mesh"));
+    assert!(place.refused("-n 2 --mesh pipe=2 --schedule zigzag").contains("gpipe, 1f1b, interleaved"));
+    assert!(place.refused("-n 2 --mesh pipe=2 --reproducible --micro-batches 3").contains("--shards 3"));
     assert!(place.refused("--epochs 1 --warmup-epochs 2").contains("epochs"));
     assert!(place.refused("--resume").contains("no run of lenet"));
     assert!(place.refused("lenet").contains("`lenet`"));
@@ -308,6 +251,32 @@ fn equal_runs_write_equal_files() {
     assert!(alone == shared, "another number of workers");
     let [split, ..] = files("five", &format!("-n 2 {reproducible} --shard-optimizer"));
     assert!(alone == split, "another place of the optimizer's state");
+    let [staged, ..] = files("six", &format!("-n 4 {reproducible} --mesh data=2,pipe=2"));
+    assert!(alone == staged, "stages on different workers");
+}
+
+#[test]
+fn a_network_in_stages_ends_with_the_bits_of_one_process() {
+    let place = Place::with_small_data();
+    let report = |folder: &str, arguments: &str| {
+        let common = "--data small --reproducible --shards 4 --global-batch 32 --optimizer adam --checkpoint-dir";
+        place.report(&format!("{common} {folder} {arguments}"))
+    };
+    let weights = |folder: &str, arguments: &str| report(folder, arguments)["weights"].as_str().unwrap().to_owned();
+    for model in ["lenet", "cnn"] {
+        let folder = |name: &str| format!("{model}-{name}");
+        let alone = weights(&folder("one"), &format!("--model {model} -n 1 --max-steps 3"));
+        let staged =
+            report(&folder("two"), &format!("--model {model} -n 2 --mesh pipe=2 --schedule gpipe --max-steps 3"));
+        assert_eq!(staged["weights"], alone);
+        assert_eq!(staged["pipeline"]["micro_batches"], 4);
+        assert!((0.0..1.0).contains(&number(&staged["pipeline"], "bubble")), "{staged}");
+        // Begun as two copies in two stages, continued in four stages on two workers, and ended by one.
+        weights(&folder("moved"), &format!("--model {model} -n 4 --mesh data=2,pipe=2 --max-steps 1"));
+        let interleaved = "--mesh pipe=2 --schedule interleaved --shard-optimizer --max-steps 2 --resume";
+        weights(&folder("moved"), &format!("--model {model} -n 2 {interleaved}"));
+        assert_eq!(weights(&folder("moved"), &format!("--model {model} -n 1 --max-steps 3 --resume")), alone);
+    }
 }
 
 #[test]

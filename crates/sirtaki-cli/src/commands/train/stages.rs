@@ -1,0 +1,102 @@
+//! What `--mesh`, `--micro-batches` and `--schedule` mean for this many workers.
+
+use std::num::NonZeroUsize;
+
+use anyhow::Result;
+use sirtaki::{
+    pipeline::PipelineSchedule,
+    train::{BatchSize, Stages},
+};
+
+use crate::{
+    args::train::{MeshSizes, Train},
+    printer::Advice,
+};
+
+/// Micro-batches for each stage, if the user says nothing: enough to keep workers busy most of the time.
+const MICROS_PER_STAGE: usize = 4;
+
+/// How the network is cut, and the number of shards of a step.
+pub(super) fn stages(arguments: &Train, workers: usize, batch: BatchSize) -> Result<Option<(Stages, usize)>> {
+    let Some(mesh) = arguments.mesh else {
+        return match arguments.micro_batches {
+            None => Ok(None),
+            Some(_) => {
+                let hint = "add --mesh with an axis pipe, such as --mesh pipe=2";
+                Err(Advice::new("--micro-batches is for networks in stages", hint).into())
+            }
+        };
+    };
+    let MeshSizes { data, pipe } = mesh;
+    let copies = data.unwrap_or((workers / pipe).max(1));
+    if copies * pipe != workers {
+        let problem = format!("--mesh: {copies} × {pipe} is {}, and there are {workers} workers", copies * pipe);
+        let hint = format!("start {} workers with -n, or choose sizes that multiply to {workers}", copies * pipe);
+        return Err(Advice::new(problem, hint).into());
+    }
+    let schedule = PipelineSchedule::named(&arguments.schedule).map_err(super::advice)?;
+    let micros = match (arguments.micro_batches, arguments.reproducible) {
+        (Some(micros), true) if micros.get() * copies != arguments.shards.get() => {
+            let shards = arguments.shards;
+            let problem = format!("{micros} micro-batches on {copies} copies are not the {shards} shards of a step");
+            let hint = format!("leave --micro-batches out, or add --shards {}", micros.get() * copies);
+            return Err(Advice::new(problem, hint).into());
+        }
+        (Some(micros), _) => micros.get(),
+        (None, true) => (arguments.shards.get() / copies).max(1),
+        (None, false) => chosen(of_copy(batch, copies), MICROS_PER_STAGE * pipe),
+    };
+    Ok(Some((Stages { workers: pipe, micros, schedule }, micros * copies)))
+}
+
+/// Samples per step of one copy.
+fn of_copy(batch: BatchSize, copies: usize) -> usize {
+    match batch {
+        BatchSize::Worker(each) => each,
+        BatchSize::Global(all) => all / copies,
+    }
+}
+
+/// The largest number up to `most` that divides a batch.
+fn chosen(batch: usize, most: usize) -> usize {
+    (1..=most).rev().find(|&micros| batch.is_multiple_of(micros)).unwrap_or(1)
+}
+
+/// Reads sizes such as `data=2,pipe=2`.
+pub(crate) fn sizes(text: &str) -> Result<MeshSizes, String> {
+    let (mut data, mut pipe) = (None, None);
+    for part in text.split(',') {
+        let wrong = || format!("`{part}` is not an axis with its size; write for example data=2,pipe=2");
+        let (axis, size) = part.split_once('=').ok_or_else(wrong)?;
+        let size = size.parse::<NonZeroUsize>().map_err(|_| wrong())?.get();
+        let known = match axis.trim() {
+            "data" => &mut data,
+            "pipe" => &mut pipe,
+            other => return Err(format!("there is no axis `{other}`; the axes are data and pipe")),
+        };
+        if known.replace(size).is_some() {
+            return Err(format!("`{axis}` is given twice"));
+        }
+    }
+    Ok(MeshSizes { data, pipe: pipe.unwrap_or(1) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn axes_are_read_or_refused() {
+        assert_eq!(sizes("data=2,pipe=3"), Ok(MeshSizes { data: Some(2), pipe: 3 }));
+        assert_eq!(sizes("pipe=4"), Ok(MeshSizes { data: None, pipe: 4 }));
+        assert_eq!(sizes("data=2"), Ok(MeshSizes { data: Some(2), pipe: 1 }));
+        for bad in ["", "2x2", "pipe=0", "pipe=two", "depth=2", "pipe=2,pipe=2"] {
+            assert!(sizes(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn micro_batches_divide_the_batch() {
+        assert_eq!([chosen(64, 8), chosen(60, 8), chosen(7, 4), chosen(1, 8)], [8, 6, 1, 1]);
+    }
+}
