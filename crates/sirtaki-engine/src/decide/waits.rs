@@ -1,6 +1,6 @@
 //! Ranks that wait for messages: the part of the deadlock proof that is about them, and the sentences.
 //!
-//! Messages do not pass the table, so a rank that reports that it is [blocked](super::deadlock) also says how many frames
+//! Messages do not pass the table, so a rank that reports that it is blocked (`deadlock`) also says how many frames
 //! it has handed to each other rank's channel and how many it has dealt with from each. If all ranks are blocked and every
 //! rank has dealt with exactly the frames that were handed to it, none is under way. Such numbers prove it although the
 //! reports are of different times: the first rank to do anything after its report would have to do so because of a frame
