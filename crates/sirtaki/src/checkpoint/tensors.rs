@@ -66,6 +66,7 @@ pub(crate) enum Content<'a> {
     /// They are here.
     Here(&'a [u8]),
     /// They are made when it is their turn.
+    #[cfg_attr(not(feature = "burn"), allow(dead_code, reason = "only optimizers' states are made late"))]
     Later,
 }
 
