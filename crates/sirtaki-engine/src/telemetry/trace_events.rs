@@ -252,6 +252,8 @@ impl TraceEvents {
     fn message(&mut self, texts: &mut Texts, rank: usize, message: &TracedMessage, offset: Offset) {
         let TracedMessage { label, sends, peer, bytes, tag, times } = message;
         let [submitted, began, ended] = [times.0, times.1, times.2].map(|time| offset.apply(time));
+        // What other ranks say may be in any order.
+        let ended = ended.max(submitted);
         let lane = format!("messages {} rank {peer}", if *sends { "to" } else { "from" });
         let (opening, _) = self.lane(texts, rank, &lane, (submitted, ended));
         self.slice(texts, &opening, &json(label), (submitted, ended), |text| {
