@@ -18,6 +18,8 @@ __all__ = [
     "dtypes",
     "main",
     "nccl_version",
+    "receive",
+    "send",
     "tensorflow_ops",
     "tensorflow_ready",
     "xla_handlers",
