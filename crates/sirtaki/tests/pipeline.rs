@@ -179,6 +179,28 @@ fn whole(alone: &World, run: Run) -> Result<Vec<(String, Vec<u32>)>> {
     Ok(numbers(&chain))
 }
 
+/// The first steps of a plan.
+fn steps(
+    pipeline: &mut Pipeline,
+    update: &mut dyn Update<Chain<Part>>,
+    mut chain: Chain<Part>,
+    plan: &FixedShards,
+    count: usize,
+) -> Result<Chain<Part>> {
+    let device = update.world().device().autodiff();
+    for step in 0..count {
+        chain = pipeline.step(
+            update,
+            0.05,
+            chain,
+            (plan, step),
+            |shard| Ok::<_, Error>(input(plan, shard, &device)),
+            |shard, flow| loss(plan, shard, flow),
+        )?;
+    }
+    Ok(chain)
+}
+
 /// The same in stages.
 fn staged(
     (data, pipe): (&World, &World),
@@ -191,21 +213,12 @@ fn staged(
     let plan = plan(run, data)?;
     let pipeline = Pipeline::new(pipe, schedule, plan.per_step(), stages)?;
     let mut pipeline = if recompute { pipeline.recompute() } else { pipeline };
-    let mut chain = Chain::new(pipeline.layers(), &device, 9, |number| part(number, &device))?;
+    let chain = Chain::new(pipeline.layers(), &device, 9, |number| part(number, &device))?;
     let optimizer = DistributedOptimizer::new(data, (run.optimizer)()).clip(run.clip);
     // Both keep the state of the same parameters, one of them only a part of it on each worker.
     let mut update: Box<dyn Update<Chain<Part>>> =
         if recompute { Box::new(optimizer.shard()) } else { Box::new(optimizer) };
-    for step in 0..plan.steps().min(STEPS) {
-        chain = pipeline.step(
-            update.as_mut(),
-            0.05,
-            chain,
-            (&plan, step),
-            |shard| Ok::<_, Error>(input(&plan, shard, &device)),
-            |shard, flow| loss(&plan, shard, flow),
-        )?;
-    }
+    let chain = steps(&mut pipeline, update.as_mut(), chain, &plan, plan.steps().min(STEPS))?;
     if schedule == PipelineSchedule::OneForwardOneBackward {
         // Stage s of p keeps the activations of at most p - s micro-batches.
         assert!(pipeline.most_held() <= pipe.size() - pipe.rank(), "{} of {}", pipe.rank(), pipe.size());
@@ -308,20 +321,11 @@ fn go_on((data, pipe): (&World, &World), run: Run, stages: usize, folder: &Path)
     // The first run keeps the whole state on every worker, the second splits it.
     let mut update: Box<dyn Update<Chain<Part>>> =
         if stages == 8 { Box::new(optimizer.shard()) } else { Box::new(optimizer) };
-    let (mut chain, resumed) = pipeline.resume(folder, "parts", chain, update.as_mut())?;
+    let (chain, resumed) = pipeline.resume(folder, "parts", chain, update.as_mut())?;
     assert_eq!(resumed.is_some(), stages == 8);
     let start = resumed.map_or(Position::start(5), |resumed| resumed.manifest.position);
     let plan = FixedShards::new(SAMPLES, start, data.worker(), run.shards, 12)?;
-    for step in 0..2 {
-        chain = pipeline.step(
-            update.as_mut(),
-            0.05,
-            chain,
-            (&plan, step),
-            |shard| Ok::<_, Error>(input(&plan, shard, &device)),
-            |shard, flow| loss(&plan, shard, flow),
-        )?;
-    }
+    let chain = steps(&mut pipeline, update.as_mut(), chain, &plan, 2)?;
     pipeline.save(folder, 0, Manifest::new("parts", 2, plan.position(2)), &chain, update.as_ref()).map(drop)
 }
 

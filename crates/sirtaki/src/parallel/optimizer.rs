@@ -73,7 +73,8 @@ impl DistributedOptimizer {
     }
 
     /// Gradients are scaled down where the norm of all of them together, after averaging, is larger than this. It is
-    /// computed from what all ranks have in common and needs no communication.
+    /// computed from what all ranks have in common; only the stages of a pipeline and workers that each have a part of the
+    /// state have to add up theirs.
     #[must_use]
     pub fn clip(mut self, largest: f64) -> Self {
         self.reducer.clip = Some(largest);

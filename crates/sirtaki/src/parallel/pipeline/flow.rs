@@ -123,13 +123,19 @@ pub trait Carried: Any + Send {
     fn data(&self) -> TensorData;
 
     #[doc(hidden)]
-    fn is_float(&self) -> bool;
+    fn is_float(&self) -> bool {
+        false
+    }
 
     #[doc(hidden)]
-    fn gradient(&self, gradients: &mut Gradients) -> Option<TensorData>;
+    fn gradient(&self, _: &mut Gradients) -> Option<TensorData> {
+        None
+    }
 
     #[doc(hidden)]
-    fn pull(self: Box<Self>, gradient: TensorData) -> Option<Tensor<1>>;
+    fn pull(self: Box<Self>, _: TensorData) -> Option<Tensor<1>> {
+        None
+    }
 }
 
 impl<const D: usize> Carried for Tensor<D, Float> {
@@ -185,18 +191,6 @@ impl<const D: usize> Carried for Tensor<D, Int> {
 
     fn data(&self) -> TensorData {
         self.to_data()
-    }
-
-    fn is_float(&self) -> bool {
-        false
-    }
-
-    fn gradient(&self, _: &mut Gradients) -> Option<TensorData> {
-        None
-    }
-
-    fn pull(self: Box<Self>, _: TensorData) -> Option<Tensor<1>> {
-        None
     }
 }
 
