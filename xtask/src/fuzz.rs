@@ -22,15 +22,15 @@ const FLAGS: &[&str] = &[
     "-Ccodegen-units=1",
 ];
 
-/// Builds and runs every target in `fuzz/targets`.
+/// Builds and runs every target in `fuzz/src/targets`.
 pub(crate) fn check(shell: &Shell) -> Result<()> {
     let host = shell.host()?;
-    let build = cargo(["build", "--manifest-path", "fuzz/Cargo.toml", "--release", "--locked", "--bins"]);
+    let build = cargo(["build", "--manifest-path", "fuzz/Cargo.toml", "--release", "--locked"]);
     let build = build.args(["--target", &host, "--target-dir", "target/fuzz"]);
     shell.run(build.env("RUSTFLAGS", FLAGS.join(" ")))?;
     let targets = targets(shell)?;
     if targets.is_empty() {
-        bail!("no targets in fuzz/targets");
+        bail!("no targets in fuzz/src/targets");
     }
     let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     for some in targets.chunks(cores) {
@@ -48,11 +48,11 @@ fn try_inputs(shell: &Shell, host: &str, target: &str) -> Result<()> {
     fs::create_dir_all(shell.root.join(&corpus))?;
     // For inputs with so much structure that chance would not find it.
     let seeds = Some(format!("fuzz/seeds/{target}")).filter(|seeds| shell.root.join(seeds).is_dir());
-    let program = shell.root.join(format!("target/fuzz/{host}/release/{target}")).display().to_string();
+    let program = shell.root.join(format!("target/fuzz/{host}/release/sirtaki-fuzz")).display().to_string();
     let limits = ["-rss_limit_mb=2048", "-timeout=10", "-max_len=8192", "-verbosity=0", "-print_final_stats=1"];
     let artifacts = format!("-artifact_prefix=target/fuzz/{target}-");
-    let call =
-        Call::new(program).args(limits).args([format!("-max_total_time={SECONDS}"), artifacts, corpus]).args(seeds);
+    let call = Call::new(program).env("SIRTAKI_FUZZ_TARGET", target);
+    let call = call.args(limits).args([format!("-max_total_time={SECONDS}"), artifacts, corpus]).args(seeds);
     let said = shell.run_logged(call, &format!("target/fuzz/{target}.log"));
     let said = said.with_context(|| format!("the input that broke `{target}` is in target/fuzz/{target}-*"))?;
     let runs = said.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"));
@@ -62,7 +62,7 @@ fn try_inputs(shell: &Shell, host: &str, target: &str) -> Result<()> {
 
 fn targets(shell: &Shell) -> Result<Vec<String>> {
     let mut names = Vec::new();
-    for entry in fs::read_dir(shell.root.join("fuzz/targets"))? {
+    for entry in fs::read_dir(shell.root.join("fuzz/src/targets"))? {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "rs") {
             names.extend(path.file_stem().map(|name| name.to_string_lossy().into_owned()));

@@ -1,15 +1,12 @@
 //! Frames between launcher and agents, in both directions.
 
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
 use sirtaki_cli::launch::protocol::{Event, Order, find_mark, read};
 
-fuzz_target!(|bytes: &[u8]| {
+pub(crate) fn check(bytes: &[u8]) {
     let mut orders = bytes;
     while let Ok(Some(_)) = read::<Order>(&mut orders) {}
     let mut events = bytes;
     if find_mark(&mut events).is_ok() {
         while let Ok(Some(_)) = read::<Event>(&mut events) {}
     }
-});
+}

@@ -1,15 +1,13 @@
 //! Whatever the files of a run folder contain, `sirtaki report` makes a whole page of it or says what is wrong.
-#![no_main]
 
 use std::fs;
-
-use libfuzzer_sys::fuzz_target;
 
 /// Between the files of a folder, as one input.
 const NEXT: &str = "\n====\n";
 
-fuzz_target!(|text: &str| {
-    let folder = sirtaki_fuzz::folder("report");
+pub(crate) fn check(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let folder = crate::command::folder("report");
     let mut parts = text.split(NEXT);
     for name in ["run.json", "steps.jsonl", "profile.json", "plan.json"] {
         match parts.next() {
@@ -20,11 +18,11 @@ fuzz_target!(|text: &str| {
         }
     }
     let (page, folder) = (folder.join("report.html"), folder.to_str().expect("a name of ours").to_owned());
-    let read = sirtaki_fuzz::json("report", &[&folder]).is_some();
-    let written = sirtaki_fuzz::run("report", &[&folder, "-o", page.to_str().expect("a name of ours")]).is_some();
+    let read = crate::command::json("report", &[&folder]).is_some();
+    let written = crate::command::run("report", &[&folder, "-o", page.to_str().expect("a name of ours")]).is_some();
     assert_eq!(read, written);
     if written {
         let page = fs::read_to_string(page).expect("a page");
         assert!(page.trim_end().ends_with("</html>") && !page.contains("NaN"), "{page}");
     }
-});
+}

@@ -1,14 +1,12 @@
 //! Whatever ranks write, in whatever pieces: only whole lines are printed, and they do not depend on the pieces.
-#![no_main]
 
 use std::{io, time::Instant};
 
-use libfuzzer_sys::fuzz_target;
+use crate::command::Printed;
 use sirtaki_cli::{
     launch::output::{Output, OutputOptions, Stream},
     printer::Printer,
 };
-use sirtaki_fuzz::Printed;
 
 fn print(pieces: &[&[u8]], terminal: bool) -> Vec<u8> {
     let printed = Printed::default();
@@ -26,7 +24,7 @@ fn print(pieces: &[&[u8]], terminal: bool) -> Vec<u8> {
     printed.take()
 }
 
-fuzz_target!(|bytes: &[u8]| {
+pub(crate) fn check(bytes: &[u8]) {
     let Some((&first, bytes)) = bytes.split_first() else { return };
     let (one, two) = bytes.split_at(usize::from(first).min(bytes.len()));
     for terminal in [false, true] {
@@ -34,4 +32,4 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(printed.is_empty() || printed.ends_with(b"\n"));
         assert_eq!(printed, print(&[one, two], terminal));
     }
-});
+}

@@ -12,11 +12,11 @@ use sirtaki_cli::printer::Printer;
 
 /// What was printed, kept.
 #[derive(Clone, Default)]
-pub struct Printed(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Printed(Arc<Mutex<Vec<u8>>>);
 
 impl Printed {
     /// All of it so far.
-    pub fn take(&self) -> Vec<u8> {
+    pub(crate) fn take(&self) -> Vec<u8> {
         std::mem::take(&mut self.0.lock().expect("nobody panicked"))
     }
 }
@@ -32,14 +32,14 @@ impl Write for Printed {
 }
 
 /// A folder for inputs, beside what is built.
-pub fn folder(target: &str) -> PathBuf {
+pub(crate) fn folder(target: &str) -> PathBuf {
     let folder = PathBuf::from("target/fuzz/inputs").join(target);
     fs::create_dir_all(&folder).expect("started at the root of the repository");
     folder
 }
 
 /// What the command prints, or nothing where it refuses with a message.
-pub fn run(command: &str, arguments: &[&str]) -> Option<Vec<u8>> {
+pub(crate) fn run(command: &str, arguments: &[&str]) -> Option<Vec<u8>> {
     let (out, err) = (Printed::default(), Printed::default());
     let words = ["sirtaki", command].into_iter().chain(arguments.iter().copied()).map(Into::into);
     let code = sirtaki_cli::run(words, &mut Printer::plain(out.clone(), err.clone()));
@@ -52,7 +52,7 @@ pub fn run(command: &str, arguments: &[&str]) -> Option<Vec<u8>> {
 }
 
 /// The same as data.
-pub fn json(command: &str, arguments: &[&str]) -> Option<Value> {
+pub(crate) fn json(command: &str, arguments: &[&str]) -> Option<Value> {
     let text = run(command, &[arguments, &["--json"]].concat())?;
     Some(serde_json::from_slice(&text).expect("valid JSON"))
 }

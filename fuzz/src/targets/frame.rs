@@ -1,10 +1,8 @@
 //! Any header is a frame or none, and any tail has a farewell or none; what is one survives the way there and back.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use sirtaki_comm::mesh::frame::{FAREWELL_LIMIT, Farewell, Frame, HEADER, MARKER, Marker};
 
-fuzz_target!(|bytes: &[u8]| {
+pub(crate) fn check(bytes: &[u8]) {
     if let Some(header) = bytes.first_chunk::<HEADER>()
         && let Ok(frame) = Frame::parse(header)
     {
@@ -19,4 +17,4 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(encoded.len() <= FAREWELL_LIMIT);
         assert_eq!(Farewell::find(&encoded, &marker), Some(farewell));
     }
-});
+}

@@ -1,10 +1,8 @@
 //! Any bytes are an alarm or none; one that is survives the way there and back.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use sirtaki_comm::{Alarm, CommError};
 
-fuzz_target!(|bytes: &[u8]| {
+pub(crate) fn check(bytes: &[u8]) {
     let Some(alarm) = Alarm::decode(bytes) else { return };
     let encoded = alarm.encode();
     assert!(encoded.len() <= Alarm::LIMIT);
@@ -12,4 +10,4 @@ fuzz_target!(|bytes: &[u8]| {
     let error = CommError::from(alarm.clone());
     assert!(!error.to_string().is_empty());
     assert_eq!(error.to_alarm(), alarm);
-});
+}

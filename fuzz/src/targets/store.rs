@@ -1,10 +1,8 @@
 //! Any bytes are a message of the store or none; one that is survives the way there and back.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use sirtaki_comm::rendezvous::wire::{MESSAGE_LIMIT, PREFIX, frame, parse_length, parse_request, parse_response};
 
-fuzz_target!(|bytes: &[u8]| {
+pub(crate) fn check(bytes: &[u8]) {
     if let Some((prefix, _)) = bytes.split_first_chunk::<PREFIX>()
         && let Ok(length) = parse_length(*prefix)
     {
@@ -18,4 +16,4 @@ fuzz_target!(|bytes: &[u8]| {
         let framed = frame(&response).expect("a short response can be written");
         assert_eq!(parse_response(&framed[PREFIX..]).ok(), Some(response));
     }
-});
+}
