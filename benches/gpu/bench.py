@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-LIMIT = 150
+LIMIT = 240
 JOBS = [
     ("allreduce", 2, "nccl"),
     ("allreduce", 4, "nccl"),

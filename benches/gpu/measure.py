@@ -21,7 +21,7 @@ from models import WORKS
 ROUNDS = 5
 IN_FLIGHT = 100
 SIZES = [4, 1 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20]
-STEPS, WARM_UP = 5, 6
+WARM_UP = 6
 MIB = 1 << 20
 
 
@@ -171,38 +171,20 @@ def step_of(system, work):
     return step
 
 
-def training(device, systems):
-    """Microseconds of a step by each system."""
-    found = {}
-    for kind in WORKS:
-        torch.manual_seed(hvd.rank())
-        steps = {system: step_of(system, kind(device)) for system in systems}
-
-        def several(step):
-            return lambda: [step() for _ in range(STEPS)]
-
-        for step in steps.values():
-            timed(step, WARM_UP)
-        turns = in_turns({system: several(step) for system, step in steps.items()}, 1, rounds=7)
-        found[kind.name] = {system: micros / STEPS for system, micros in turns.items()}
-        del steps
-        torch.cuda.empty_cache()
-    return found
-
-
-def training_alone(device):
+def training(device, systems, several):
     """Microseconds of a step by each system, in models that are made anew in every turn: of several models in a process,
-    those made later run slower. Without Sirtaki it is measured twice, to show how much the same thing varies."""
+    those made later run slower."""
     found = {}
     for kind in WORKS:
-        seconds = {system: [] for system in ("plain", "hvd", "data_parallel", "plain again")}
+        seconds = {system: [] for system in systems}
         for turn in range(ROUNDS):
             for system in list(seconds)[:: 1 if turn % 2 else -1]:
-                torch.manual_seed(0)
+                torch.manual_seed(hvd.rank())
                 step = step_of(system, kind(device))
                 timed(step, WARM_UP)
+                # The first turn warms up.
                 for _ in range(3 if turn else 0):
-                    seconds[system].append(sum(timed(lambda: [step() for _ in range(10)], 1)) / 10)
+                    seconds[system].append(sum(timed(lambda: [step() for _ in range(several)], 1)) / several)
                 del step
                 gc.collect()
                 torch.cuda.empty_cache()
@@ -218,7 +200,9 @@ def alone(device):
         "clone": lambda: tensor.clone(),
         "nothing": lambda: None,
     }
-    return {"training": training_alone(device), "allreduce": in_turns(calls, 20)}
+    # Without Sirtaki it is measured twice, to show how much the same thing varies.
+    steps = training(device, ["plain", "hvd", "data_parallel", "plain again"], 10)
+    return {"training": steps, "allreduce": in_turns(calls, 20)}
 
 
 def libraries():
@@ -254,7 +238,7 @@ def main():
         elif section == "submitting":
             found = submitting(device)
         else:
-            found = training(device, ["plain", "DDP", "hvd", "data_parallel"])
+            found = training(device, ["plain", "DDP", "hvd", "data_parallel"], 4)
         hvd.barrier()
     if hvd.rank() == 0:
         with open(file, "w") as output:
