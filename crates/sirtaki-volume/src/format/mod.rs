@@ -1,0 +1,1 @@
+//! Volumes in files, behind one trait.

@@ -1,0 +1,21 @@
+//! Volumes larger than any memory, computed tile by tile with the result of the whole.
+//!
+//! A network sees a bounded neighbourhood of each voxel. A tile that is read with at least that much around it, begins
+//! on a multiple of the network's stride and ends where the volume ends gives, inside its core, the bits that the
+//! whole volume would give. Everything here serves that: nothing is blended unless somebody asks for it, and no two
+//! workers ever write one chunk of the output.
+//!
+//! The crate knows no framework and no process but its own: a network is a description of its operators, and what
+//! computes it is the caller's business.
+//!
+//! # Layout
+//!
+//! - [`grid`]: regions of a volume, tiles with core and halo, their cost and their order.
+//! - [`mod@format`]: volumes in files: zarr, npy, raw, TIFF.
+
+mod error;
+pub mod format;
+pub mod grid;
+
+pub use error::VolumeError;
+pub use grid::region::{Extent, Region};
