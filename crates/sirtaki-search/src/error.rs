@@ -1,0 +1,46 @@
+//! The one error of this crate: what was wrong, where, and what was expected instead.
+
+/// Why a space, a study or a journal was refused.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SearchError {
+    /// A parameter's domain makes no sense.
+    #[error("parameter `{parameter}`: {problem}")]
+    Parameter {
+        /// Its name.
+        parameter: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A space as a whole makes no sense.
+    #[error("the space {0}")]
+    Space(String),
+    /// A name that nobody knows.
+    #[error("unknown {kind} `{name}`{}", nearest(.suggestion))]
+    Unknown {
+        /// What it should have been the name of.
+        kind: &'static str,
+        /// What was written.
+        name: String,
+        /// The nearest known name.
+        suggestion: Option<String>,
+    },
+}
+
+fn nearest(suggestion: &Option<String>) -> String {
+    suggestion.as_ref().map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
+}
+
+impl SearchError {
+    pub(crate) fn parameter(parameter: &str, problem: impl Into<String>) -> Self {
+        Self::Parameter { parameter: parameter.to_owned(), problem: problem.into() }
+    }
+
+    /// `name` is none of `known`; the nearest of them is offered where one is near.
+    pub fn unknown<'a>(kind: &'static str, name: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
+        let closeness = |known: &str| strsim::jaro_winkler(name, known);
+        let nearest = known.into_iter().max_by(|a, b| closeness(a).total_cmp(&closeness(b)));
+        let suggestion = nearest.filter(|known| closeness(known) > 0.7).map(str::to_owned);
+        Self::Unknown { kind, name: name.to_owned(), suggestion }
+    }
+}

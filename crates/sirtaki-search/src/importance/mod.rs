@@ -1,0 +1,1 @@
+//! Which parameters matter: how much of the spread of losses each of them explains.

@@ -1,0 +1,32 @@
+//! Which point to try next.
+//!
+//! A suggestion is a function of the seed, the space, the history and the number of the trial. Samplers may keep what
+//! they computed, since a study asks thousands of times, but must answer as one that was made a moment ago;
+//! [`History::lineage`] tells whether what was kept still belongs to the history at hand.
+
+mod history;
+mod random;
+
+pub use history::{History, Observation, Outcome};
+pub use random::RandomSampler;
+
+use crate::space::{Point, Space};
+
+/// All that a suggestion may depend on.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// The seed of the study.
+    pub seed: u64,
+    /// What can be tried.
+    pub space: &'a Space,
+    /// What was tried, and what is being tried now.
+    pub history: &'a History,
+    /// The number of the trial that asks.
+    pub number: u64,
+}
+
+/// A way to choose the next point.
+pub trait Sampler: Send {
+    /// The point for trial `question.number`; always one that [`Space::contains`].
+    fn suggest(&mut self, question: &Question<'_>) -> Point;
+}
