@@ -1,6 +1,9 @@
 //! The crate's one error type.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 /// Why a volume could not be planned, read, computed or written.
 #[derive(Debug, thiserror::Error)]
@@ -21,8 +24,31 @@ pub enum VolumeError {
         path: PathBuf,
         /// What is wrong with it, and where.
         problem: String,
+        /// What to do about it.
+        hint: String,
     },
     /// A region, a shape or a setting cannot be right.
     #[error("{0}")]
     Invalid(String),
+}
+
+impl VolumeError {
+    /// A [`VolumeError::Format`].
+    pub fn format(path: &Path, problem: impl Into<String>, hint: impl Into<String>) -> Self {
+        VolumeError::Format { path: path.to_owned(), problem: problem.into(), hint: hint.into() }
+    }
+
+    /// For `map_err` after a call to the operating system.
+    pub fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |error| VolumeError::Io { path, error }
+    }
+
+    /// What to do about it, where that is known.
+    pub fn hint(&self) -> Option<&str> {
+        match self {
+            VolumeError::Format { hint, .. } => Some(hint),
+            VolumeError::Io { .. } | VolumeError::Invalid(_) => None,
+        }
+    }
 }
