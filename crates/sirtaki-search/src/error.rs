@@ -38,7 +38,9 @@ impl SearchError {
 
     /// `name` is none of `known`; the nearest of them is offered where one is near.
     pub fn unknown<'a>(kind: &'static str, name: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
-        let closeness = |known: &str| strsim::jaro_winkler(name, known);
+        // Of short names a single slip of the finger leaves little that is the same.
+        let slip = |known: &str| if strsim::damerau_levenshtein(name, known) == 1 { 0.9 } else { 0.0 };
+        let closeness = |known: &str| strsim::jaro_winkler(name, known).max(slip(known));
         let nearest = known.into_iter().max_by(|a, b| closeness(a).total_cmp(&closeness(b)));
         let suggestion = nearest.filter(|known| closeness(known) > 0.7).map(str::to_owned);
         Self::Unknown { kind, name: name.to_owned(), suggestion }

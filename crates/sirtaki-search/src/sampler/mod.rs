@@ -6,9 +6,11 @@
 
 mod history;
 mod random;
+mod registry;
 
 pub use history::{History, Observation, Outcome};
 pub use random::RandomSampler;
+pub use registry::{Entry, SAMPLERS, find};
 
 use crate::space::{Point, Space};
 

@@ -1,0 +1,38 @@
+//! All samplers by name: our own names, and those of Optuna's classes for scripts that were written for it.
+
+use super::{RandomSampler, Sampler};
+use crate::SearchError;
+
+/// A sampler that can be chosen by name.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    /// What it is called here.
+    pub name: &'static str,
+    /// What else it is called.
+    pub aliases: &'static [&'static str],
+    /// What it does, in one sentence.
+    pub about: &'static str,
+    make: fn() -> Box<dyn Sampler>,
+}
+
+impl Entry {
+    /// A new one with its usual settings.
+    pub fn make(&self) -> Box<dyn Sampler> {
+        (self.make)()
+    }
+}
+
+/// All of them.
+pub const SAMPLERS: &[Entry] = &[Entry {
+    name: "random",
+    aliases: &["RandomSampler", "rand"],
+    about: "uniform random points",
+    make: || Box::new(RandomSampler),
+}];
+
+/// The sampler called `name`, by any of its names.
+pub fn find(name: &str) -> Result<&'static Entry, SearchError> {
+    let called = |entry: &&Entry| entry.name == name || entry.aliases.contains(&name);
+    let names = || SAMPLERS.iter().flat_map(|entry| [entry.name].into_iter().chain(entry.aliases.iter().copied()));
+    SAMPLERS.iter().find(called).ok_or_else(|| SearchError::unknown("sampler", name, names()))
+}
