@@ -15,6 +15,38 @@ pub enum SearchError {
     /// A space as a whole makes no sense.
     #[error("the space {0}")]
     Space(String),
+    /// A line of a journal makes no sense.
+    #[error("line {line} of the journal: {problem}")]
+    Journal {
+        /// Which one, from 1 on.
+        line: usize,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A study was asked for something that it cannot do.
+    #[error("study `{study}`: {problem}")]
+    Study {
+        /// Its name.
+        study: String,
+        /// What and why.
+        problem: String,
+    },
+    /// A trial was asked for something that it cannot do.
+    #[error("trial {number}: {problem}")]
+    Trial {
+        /// Its number.
+        number: u64,
+        /// What and why.
+        problem: String,
+    },
+    /// A study exists in another space.
+    #[error("study `{study}` began in another space:\n  {}", .differences.join("\n  "))]
+    Changed {
+        /// Its name.
+        study: String,
+        /// One line per parameter that differs.
+        differences: Vec<String>,
+    },
     /// A name that nobody knows.
     #[error("unknown {kind} `{name}`{}", nearest(.suggestion))]
     Unknown {

@@ -59,6 +59,11 @@ impl History {
         self.ended.iter().filter(|observation| observation.outcome == Outcome::Finished)
     }
 
+    /// Whether a point was tried or is being tried.
+    pub fn has(&self, point: &Point) -> bool {
+        self.ended.iter().chain(&self.running).any(|observation| observation.point == *point)
+    }
+
     /// A fingerprint of the first `count` trials that ended. What was computed from them holds as long as it is
     /// the same.
     pub fn lineage(&self, count: usize) -> Option<u64> {

@@ -4,13 +4,22 @@
 //! they computed, since a study asks thousands of times, but must answer as one that was made a moment ago;
 //! [`History::lineage`] tells whether what was kept still belongs to the history at hand.
 
+mod directions;
+mod grid;
 mod history;
 mod random;
 mod registry;
+mod sobol;
+#[cfg(test)]
+pub(crate) mod tests;
+mod tpe;
 
+pub use grid::GridSampler;
 pub use history::{History, Observation, Outcome};
 pub use random::RandomSampler;
 pub use registry::{Entry, SAMPLERS, find};
+pub use sobol::{SobolSampler, sobol};
+pub use tpe::TpeSampler;
 
 use crate::space::{Point, Space};
 
@@ -31,4 +40,9 @@ pub struct Question<'a> {
 pub trait Sampler: Send {
     /// The point for trial `question.number`; always one that [`Space::contains`].
     fn suggest(&mut self, question: &Question<'_>) -> Point;
+
+    /// Whether all there is to suggest was tried.
+    fn is_exhausted(&mut self, _question: &Question<'_>) -> bool {
+        false
+    }
 }

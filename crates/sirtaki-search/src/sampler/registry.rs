@@ -1,6 +1,6 @@
 //! All samplers by name: our own names, and those of Optuna's classes for scripts that were written for it.
 
-use super::{RandomSampler, Sampler};
+use super::{GridSampler, RandomSampler, Sampler, SobolSampler, TpeSampler};
 use crate::SearchError;
 
 /// A sampler that can be chosen by name.
@@ -23,12 +23,32 @@ impl Entry {
 }
 
 /// All of them.
-pub const SAMPLERS: &[Entry] = &[Entry {
-    name: "random",
-    aliases: &["RandomSampler", "rand"],
-    about: "uniform random points",
-    make: || Box::new(RandomSampler),
-}];
+pub const SAMPLERS: &[Entry] = &[
+    Entry {
+        name: "random",
+        aliases: &["RandomSampler", "rand"],
+        about: "uniform random points",
+        make: || Box::new(RandomSampler),
+    },
+    Entry {
+        name: "grid",
+        aliases: &["GridSampler", "BruteForceSampler"],
+        about: "every combination once, with ranges cut into 5 values",
+        make: || Box::<GridSampler>::default(),
+    },
+    Entry {
+        name: "sobol",
+        aliases: &["QMCSampler", "qmc"],
+        about: "points that fill the space evenly",
+        make: || Box::new(SobolSampler),
+    },
+    Entry {
+        name: "tpe",
+        aliases: &["TPESampler"],
+        about: "what good trials have in common and others have not",
+        make: || Box::<TpeSampler>::default(),
+    },
+];
 
 /// The sampler called `name`, by any of its names.
 pub fn find(name: &str) -> Result<&'static Entry, SearchError> {

@@ -137,6 +137,14 @@ impl Domain {
         }
     }
 
+    /// Value number `index` of `count`, in order.
+    pub fn nth(&self, index: u64, count: u64) -> f64 {
+        match self {
+            Self::Int { low, log: true, .. } => *low as f64 + index as f64,
+            _ => self.from_unit((index as f64 + 0.5) / count as f64),
+        }
+    }
+
     /// Whether there is no order among the values.
     pub fn is_choice(&self) -> bool {
         matches!(self, Self::Choices(_))
