@@ -15,7 +15,7 @@ use rustix::{
     process::{Pid, PidfdFlags, WaitOptions, pidfd_open, wait},
     time::{ClockId, clock_gettime},
 };
-use sirtaki_cli::launch::tree;
+use sirtaki_launch::tree;
 
 use crate::BenchError;
 

@@ -13,7 +13,7 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process};
-use sirtaki_cli::launch::tree;
+use sirtaki_launch::tree;
 
 use crate::{
     BenchError,

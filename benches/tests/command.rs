@@ -5,7 +5,7 @@
 use std::{process::Command, time::Duration};
 
 use sirtaki_bench::command::watch;
-use sirtaki_cli::launch::tree;
+use sirtaki_launch::tree;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -12,7 +12,7 @@ use std::{
     process::Command,
 };
 
-use sirtaki_cli::launch::port;
+use sirtaki_launch::port;
 use tempfile::TempDir;
 
 use crate::{container::Container, hosts::Hosts, wait::until};

@@ -24,7 +24,7 @@ use sirtaki_bench::{
     torch, train,
     wheel::{Environment, Package},
 };
-use sirtaki_cli::launch::tree;
+use sirtaki_launch::tree;
 
 /// Compares sirtaki with other libraries, interleaved, on this machine.
 #[derive(Parser)]

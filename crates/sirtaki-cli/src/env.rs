@@ -1,13 +1,12 @@
 //! The process's environment, which only this crate reads. Which variables there are and what they mean is in
 //! [`sirtaki_engine::job::variables`], except for those that only this command knows.
 
-use std::{os::unix::fs::PermissionsExt, path::Path};
-
 pub use sirtaki_engine::job::{
     Lookup,
     parse::{bytes, seconds, seconds_or_never},
     variables::*,
 };
+pub use sirtaki_launch::programs::is_program;
 
 use crate::launch;
 
@@ -38,18 +37,6 @@ const PYTHON: Section = Section {
 /// The value of one of the process's own variables.
 pub fn process(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
-}
-
-/// Whether a word names a program that can be run: a file by its path, or a name in `PATH`.
-pub fn is_program(word: &str) -> bool {
-    let executable = |path: &Path| {
-        std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
-    };
-    let folders = std::env::var_os("PATH").unwrap_or_default();
-    match word.contains('/') {
-        true => executable(Path::new(word)),
-        false => std::env::split_paths(&folders).any(|folder| executable(&folder.join(word))),
-    }
 }
 
 /// The page `docs/environment.md`.

@@ -4,7 +4,7 @@
 //!
 //! - [`args`]: what can be typed. Nothing but clap.
 //! - [`commands`]: one module per command; each carries out what was typed.
-//! - [`launch`]: starting the processes of a job and never leaving one behind.
+//! - [`launch`]: what people see of a job that [`sirtaki_launch`] runs.
 //! - [`mod@env`]: the process's environment; what its variables mean is in [`sirtaki_engine::job`].
 //! - [`plot`]: plots as SVG, for reports and benchmarks.
 //! - [`printer`]: the only place that writes to the terminal.
@@ -71,8 +71,10 @@ fn dispatch(command: Command, program: &Path, printer: &mut Printer) -> Result<u
         Command::Train(arguments) => return commands::train::run(*arguments, program, printer),
         #[cfg(feature = "train")]
         Command::TrainWorker(arguments) => commands::train::work(&arguments, printer),
-        Command::Agent => launch::agent::work(),
-        Command::MpiRelay(arguments) => launch::agent::relay(&arguments),
+        Command::Agent => sirtaki_launch::agent::work().map_err(Into::into),
+        Command::MpiRelay(arguments) => {
+            sirtaki_launch::agent::relay(&arguments.socket, &arguments.ends).map_err(Into::into)
+        }
         Command::Completions(arguments) => commands::shell::completions(&arguments, printer),
         Command::Man(arguments) => commands::shell::man(&arguments, printer),
         Command::Report(arguments) => commands::report::run(&arguments, printer),

@@ -13,20 +13,11 @@ use std::{
 };
 
 use rustix::{fs::fstat, termios::tcgetwinsize};
-use serde::{Deserialize, Serialize};
 use sirtaki_comm::CommError;
 use sirtaki_engine::job::JobError;
+pub use sirtaki_launch::{Advice, protocol::Stream};
 
 use self::queue::{Queue, Sink};
-
-/// One of the two output streams of a process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Stream {
-    /// Standard output.
-    Out,
-    /// Standard error.
-    Err,
-}
 
 /// How a piece of text is shown where colours are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,23 +41,6 @@ impl Style {
             Style::Warning => "\x1b[33m",
             Style::Bad => "\x1b[1;31m",
         }
-    }
-}
-
-/// An error with what to do about it.
-#[derive(Debug, thiserror::Error)]
-#[error("{message}")]
-pub struct Advice {
-    /// What went wrong.
-    pub message: String,
-    /// What to do.
-    pub hint: String,
-}
-
-impl Advice {
-    /// An error that says what to do.
-    pub fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: hint.into() }
     }
 }
 
@@ -361,7 +335,7 @@ fn visible(text: &str) -> usize {
 /// What to do about an error, from the outermost cause that knows.
 pub fn hint(error: &anyhow::Error) -> Option<String> {
     error.chain().find_map(|cause| {
-        let advice = cause.downcast_ref::<Advice>().map(|advice| advice.hint.clone());
+        let advice = cause.downcast_ref::<Advice>().map(|advice| advice.hint.clone()).filter(|hint| !hint.is_empty());
         let job = || cause.downcast_ref::<JobError>()?.hint().map(Into::into);
         advice.or_else(job).or_else(|| cause.downcast_ref::<CommError>()?.hint().map(Into::into))
     })

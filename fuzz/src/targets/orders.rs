@@ -1,6 +1,6 @@
 //! Frames between launcher and agents, in both directions.
 
-use sirtaki_cli::launch::protocol::{Event, Order, find_mark, read};
+use sirtaki_launch::protocol::{Event, Order, find_mark, read};
 
 pub(crate) fn check(bytes: &[u8]) {
     let mut orders = bytes;

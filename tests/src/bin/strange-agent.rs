@@ -7,10 +7,9 @@ use std::{
     net::SocketAddr,
 };
 
-use sirtaki_cli::launch::{
+use sirtaki_launch::{
     ended::Ended,
-    output::Stream,
-    protocol::{self, Checked, Event, Hello, MARK, Order, VERSION},
+    protocol::{self, Checked, Event, Hello, MARK, Order, Stream, VERSION},
 };
 
 /// A rank that no job of these tests has.

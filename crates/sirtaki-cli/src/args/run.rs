@@ -5,15 +5,13 @@ use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum, builder::Resettable::Reset};
 
-use super::at_least_one;
-use crate::{
-    env,
-    launch::{
-        environment::Wish,
-        hosts::{self, HostSlots},
-        output::Tag,
-    },
+use sirtaki_launch::{
+    environment::Wish,
+    hosts::{self, HostSlots},
 };
+
+use super::at_least_one;
+use crate::{env, launch::output::Tag};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -269,6 +267,19 @@ pub enum Via {
     Pbs,
     /// Through `blaunch`.
     Lsf,
+}
+
+impl From<Via> for sirtaki_launch::Via {
+    fn from(via: Via) -> Self {
+        match via {
+            Via::Auto => Self::Auto,
+            Via::Local => Self::Local,
+            Via::Ssh => Self::Ssh,
+            Via::Slurm => Self::Slurm,
+            Via::Pbs => Self::Pbs,
+            Via::Lsf => Self::Lsf,
+        }
+    }
 }
 
 /// Whether cores are divided.

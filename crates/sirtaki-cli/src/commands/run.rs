@@ -6,31 +6,35 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use sirtaki_comm::secure::{Secret, fresh_id};
 use sirtaki_engine::telemetry::profile::Profile;
+use sirtaki_launch::{
+    Ending, Job, Launcher, Outcome, cores, gpus,
+    openmpi::{self, OpenMpi},
+    outside::Outside,
+    placement::{Placement, Start},
+    protocol::ITSELF,
+    tree,
+};
 
 use crate::{
     args::run::{Progress, Run},
     env,
     launch::{
-        cores,
         dry_run::{self, Here},
-        gpus, horovod,
-        openmpi::{self, OpenMpi},
+        horovod,
         options::{Detail, Options},
         output::{self, Output},
         outputs,
-        outside::Outside,
-        placement::{Placement, Start},
         progress::{Dashboard, Live, Show},
-        protocol::ITSELF,
         report::{self, Failure},
-        runs,
-        supervise::{self, Ending, Job, Outcome},
+        runs, signals,
+        terminal::Terminal,
     },
     printer::{Printer, Stream, Style},
 };
 
+/// How long what a job left behind may take to end.
+const CLEANING: Duration = Duration::from_secs(5);
 /// How long reading the last output of a job that was ended may take.
 const LAST_OUTPUT: Duration = Duration::from_millis(500);
 
@@ -42,11 +46,11 @@ pub fn run(arguments: Run, program: &Path, printer: &mut Printer) -> Result<u8> 
         horovod::apply(&mut options, &outside)?;
     }
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let placement = Placement::find(&options, &outside, &name)?;
+    let placement = Placement::find(&options.job, &outside, &name)?;
     if options.dry_run {
         return show(&options, &placement, program, printer).map(|()| 0);
     }
-    let open_mpi = if placement.plan.size() > 1 { openmpi::find(&options)? } else { None };
+    let open_mpi = if placement.plan.size() > 1 { openmpi::find(&options.job)? } else { None };
     if let Some(note) = open_mpi.as_ref().and_then(|open| open.note.as_ref()) {
         printer.labelled(Style::Bold, "note:", note);
     }
@@ -60,44 +64,32 @@ fn execute(
     program: &Path,
     printer: &mut Printer,
 ) -> Result<u8> {
-    let folder = match &options.workdir {
-        Some(folder) => folder.clone(),
-        None => std::env::current_dir().context("the current folder is gone")?,
-    };
-    let folder = std::path::absolute(folder)?;
     if placement.starts[0] == Start::Here {
-        outputs::prepare(&mut options, &folder)?;
+        let folder = options.job.workdir.clone().map_or_else(std::env::current_dir, std::path::absolute);
+        outputs::prepare(&mut options, &folder.context("the current folder is gone")?)?;
     }
-    let job = Job {
-        sirtaki: program.display().to_string(),
-        folder: folder.display().to_string(),
-        id: fresh_id()?[..4].iter().map(|byte| format!("{byte:02x}")).collect(),
-        secret: Secret::random()?,
-        terminal: terminal(&placement, printer),
-        open_mpi,
-        options,
-        placement,
-    };
+    let terminal = terminal(&placement, printer);
+    let job = Job { terminal, open_mpi, ..Job::new(options.job.clone(), placement, program)? };
     let shown = output::OutputOptions {
-        tag: job.options.tag_output,
-        quiet: job.options.detail == Detail::Quiet,
-        folder: job.options.output.clone(),
+        tag: options.tag_output,
+        quiet: options.detail == Detail::Quiet,
+        folder: options.output.clone(),
         hosts: hosts_of_ranks(&job.placement),
     };
     // Only ranks that write wait for the reader of the output.
     printer.detach();
-    let ended = supervised(&job, &shown, printer);
+    let ended = supervised(&job, &options, &shown, printer);
     let interrupted = matches!(&ended, Ok((ending, ..)) if matches!(ending.outcome, Outcome::Interrupted(_)));
     printer.attach(interrupted.then_some(LAST_OUTPUT));
     let (ending, how, last_lines, live) = ended?;
-    if let Some(folder) = &job.options.record {
+    if let Some(folder) = &options.record {
         // The folder may be on another host, and programs that do not use Sirtaki make none.
         let _ = runs::note_ending(folder, ending.outcome.code(), &how);
     }
-    if let Some(text) = closing_words(&job, &ending, last_lines, printer) {
+    if let Some(text) = closing_words(&job, &options, &ending, last_lines, printer) {
         printer.message(&text);
     }
-    let asked = job.options.monitoring();
+    let asked = options.monitoring();
     if ending.outcome == Outcome::Success && !ending.engine && !asked.is_empty() {
         warn_of_nothing(&asked, printer);
     }
@@ -116,12 +108,13 @@ fn warn_of_nothing(asked: &[&str], printer: &mut Printer) {
 /// Runs the job to its end: returns the outcome, also in words, and the last lines of the rank that failed.
 fn supervised(
     job: &Job,
+    options: &Options,
     shown: &output::OutputOptions,
     printer: &mut Printer,
 ) -> Result<(Ending, String, Vec<String>, Live)> {
     let mut output = Output::new(printer, shown, Instant::now())?;
-    let mut live = live(job, &mut output)?;
-    let ending = supervise::run(job, &mut output, &mut live)?;
+    let mut live = live(job, options, &mut output)?;
+    let ending = launched(job, &mut Terminal { output: &mut output, live: &mut live, detail: options.detail })?;
     let how = in_words(&ending);
     live.ended(ending.outcome == Outcome::Success, &how, &mut output);
     output.finish();
@@ -133,20 +126,33 @@ fn supervised(
     Ok((ending, how, last_lines, live))
 }
 
+/// Runs the job as this process's only one, so that everything below this process belongs to it.
+fn launched(job: &Job, terminal: &mut Terminal<'_, '_>) -> Result<Ending> {
+    tree::adopt_orphans().context("cannot adopt orphans")?;
+    let launcher = Launcher::new();
+    let controller = launcher.controller();
+    let over = signals::listen(controller.clone())?;
+    terminal.output.wake(move || controller.wake());
+    let ending = launcher.run(job, terminal);
+    tree::kill_all(CLEANING);
+    over.set();
+    Ok(ending?)
+}
+
 /// What shows the job's progress; if that is a page, prints its address.
-fn live(job: &Job, output: &mut Output<'_>) -> Result<Live> {
-    let show = match job.options.progress {
-        _ if !job.options.shows_progress() => Show::Nothing,
+fn live(job: &Job, options: &Options, output: &mut Output<'_>) -> Result<Live> {
+    let show = match options.progress {
+        _ if !options.shows_progress() => Show::Nothing,
         Progress::Auto if output.is_live() => Show::Rows,
         _ => Show::Lines,
     };
-    let page = job.options.dashboard.map(Dashboard::start).transpose()?;
+    let page = options.dashboard.map(Dashboard::start).transpose()?;
     if let Some(page) = &page {
         output.note(&format!("dashboard: {}", page.url()));
     }
-    let name = match job.options.program.first().map(String::as_str) {
+    let name = match job.spec.program.first().map(String::as_str) {
         Some(ITSELF) => "sirtaki train".into(),
-        _ => runs::name_of(&job.options.program),
+        _ => runs::name_of(&job.spec.program),
     };
     Ok(Live::new(name, hosts_of_ranks(&job.placement), show, page, Instant::now()))
 }
@@ -160,10 +166,16 @@ fn in_words(ending: &Ending) -> String {
 }
 
 /// The messages at the end of a job.
-fn closing_words(job: &Job, ending: &Ending, last_lines: Vec<String>, printer: &Printer) -> Option<String> {
+fn closing_words(
+    job: &Job,
+    options: &Options,
+    ending: &Ending,
+    last_lines: Vec<String>,
+    printer: &Printer,
+) -> Option<String> {
     let plan = &job.placement.plan;
     let (rank, how) = match &ending.outcome {
-        Outcome::Success if job.options.detail == Detail::Verbose => {
+        Outcome::Success if options.detail == Detail::Verbose => {
             return Some(report::success(plan.size(), plan.hosts.len(), ending.lasted));
         }
         Outcome::Success => return None,
@@ -180,7 +192,7 @@ fn closing_words(job: &Job, ending: &Ending, last_lines: Vec<String>, printer: &
         last_lines,
         profile: Profile::new(hosts_of_ranks(&job.placement), ending.counts.clone()),
         others: doing.filter_map(|(rank, what)| Some((rank, what.clone()?))).collect(),
-        folder: job.options.output.clone(),
+        folder: options.output.clone(),
         ranks: plan.size(),
         hosts: plan.hosts.len(),
     };
@@ -213,6 +225,6 @@ fn show(options: &Options, placement: &Placement, program: &Path, printer: &mut 
         folder: std::env::current_dir()?.display().to_string(),
         variables: std::env::vars_os().filter_map(readable).collect(),
     };
-    printer.data(dry_run::describe(options, placement, &here)?.trim_end())?;
+    printer.data(dry_run::describe(&options.job, placement, &here)?.trim_end())?;
     Ok(())
 }

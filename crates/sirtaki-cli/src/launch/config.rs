@@ -7,7 +7,9 @@ use std::{error::Error, path::Path};
 use clap::{CommandFactory, Parser, error::ContextKind};
 use toml::de::{DeTable, DeValue};
 
-use super::{outside::Outside, variables::OPTIONS};
+use sirtaki_launch::outside::Outside;
+
+use super::variables::OPTIONS;
 use crate::{args::run::Run, printer::Advice};
 
 /// Options alone, without the command before them.

@@ -2,15 +2,15 @@
 
 use sirtaki_comm::{CommError, secure::Secret};
 
-use super::{
-    cores,
+use sirtaki_launch::{
+    JobSpec, cores,
     environment::{self, Interface, Meeting, Share},
     gpus,
-    options::Options,
     placement::{Placement, Start, quote},
     plan::HostPlan,
     tf_config,
 };
+
 use crate::env;
 
 const WIDTH: usize = 80;
@@ -34,14 +34,14 @@ pub struct Here {
 }
 
 /// The plan as text. Nothing in it is secret.
-pub fn describe(options: &Options, placement: &Placement, here: &Here) -> Result<String, CommError> {
-    let mut text = summary(options, placement, here);
+pub fn describe(spec: &JobSpec, placement: &Placement, here: &Here) -> Result<String, CommError> {
+    let mut text = summary(spec, placement, here);
     text += "\nHosts\n";
     for (host, &start) in placement.plan.hosts.iter().zip(&placement.starts) {
-        text += &host_lines(host, start, options, here);
+        text += &host_lines(host, start, spec, here);
     }
     text += "\nVariables of rank 0\n";
-    for (name, value) in variables(options, placement, here)? {
+    for (name, value) in variables(spec, placement, here)? {
         let value = if name == env::SECRET { "(drawn at start, never shown)".into() } else { quote_value(&value) };
         text += &format!("  {name}={value}\n");
     }
@@ -54,16 +54,16 @@ pub fn describe(options: &Options, placement: &Placement, here: &Here) -> Result
     Ok(text)
 }
 
-fn summary(options: &Options, placement: &Placement, here: &Here) -> String {
+fn summary(spec: &JobSpec, placement: &Placement, here: &Here) -> String {
     let plan = &placement.plan;
-    let program: Vec<_> = options.program.iter().map(|word| quote(word)).collect();
-    let folder = options.workdir.as_ref().map_or(here.folder.clone(), |folder| folder.display().to_string());
-    let network = match (plan.hosts.len(), &options.interface) {
+    let program: Vec<_> = spec.program.iter().map(|word| quote(word)).collect();
+    let folder = spec.workdir.as_ref().map_or(here.folder.clone(), |folder| folder.display().to_string());
+    let network = match (plan.hosts.len(), &spec.interface) {
         (1, _) => "not needed, all ranks are on one host",
         (_, Some(wish)) => wish,
         (_, None) => "the fastest, measured at start",
     };
-    let seconds = [options.timeout, options.start_timeout, options.grace].map(|limit| limit.as_secs_f64());
+    let seconds = [spec.timeout, spec.start_timeout, spec.grace].map(|limit| limit.as_secs_f64());
     let limits = format!("{} s without progress, {} s to start, {} s to end", seconds[0], seconds[1], seconds[2]);
     let program = wrapped(&program, 13, " \\");
     format!(
@@ -72,7 +72,7 @@ fn summary(options: &Options, placement: &Placement, here: &Here) -> String {
         count(plan.size(), "rank"),
         count(plan.hosts.len(), "host"),
         program.trim_start(),
-        match (options.tls, plan.hosts.len()) {
+        match (spec.tls, plan.hosts.len()) {
             (true, _) => "TLS",
             (false, 1) => "none, nothing leaves the host",
             (false, _) => "control connections; tensors with --tls",
@@ -80,7 +80,7 @@ fn summary(options: &Options, placement: &Placement, here: &Here) -> String {
     )
 }
 
-fn host_lines(host: &HostPlan, start: Start, options: &Options, here: &Here) -> String {
+fn host_lines(host: &HostPlan, start: Start, spec: &JobSpec, here: &Here) -> String {
     let ranks = &host.ranks;
     let which = match ranks.len() {
         1 => format!("rank {}", ranks.start),
@@ -94,7 +94,7 @@ fn host_lines(host: &HostPlan, start: Start, options: &Options, here: &Here) -> 
         Start::Lsf => "through LSF",
     };
     let mut text = format!("  {}: {which}, {how}\n", host.host);
-    let command = start.command(&host.host, options, &here.program);
+    let command = start.command(&host.host, spec, &here.program);
     // What goes to ssh is already quoted for the other side.
     let command: Vec<_> = command.iter().map(|word| quote(word)).collect();
     text += &wrapped(&command, 4, " \\");
@@ -102,7 +102,7 @@ fn host_lines(host: &HostPlan, start: Start, options: &Options, here: &Here) -> 
         return text + "    cores and GPUs: divided when the host has said what it has\n";
     }
     for rank in ranks.clone() {
-        let Share { cores, gpus, .. } = share(options, here, host, rank);
+        let Share { cores, gpus, .. } = share(spec, here, host, rank);
         let cores = match cores.len() {
             0 => "any core".into(),
             1 => format!("core {}", cores[0]),
@@ -118,18 +118,18 @@ fn host_lines(host: &HostPlan, start: Start, options: &Options, here: &Here) -> 
     text
 }
 
-fn share(options: &Options, here: &Here, host: &HostPlan, rank: usize) -> Share {
+fn share(spec: &JobSpec, here: &Here, host: &HostPlan, rank: usize) -> Share {
     let (local, size) = (rank - host.ranks.start, host.ranks.len());
     Share {
         host: host.host.clone(),
-        cores: if options.divide_cores { cores::share(&here.cores, local, size) } else { Vec::new() },
-        gpus: if options.divide_gpus { gpus::share(&here.gpus, local, size) } else { None },
+        cores: if spec.divide_cores { cores::share(&here.cores, local, size) } else { Vec::new() },
+        gpus: if spec.divide_gpus { gpus::share(&here.gpus, local, size) } else { None },
         ..Share::default()
     }
 }
 
 /// The variables of rank 0, with placeholders for values that are only known once a job starts.
-fn variables(options: &Options, placement: &Placement, here: &Here) -> Result<Vec<(String, String)>, CommError> {
+fn variables(spec: &JobSpec, placement: &Placement, here: &Here) -> Result<Vec<(String, String)>, CommError> {
     let (Some(place), [first, ..]) = (placement.plan.place(0), placement.plan.hosts.as_slice()) else {
         return Ok(Vec::new());
     };
@@ -140,22 +140,22 @@ fn variables(options: &Options, placement: &Placement, here: &Here) -> Result<Ve
         secret: Secret::random()?,
         master_address: LATER.into(),
         master_port: LATER.into(),
-        workers: if tf_config::wanted(options, &placement.plan) { vec![LATER.into()] } else { Vec::new() },
-        timeout: options.timeout,
-        start_timeout: options.start_timeout,
-        tls: options.tls,
+        workers: if tf_config::wanted(spec, &placement.plan) { vec![LATER.into()] } else { Vec::new() },
+        timeout: spec.timeout,
+        start_timeout: spec.start_timeout,
+        tls: spec.tls,
     };
     let mut share = match start {
-        Start::Here => share(options, here, first, 0),
+        Start::Here => share(spec, here, first, 0),
         _ => Share { host: first.host.clone(), ..Share::default() },
     };
     if placement.plan.hosts.len() > 1 {
         share.interface = Some(Interface { name: LATER.into(), address: LATER.into() });
     }
     let own = here.variables.iter().filter(|(name, _)| start.inherits() || environment::travels(name));
-    let set: Vec<_> = own.map(|(name, _)| name).chain(options.env.iter().map(|wish| &wish.name)).collect();
+    let set: Vec<_> = own.map(|(name, _)| name).chain(spec.env.iter().map(|wish| &wish.name)).collect();
     let mut all = environment::of_rank(&place, &meeting, &share, &|name| set.iter().any(|known| *known == name));
-    all.extend(options.env.iter().map(|wish| (wish.name.clone(), wish.value.clone().unwrap_or(OURS.into()))));
+    all.extend(spec.env.iter().map(|wish| (wish.name.clone(), wish.value.clone().unwrap_or(OURS.into()))));
     Ok(all)
 }
 

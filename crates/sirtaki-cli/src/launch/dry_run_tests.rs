@@ -1,7 +1,9 @@
+use sirtaki_launch::outside::Outside;
+
 use super::*;
 use crate::{
     args::{Arguments, Command},
-    launch::outside::Outside,
+    launch::options::Options,
 };
 
 const HEX: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
@@ -14,7 +16,7 @@ fn shown(line: &str) -> String {
         read: &|_| Err(std::io::ErrorKind::NotFound.into()),
     };
     let options = Options::resolve(*run, &outside).unwrap();
-    let placement = Placement::find(&options, &outside, "me").unwrap();
+    let placement = Placement::find(&options.job, &outside, "me").unwrap();
     let variables = [("PATH", "/bin"), ("HOME", "/home/me"), ("SIRTAKI_SECRET", HEX), ("OMP_NUM_THREADS", "3")];
     let here = Here {
         cores: (0..8).collect(),
@@ -23,7 +25,7 @@ fn shown(line: &str) -> String {
         folder: "/home/me".into(),
         variables: variables.map(|(name, value)| (name.into(), value.into())).to_vec(),
     };
-    describe(&options, &placement, &here).unwrap()
+    describe(&options.job, &placement, &here).unwrap()
 }
 
 #[test]

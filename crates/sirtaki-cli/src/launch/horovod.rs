@@ -4,12 +4,11 @@
 //! run when Python starts. Nothing is installed or replaced, so without the options an installed Horovod is found. The
 //! Python of the ranks knows where the folders are; it is asked here, and they have to be in the same place on all hosts.
 
-use std::{
-    path::Path,
-    process::{Command, Stdio},
-};
+use std::process::{Command, Stdio};
 
-use super::{environment::Wish, options::Options, outside::Outside};
+use sirtaki_launch::{environment::Wish, outside::Outside, programs::python};
+
+use super::options::Options;
 use crate::printer::Advice;
 
 const VARIABLE: &str = "PYTHONPATH";
@@ -20,21 +19,13 @@ pub fn apply(options: &mut Options, outside: &Outside<'_>) -> Result<(), Advice>
     let wanted = [("--horovod", "_horovod", options.horovod), ("--tf1", "_tf1", options.tf1)];
     let wanted = wanted.into_iter().filter(|(.., wanted)| *wanted);
     let (names, folders): (Vec<_>, Vec<_>) = wanted.map(|(option, folder, _)| (option, folder)).unzip();
-    let package = ask(python(&options.program), &names.join(" "))?;
+    let package = ask(python(&options.job.program), &names.join(" "))?;
     let folder = folders.iter().map(|folder| format!("{package}/{folder}")).collect::<Vec<_>>().join(":");
-    let wished = options.env.iter().position(|wish| wish.name == VARIABLE).map(|at| options.env.remove(at));
+    let wished = options.job.env.iter().position(|wish| wish.name == VARIABLE).map(|at| options.job.env.remove(at));
     let before = wished.and_then(|wish| wish.value).or_else(|| outside.variable(VARIABLE));
     let value = before.map_or(folder.clone(), |before| format!("{folder}:{before}"));
-    options.env.push(Wish { name: VARIABLE.into(), value: Some(value) });
+    options.job.env.push(Wish { name: VARIABLE.into(), value: Some(value) });
     Ok(())
-}
-
-/// The Python that ranks run, as far as can be seen from their program.
-pub(super) fn python(program: &[String]) -> &str {
-    let is_python = |word: &&String| {
-        Path::new(word.as_str()).file_name().is_some_and(|name| name.to_string_lossy().starts_with("python"))
-    };
-    program.first().filter(is_python).map_or("python3", String::as_str)
 }
 
 fn ask(python: &str, option: &str) -> Result<String, Advice> {
@@ -55,13 +46,6 @@ fn ask(python: &str, option: &str) -> Result<String, Advice> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_python_of_the_ranks_is_asked() {
-        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        assert_eq!(python(&words("/opt/a/bin/python3.12 train.py")), "/opt/a/bin/python3.12");
-        assert_eq!(python(&words("./train.py --lr 1")), "python3");
-    }
 
     #[test]
     fn a_python_without_the_package_is_named() {

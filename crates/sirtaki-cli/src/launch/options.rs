@@ -1,56 +1,30 @@
 //! The options of a job: the command line, the environment, the file and the defaults combined.
 
-use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
+use std::path::PathBuf;
 
-use super::{
-    config,
+use sirtaki_launch::{
+    JobSpec, Ssh,
     environment::{OWN, Wish},
-    gpus,
-    hosts::{self, HostSlots},
-    output::Tag,
+    gpus, hosts,
     outside::Outside,
-    runs,
 };
+
+use super::{config, output::Tag, runs};
 use crate::{
-    args::run::{Cores, Gpus, Page, Progress, Run, Via},
+    args::run::{Cores, Gpus, Page, Progress, Run},
     env,
     printer::Advice,
 };
 
-const GRACE: Duration = Duration::from_secs(10);
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// All options of a job.
+/// All options of a job: the job itself, and what people see of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// The program and its arguments; never empty.
-    pub program: Vec<String>,
-    /// How many ranks, if given.
-    pub ranks: Option<NonZeroUsize>,
-    /// Where, if given.
-    pub hosts: Option<Vec<HostSlots>>,
-    /// How ranks are started.
-    pub via: Via,
-    /// Whether there may be more ranks than slots.
-    pub oversubscribe: bool,
-    /// How to call ssh.
-    pub ssh: Ssh,
-    /// Where `sirtaki` is on other hosts, if not where it is here.
-    pub remote_sirtaki: Option<String>,
-    /// Where ranks run, if not in the current folder.
-    pub workdir: Option<PathBuf>,
-    /// Variables for all ranks.
-    pub env: Vec<Wish>,
-    /// Whether the cores of a host are divided among its ranks.
-    pub divide_cores: bool,
-    /// Whether a rank sees only its own GPUs.
-    pub divide_gpus: bool,
+    /// What runs, and where.
+    pub job: JobSpec,
     /// Whether `import horovod` means Sirtaki.
     pub horovod: bool,
     /// Whether `import tensorflow` means TensorFlow 1.
     pub tf1: bool,
-    /// Whether ranks are connected through Open MPI's launcher, if given.
-    pub mpi: Option<bool>,
     /// The folder in which the run is recorded.
     pub record: Option<PathBuf>,
     /// Whether that has to be a new folder.
@@ -65,31 +39,8 @@ pub struct Options {
     pub tag_output: Tag,
     /// How much the launcher prints.
     pub detail: Detail,
-    /// Time between asking ranks to end and killing them.
-    pub grace: Duration,
-    /// How long a rank may wait for another without progress.
-    pub timeout: Duration,
-    /// How long to wait for hosts and ranks.
-    pub start_timeout: Duration,
-    /// The network between hosts, if one was chosen.
-    pub interface: Option<String>,
-    /// Whether connections are encrypted.
-    pub tls: bool,
     /// Whether to show the plan instead of carrying it out.
     pub dry_run: bool,
-}
-
-/// How to call ssh; what is not given here is left to its own configuration.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Ssh {
-    /// A configuration file instead of the user's.
-    pub config: Option<PathBuf>,
-    /// Port of the servers.
-    pub port: Option<u16>,
-    /// A key.
-    pub identity: Option<PathBuf>,
-    /// Options as in its configuration file; of two with the same name the first counts.
-    pub options: Vec<String>,
 }
 
 /// How much the launcher says.
@@ -136,16 +87,12 @@ impl Options {
             (None, Some(path)) => Some(hosts::parse_file(path, &read(path, outside, "--hostfile")?)?),
             (None, None) => None,
         };
-        Ok(Self {
-            divide_gpus: match all.gpus.unwrap_or_default() {
-                Gpus::Auto => !gpus::chooses_itself(&all.program),
-                Gpus::Own => true,
-                Gpus::None => false,
-            },
-            program: all.program,
+        let defaults = JobSpec::new(all.program);
+        let (horovod, tf1) = (all.horovod.unwrap_or_default(), all.tf1.unwrap_or_default());
+        let job = JobSpec {
             ranks: all.ranks,
             hosts,
-            via: all.via.unwrap_or_default(),
+            via: all.via.unwrap_or_default().into(),
             oversubscribe: all.oversubscribe.unwrap_or_default(),
             ssh: Ssh {
                 config: all.ssh_config,
@@ -157,9 +104,24 @@ impl Options {
             workdir: all.workdir,
             env,
             divide_cores: all.cores.unwrap_or_default() == Cores::Auto,
-            horovod: all.horovod.unwrap_or_default(),
-            tf1: all.tf1.unwrap_or_default(),
+            divide_gpus: match all.gpus.unwrap_or_default() {
+                Gpus::Auto => !gpus::chooses_itself(&defaults.program),
+                Gpus::Own => true,
+                Gpus::None => false,
+            },
             mpi: all.mpi,
+            tf_config: !horovod && !tf1,
+            grace: all.grace.unwrap_or(defaults.grace),
+            timeout: all.timeout.unwrap_or(defaults.timeout),
+            start_timeout: all.start_timeout.unwrap_or(defaults.start_timeout),
+            interface: all.interface,
+            tls: all.tls.unwrap_or_default(),
+            ..defaults
+        };
+        let mut options = Self {
+            job,
+            horovod,
+            tf1,
             record,
             record_is_new: record_is_new.unwrap_or_default(),
             progress: all.progress.unwrap_or_default(),
@@ -167,20 +129,18 @@ impl Options {
             output: all.output,
             tag_output: all.tag_output.unwrap_or_default(),
             detail: Detail::of(all.quiet, all.verbose),
-            grace: all.grace.unwrap_or(GRACE),
-            timeout: all.timeout.unwrap_or(PATIENCE),
-            start_timeout: all.start_timeout.unwrap_or(PATIENCE),
-            interface: all.interface,
-            tls: all.tls.unwrap_or_default(),
             dry_run: all.dry_run.unwrap_or_default(),
-        })
+        };
+        options.job.pulses = options.shows_progress() || options.dashboard.is_some();
+        Ok(options)
     }
 
     /// The options by which something was to be recorded.
     pub fn monitoring(&self) -> Vec<&'static str> {
         let names =
             [("--timeline", env::TIMELINE), ("--profile", env::PROFILE), ("--record", env::RUN_FOLDER)].into_iter();
-        let set = |name: &str| self.env.iter().find(|wish| wish.name == name).and_then(|wish| wish.value.as_deref());
+        let set =
+            |name: &str| self.job.env.iter().find(|wish| wish.name == name).and_then(|wish| wish.value.as_deref());
         let wanted = |value: &str| sirtaki_engine::job::parse::switch(value) != Some(false);
         names.filter(|(_, variable)| set(variable).is_some_and(wanted)).map(|(option, _)| option).collect()
     }
@@ -188,7 +148,7 @@ impl Options {
     /// Records the run in this folder.
     pub fn record_in(&mut self, folder: PathBuf) {
         let place = Some(folder.display().to_string());
-        self.env = with(std::mem::take(&mut self.env), [(env::RUN_FOLDER, place)]);
+        self.job.env = with(std::mem::take(&mut self.job.env), [(env::RUN_FOLDER, place)]);
         self.record = Some(folder);
     }
 

@@ -1,4 +1,4 @@
-use std::{io, path::Path};
+use std::{io, num::NonZeroUsize, path::Path};
 
 use super::*;
 use crate::args::{Arguments, Command};
@@ -19,7 +19,7 @@ fn resolve(line: &str, variables: &[(&str, &str)], file: &str) -> Result<Options
 fn what_is_typed_wins_over_the_environment_over_the_file_over_the_default() {
     let file = "timeout = 3\nprogram = ['x']";
     let variables = [("SIRTAKI_TIMEOUT", "2")];
-    let seconds = |line, variables: &[_], file| resolve(line, variables, file).unwrap().timeout.as_secs();
+    let seconds = |line, variables: &[_], file| resolve(line, variables, file).unwrap().job.timeout.as_secs();
     assert_eq!(seconds("--timeout 1 --config file", &variables, file), 1);
     assert_eq!(seconds("--config file", &variables, file), 2);
     assert_eq!(seconds("--config file", &[], file), 3);
@@ -30,16 +30,16 @@ fn what_is_typed_wins_over_the_environment_over_the_file_over_the_default() {
 fn switches_can_be_turned_off_again() {
     let on = "tls = true\noversubscribe = true\nquiet = true\nprogram = ['x']";
     let options = resolve("--config file", &[], on).unwrap();
-    assert!(options.tls && options.oversubscribe && options.detail == Detail::Quiet);
+    assert!(options.job.tls && options.job.oversubscribe && options.detail == Detail::Quiet);
     let options = resolve("--config file --tls=no --oversubscribe=false -v", &[], on).unwrap();
-    assert!(!options.tls && !options.oversubscribe && options.detail == Detail::Verbose);
+    assert!(!options.job.tls && !options.job.oversubscribe && options.detail == Detail::Verbose);
 }
 
 #[test]
 fn hosts_are_one_question() {
-    let by_file = resolve("--hostfile file x", &[], "a slots=2\n").unwrap().hosts.unwrap();
+    let by_file = resolve("--hostfile file x", &[], "a slots=2\n").unwrap().job.hosts.unwrap();
     assert_eq!((by_file[0].host.as_str(), by_file[0].slots), ("a", 2));
-    let typed = resolve("-H b:3 x", &[("SIRTAKI_RUN_HOSTFILE", "file")], "a slots=2\n").unwrap().hosts.unwrap();
+    let typed = resolve("-H b:3 x", &[("SIRTAKI_RUN_HOSTFILE", "file")], "a slots=2\n").unwrap().job.hosts.unwrap();
     assert_eq!((typed[0].host.as_str(), typed[0].slots), ("b", 3));
     let advice = resolve("--hostfile nowhere x", &[], "").unwrap_err();
     assert!(advice.message.starts_with("cannot read nowhere: ") && advice.hint.contains("--hostfile"));
@@ -49,15 +49,15 @@ fn hosts_are_one_question() {
 fn variables_and_ssh_options_are_collected() {
     let file = "ssh-option = ['A=2', 'B=1']\nprogram = ['x']\nenv = { N = '2', M = '1' }";
     let options = resolve("--config file --env N=1 --ssh-option A=1", &[], file).unwrap();
-    assert_eq!(options.ssh.options, ["A=1", "A=2", "B=1"]);
+    assert_eq!(options.job.ssh.options, ["A=1", "A=2", "B=1"]);
     let wishes: Vec<_> =
-        options.env.iter().map(|wish| format!("{}={}", wish.name, wish.value.as_deref().unwrap())).collect();
+        options.job.env.iter().map(|wish| format!("{}={}", wish.name, wish.value.as_deref().unwrap())).collect();
     assert_eq!(wishes, ["N=1", "M=1"]);
 }
 
 #[test]
 fn a_variable_without_a_value_must_be_set_here() {
-    assert_eq!(resolve("--env HERE x", &[("HERE", "1")], "").unwrap().env[0].value, None);
+    assert_eq!(resolve("--env HERE x", &[("HERE", "1")], "").unwrap().job.env[0].value, None);
     let advice = resolve("--env NOT_HERE x", &[], "").unwrap_err();
     assert_eq!(advice.message, "--env NOT_HERE: this variable is not set here");
 }
@@ -77,15 +77,15 @@ fn what_is_ours_cannot_be_set_and_is_not_repeated() {
 fn the_program_may_come_with_or_without_dashes_and_keeps_its_own_options() {
     for line in ["-n 2 -- python t.py -n 3 --tls", "-n 2 python t.py -n 3 --tls"] {
         let options = resolve(line, &[], "").unwrap();
-        assert_eq!(options.program, ["python", "t.py", "-n", "3", "--tls"], "{line}");
-        assert_eq!((options.ranks, options.tls), (NonZeroUsize::new(2), false));
+        assert_eq!(options.job.program, ["python", "t.py", "-n", "3", "--tls"], "{line}");
+        assert_eq!((options.job.ranks, options.job.tls), (NonZeroUsize::new(2), false));
     }
     assert_eq!(resolve("-n 2", &[], "").unwrap_err().message, "no program was given");
 }
 
 #[test]
 fn a_script_sees_all_gpus_and_a_program_its_own() {
-    let divides = |line: &str| resolve(line, &[], "").unwrap().divide_gpus;
+    let divides = |line: &str| resolve(line, &[], "").unwrap().job.divide_gpus;
     assert!(divides("./program") && !divides("python t.py"));
     assert!(divides("--gpus own python t.py") && !divides("--gpus none ./program"));
 }
@@ -101,4 +101,10 @@ fn progress_is_quiet_with_everything_else_and_a_page_may_have_a_port() {
     assert_eq!(by_file.dashboard, Some(Some(9000)));
     let advice = resolve("--config file", &[], "dashboard = 70000\nprogram = ['x']").unwrap_err();
     assert!(advice.message.contains("must be a port from 2 to 65535, yes or no"), "{}", advice.message);
+}
+
+#[test]
+fn scripts_for_horovod_are_not_told_about_tensorflow_servers() {
+    let told = |line: &str| resolve(line, &[], "").unwrap().job.tf_config;
+    assert!(told("x") && !told("--horovod x") && !told("--tf1 x"));
 }

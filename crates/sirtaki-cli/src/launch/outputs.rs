@@ -12,7 +12,7 @@ use crate::{env, printer::Advice};
 /// which is on this host.
 pub fn prepare(options: &mut Options, folder: &Path) -> Result<(), Advice> {
     for (name, option) in [(env::TIMELINE, "--timeline"), (env::PROFILE, "--profile")] {
-        let set = options.env.iter().find(|wish| wish.name == name);
+        let set = options.job.env.iter().find(|wish| wish.name == name);
         let value = set.and_then(|wish| wish.value.clone().or_else(|| env::process(name)));
         if let Some(file) = value.filter(|value| switch(value).is_none()) {
             check(&folder.join(file), option)?;

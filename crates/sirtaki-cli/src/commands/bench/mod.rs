@@ -21,13 +21,13 @@ use std::{
 use anyhow::Result;
 use sirtaki_comm::{rendezvous::TcpStore, secure::Secret};
 use sirtaki_engine::job::settings::communication;
+use sirtaki_launch::local::LocalJob;
 
 pub(crate) use self::table::time;
 pub use self::worker::work;
 use crate::{
     args::{Allreduce, Transport},
     env,
-    launch::local::LocalJob,
     printer::Printer,
 };
 

@@ -6,14 +6,14 @@ use std::{
 };
 
 use anyhow::{Result, anyhow};
+use sirtaki_launch::{
+    ended::Ended,
+    local::{LocalJob, WorkerEvent},
+};
 
 use super::row::{Measurement, WorkerMessage};
 use crate::{
     args::{Allreduce, Choice},
-    launch::{
-        ended::Ended,
-        local::{LocalJob, WorkerEvent},
-    },
     printer::{Advice, Printer},
 };
 

@@ -8,7 +8,7 @@ use super::{
     finding::Finding,
     software::{find, first_line},
 };
-use crate::launch::gpus::models;
+use sirtaki_launch::gpus::models;
 
 /// GPUs and the library that connects them.
 pub(super) fn examine() -> Vec<Finding> {

@@ -1,7 +1,7 @@
 //! Numbers as people write them, and text from elsewhere made harmless.
 
-pub(crate) use crate::launch::report::grouped;
-use crate::launch::report::{percent as share_in_words, seconds_in_words};
+pub(crate) use sirtaki_launch::words::grouped;
+use sirtaki_launch::words::{percent as share_in_words, seconds_in_words};
 
 /// Text for HTML and SVG, also inside quotes. Characters that control a terminal or change the direction of writing
 /// become the replacement character.

@@ -4,12 +4,10 @@ use std::{io, time::Instant};
 
 use sirtaki::train::{Epoch, Observer, Report, Start};
 use sirtaki_engine::machine;
+use sirtaki_launch::words::{grouped, percent, seconds_in_words};
 
 use super::relative;
-use crate::{
-    launch::report::{grouped, percent, seconds_in_words},
-    printer::{Printer, Style},
-};
+use crate::printer::{Printer, Style};
 
 /// Shows a run.
 pub(super) struct Display<'a> {

@@ -16,21 +16,19 @@ use std::{num::NonZeroUsize, path::Path};
 
 use anyhow::{Context, Result};
 use sirtaki::train::{BatchSize, Method, Precision, Settings, check, check_data};
+use sirtaki_launch::{
+    allocation::Allocation,
+    cores,
+    outside::Outside,
+    placement::{Placement, Start},
+    protocol::ITSELF,
+};
 
 use self::folder::Claim;
 pub use self::worker::work;
 use crate::{
     args::{self, run::Run, train::Train},
-    launch::{
-        allocation::Allocation,
-        cores,
-        options::Options,
-        output::Tag,
-        outputs,
-        outside::Outside,
-        placement::{Placement, Start},
-        protocol::ITSELF,
-    },
+    launch::{options::Options, output::Tag, outputs},
     printer::{Advice, Printer},
 };
 
@@ -49,7 +47,7 @@ pub fn run(arguments: Train, program: &Path, printer: &mut Printer) -> Result<u8
     one_worker_per_core(&mut job, arguments.reproducible.then_some(arguments.shards), &outside)?;
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let options = Options::resolve(job.clone(), &outside)?;
-    let placement = Placement::find(&options, &outside, &name)?;
+    let placement = Placement::find(&options.job, &outside, &name)?;
     let mut settings = settings(&arguments, placement.plan.size())?;
     check(&settings, placement.plan.size()).map_err(advice)?;
     let first_is_here = placement.starts[0] == Start::Here;

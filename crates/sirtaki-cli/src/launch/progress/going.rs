@@ -4,8 +4,9 @@ use std::array;
 
 use serde::Serialize;
 use sirtaki_engine::telemetry::{GpuSample, Progress, counts::Phase};
+use sirtaki_launch::pulse::Pulse;
 
-use super::{pulse::Pulse, trail::Trail};
+use super::trail::Trail;
 
 /// What is known of a job at some moment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -182,7 +183,7 @@ fn together(now: Progress, before: Option<Progress>) -> Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::launch::progress::pulse::Late;
+    use sirtaki_launch::pulse::Late;
 
     const SECOND: u64 = 1_000_000_000;
 

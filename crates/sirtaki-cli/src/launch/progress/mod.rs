@@ -4,7 +4,6 @@
 //! twice a second and tell the launcher, so it costs ranks nothing and works for every front end. Nothing is shown for
 //! a program that reports nothing.
 //!
-//! - [`pulse`]: what is reported about one rank.
 //! - `going`, `trail`: the whole job from that, with its rates. Pure.
 //! - `view`: in rows and lines.
 //! - `history`, [`dashboard`]: in plots, on a page.
@@ -12,18 +11,17 @@
 pub mod dashboard;
 mod going;
 mod history;
-pub mod pulse;
 mod trail;
 mod view;
 
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use sirtaki_launch::pulse::Pulse;
 
 pub use self::{
     dashboard::Dashboard,
     going::{Moment, RankMoment},
-    pulse::{Late, Pulse},
 };
 use self::{going::Going, history::History};
 use super::output::Output;

@@ -4,13 +4,11 @@
 //! several ranks, which one is late; between them, once they are known, how full and busy GPUs are. What does not fit is left out from the right.
 
 use sirtaki_engine::telemetry::GpuSample;
+use sirtaki_launch::words::{grouped, percent, seconds_in_words};
 use unicode_width::UnicodeWidthStr;
 
 use super::going::Moment;
-use crate::{
-    launch::report::{grouped, percent, seconds_in_words},
-    printer::Style,
-};
+use crate::printer::Style;
 
 /// Most cells of the bar.
 const BAR: usize = 24;

@@ -1,6 +1,6 @@
 //! Why a rank failed, and what to try: from the way it ended and from its last lines.
 
-use crate::launch::ended::Ended;
+use sirtaki_launch::ended::Ended;
 
 const SMALLER: &str = "a smaller batch or model per rank, fewer ranks on this host, or a host with more memory";
 
@@ -87,7 +87,7 @@ fn after_end(how: &Ended) -> String {
         }
         Ended::Code(127) => "a program was not found: check its name, and PATH on this host".into(),
         Ended::Code(code @ 129..=159) => {
-            let signal = crate::launch::ended::signal_name(code - 128);
+            let signal = sirtaki_launch::ended::signal_name(code - 128);
             format!("in a shell this code means that {signal} killed the program; its last lines may say more")
         }
         Ended::Code(_) => "its last lines may say why; the other ranks only followed".into(),

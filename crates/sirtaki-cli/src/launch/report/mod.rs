@@ -6,17 +6,17 @@
 mod cause;
 #[cfg(test)]
 mod tests;
-mod words;
 
 use std::{path::PathBuf, time::Duration};
 
 use sirtaki_engine::telemetry::{Short, profile::Profile};
 
-pub use self::words::{duration_in_words, grouped, percent, ranks_in_words, seconds_in_words};
-use super::{
+use sirtaki_launch::{
     ended::{Ended, signal_name},
-    output::file_name,
+    words::{duration_in_words, ranks_in_words},
 };
+
+use super::output::file_name;
 use crate::printer::Style;
 
 /// Most lines of the failed rank that are repeated.

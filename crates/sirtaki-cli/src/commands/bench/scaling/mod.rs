@@ -15,6 +15,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use sirtaki_engine::files;
+use sirtaki_launch::cores;
 
 use self::{
     plan::{Growth, JobCommand, PlannedRun},
@@ -26,7 +27,7 @@ use crate::{
         self, read,
         words::{count, duration, grouped, percent},
     },
-    launch::{cores, runs},
+    launch::runs,
     printer::{Advice, Printer, Style},
 };
 

@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use sirtaki_engine::files;
 
-use crate::launch::{child, ended::Ended};
+use sirtaki_launch::{child, ended::Ended};
 
 /// What a run prints goes here, in its folder.
 pub(super) const OUTPUT: &str = "output.txt";

@@ -7,9 +7,8 @@
 use std::{
     io::Write,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
-        mpsc::Sender,
     },
     thread,
     time::Duration,
@@ -20,62 +19,56 @@ use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2},
     iterator::Signals,
 };
-
-use super::links::Heard;
-use crate::launch::{ended::signal_name, tree};
+use sirtaki_launch::{Controller, ended::signal_name, tree};
 
 /// How long a launcher that was asked twice may take.
 const HURRY: Duration = Duration::from_millis(600);
 /// How long killing may take then.
 const KILLING: Duration = Duration::from_millis(200);
 
-/// What the thread has to know about the job.
-#[derive(Debug, Default)]
-pub(super) struct Known {
-    /// All ranks have ended.
-    over: AtomicBool,
-    /// Other hosts whose agent has not ended.
-    hosts: Mutex<Vec<String>>,
-}
+/// Whether nothing is left of the job but its output.
+#[derive(Debug, Clone, Default)]
+pub struct Over(Arc<AtomicBool>);
 
-impl Known {
-    /// All ranks have ended, and so have the agents.
-    pub(super) fn set_over(&self) {
-        self.over.store(true, Ordering::Release);
+impl Over {
+    /// All ranks have ended, and so has everything that they started.
+    pub fn set(&self) {
+        self.0.store(true, Ordering::Release);
     }
 
-    /// These other hosts have an agent.
-    pub(super) fn set_hosts(&self, hosts: Vec<String>) {
-        *self.hosts.lock().unwrap_or_else(PoisonError::into_inner) = hosts;
+    fn is_set(&self) -> bool {
+        self.0.load(Ordering::Acquire)
     }
 }
 
 /// Passes signals on from now on.
-pub(super) fn listen(to: Sender<Heard>, known: Arc<Known>) -> Result<()> {
+pub fn listen(to: Controller) -> Result<Over> {
     let all = [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP];
     let mut signals = Signals::new(all).context("cannot listen to signals")?;
+    let over = Over::default();
+    let known = over.clone();
     thread::spawn(move || {
         let mut asked = false;
         for signal in signals.forever() {
-            let _ = to.send(Heard::Signal(signal));
+            to.signal(signal);
             if matches!(signal, SIGTERM | SIGINT | SIGHUP | SIGQUIT) {
-                let over = known.over.load(Ordering::Acquire);
-                if std::mem::replace(&mut asked, true) || over {
-                    let known = known.clone();
-                    thread::spawn(move || end(signal, &known, if over { Duration::ZERO } else { HURRY }));
+                let is_over = known.is_set();
+                if std::mem::replace(&mut asked, true) || is_over {
+                    let (to, known) = (to.clone(), known.clone());
+                    thread::spawn(move || end(signal, &to, &known, if is_over { Duration::ZERO } else { HURRY }));
                 }
             }
         }
     });
-    Ok(())
+    Ok(over)
 }
 
 /// Ends the process if it has not ended by itself.
-fn end(signal: i32, known: &Known, after: Duration) -> ! {
+fn end(signal: i32, job: &Controller, over: &Over, after: Duration) -> ! {
     thread::sleep(after);
-    if !known.over.load(Ordering::Acquire) {
+    if !over.is_set() {
         tree::kill_all(KILLING);
-        let hosts = known.hosts.lock().unwrap_or_else(PoisonError::into_inner).join(", ");
+        let hosts = job.other_hosts().join(", ");
         let name = signal_name(signal);
         let rest = match hosts.is_empty() {
             true => String::new(),

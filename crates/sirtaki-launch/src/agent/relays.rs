@@ -14,20 +14,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, bail, ensure};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     net::sockopt::socket_peercred,
     process::{Pid, getuid},
 };
 
-use super::Happening;
+use super::{Happening, Result};
 use crate::{
-    args::RelayArguments,
-    launch::{
-        child, environment,
-        protocol::{self, Connect, HostStart},
-    },
+    Advice,
+    advice::Explain,
+    child, environment,
+    protocol::{self, Connect, HostStart},
 };
 
 /// Variables of Open MPI that are a rank's own.
@@ -51,9 +49,9 @@ pub(super) struct Relay {
 /// Starts Open MPI's launcher where it is to run, on this thread, which must live as long as the agent. The relays of
 /// all ranks of this host come in a happening.
 pub(super) fn begin(start: &HostStart, connect: &Connect, sender: Sender<Happening>) -> Result<Option<Pid>> {
-    let listener = UnixListener::bind_addr(&address(&connect.socket)?).context("cannot listen for Open MPI")?;
+    let listener = UnixListener::bind_addr(&address(&connect.socket)?).explain("cannot listen for Open MPI")?;
     let launcher = match connect.launcher.split_first() {
-        Some((name, words)) => Some(launch(name, words, start).with_context(|| format!("cannot start {name}"))?),
+        Some((name, words)) => Some(launch(name, words, start).explain(format!("cannot start {name}"))?),
         None => None,
     };
     let (ranks, patience): (Vec<usize>, _) = (start.ranks.iter().map(|rank| rank.rank).collect(), connect.patience);
@@ -76,7 +74,7 @@ fn launch(name: &str, words: &[String], start: &HostStart) -> Result<Pid> {
     command.envs(start.program.environment.iter().map(|(name, value)| (name, value)));
     child::tie(&mut command, &[]);
     let pid = command.spawn()?.id();
-    Pid::from_raw(pid as i32).context("a process id is not valid")
+    Pid::from_raw(pid as i32).explain("a process id is not valid")
 }
 
 fn address(name: &str) -> Result<SocketAddr> {
@@ -91,7 +89,10 @@ fn gather(listener: &UnixListener, ranks: &[usize], patience: Duration) -> Resul
         let left = deadline.saturating_duration_since(Instant::now());
         let limit = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
         match poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&limit)) {
-            Ok(0) => bail!("Open MPI started {} of {} ranks in {patience:?}", relays.len(), ranks.len()),
+            Ok(0) => {
+                let message = format!("Open MPI started {} of {} ranks in {patience:?}", relays.len(), ranks.len());
+                return Err(Advice::bare(message));
+            }
             Ok(_) => {}
             Err(rustix::io::Errno::INTR) => continue,
             Err(error) => return Err(error.into()),
@@ -104,20 +105,23 @@ fn gather(listener: &UnixListener, ranks: &[usize], patience: Duration) -> Resul
         let heard: Option<(usize, Vec<(String, String)>)> = protocol::read(&mut stream)?;
         let Some((rank, variables)) = heard else { continue };
         let expected = ranks.contains(&rank) && relays.iter().all(|relay| relay.rank != rank);
-        ensure!(expected, "Open MPI started rank {rank} on another host than planned");
+        if !expected {
+            return Err(Advice::bare(format!("Open MPI started rank {rank} on another host than planned")));
+        }
         relays.push(Relay { rank, variables, stream });
     }
     Ok(relays)
 }
 
-/// The relay itself, started by Open MPI's launcher: hands over what a rank needs and stays until it has ended.
-pub fn relay(arguments: &RelayArguments) -> Result<()> {
+/// The relay itself, started by Open MPI's launcher: hands over what a rank needs to the agent that listens at `socket`,
+/// followed by the number of its host, and stays until the rank has ended. `ends` says where the ranks of each host end.
+pub fn relay(socket: &str, ends: &[usize]) -> Result<()> {
     let number = |name: &str| std::env::var(name).ok()?.parse::<usize>().ok();
     let rank = number("OMPI_COMM_WORLD_RANK").or_else(|| number("PMIX_RANK"));
-    let rank = rank.context("this is started by Open MPI's launcher, which is not there")?;
-    let host = arguments.ends.iter().position(|&end| rank < end).context("there is no such rank")?;
-    let mut stream = UnixStream::connect_addr(&address(&format!("{}-{host}", arguments.socket))?)
-        .context("there is no agent of sirtaki on this host")?;
+    let rank = rank.explain("this is started by Open MPI's launcher, which is not there")?;
+    let host = ends.iter().position(|&end| rank < end).explain("there is no such rank")?;
+    let mut stream = UnixStream::connect_addr(&address(&format!("{}-{host}", socket))?)
+        .explain("there is no agent of sirtaki on this host")?;
     let own = |name: &str| PREFIXES.iter().any(|prefix| name.starts_with(prefix));
     let variables: Vec<_> = std::env::vars().filter(|(name, _)| own(name)).collect();
     protocol::write(&mut stream, &(rank, variables))?;

@@ -1,7 +1,7 @@
 //! What each rank is told when it starts.
 
 use super::{Job, prepare::Found};
-use crate::launch::{
+use crate::{
     cores,
     environment::{self, Interface, Meeting, Share},
     gpus, openmpi, placement,
@@ -16,21 +16,21 @@ pub(super) fn of_host(job: &Job, found: &Found, host: usize) -> HostStart {
     let program = job.program(host);
     let inherits = job.placement.starts[host].inherits();
     let set = |name: &str| program.environment.iter().any(|(set, _)| set == name);
-    let has = |name: &str| set(name) || inherits && std::env::var_os(name).is_some();
+    let has = |name: &str| set(name) || inherits && job.variables.iter().any(|(own, _)| own == name);
     HostStart {
         ranks: places.map(|place| of_rank(job, found, host, &place, &has)).collect(),
         program: program.clone(),
         terminal: job.terminal,
-        grace: job.options.grace,
-        pulse: job.options.shows_progress() || job.options.dashboard.is_some(),
+        grace: job.spec.grace,
+        pulse: job.spec.pulses,
         pmi: PmiJob {
             size: job.placement.plan.size(),
             host,
             hosts: job.hosts().len(),
             store: found.store(host),
             secret: job.secret.clone(),
-            tls: job.options.tls || job.hosts().len() > 1,
-            patience: job.options.start_timeout,
+            tls: job.spec.tls || job.hosts().len() > 1,
+            patience: job.spec.start_timeout,
         },
         connect: connect(job, host),
         window: super::window(job.hosts().len()),
@@ -43,7 +43,7 @@ fn connect(job: &Job, host: usize) -> Option<Connect> {
     let open = job.open_mpi.as_ref()?;
     let socket = format!("sirtaki-{}", job.id);
     let launcher = if host == 0 { mpirun(job, &open.mpirun, &socket) } else { Vec::new() };
-    Some(Connect { socket: format!("{socket}-{host}"), launcher, patience: job.options.start_timeout })
+    Some(Connect { socket: format!("{socket}-{host}"), launcher, patience: job.spec.start_timeout })
 }
 
 /// Open MPI's launcher, with a relay as the program of every rank.
@@ -57,11 +57,11 @@ fn mpirun(job: &Job, name: &str, socket: &str) -> Vec<String> {
     let ends: Vec<String> = hosts.iter().map(|host| host.ranks.end.to_string()).collect();
     let sirtaki = match hosts.len() {
         1 => &job.sirtaki,
-        _ => job.options.remote_sirtaki.as_ref().unwrap_or(&job.sirtaki),
+        _ => job.spec.remote_sirtaki.as_ref().unwrap_or(&job.sirtaki),
     };
     let mut words = vec![name.to_owned()];
     if job.placement.starts.contains(&placement::Start::Ssh) {
-        let mut ssh = placement::Start::Ssh.prefix("", &job.options);
+        let mut ssh = placement::Start::Ssh.prefix("", &job.spec);
         ssh.truncate(ssh.len().saturating_sub(2));
         words.extend(["--mca".into(), "plm_rsh_agent".into(), ssh.join(" ")]);
     }
@@ -76,14 +76,14 @@ fn mpirun(job: &Job, name: &str, socket: &str) -> Vec<String> {
 fn of_rank(job: &Job, found: &Found, host: usize, place: &Place, has: &dyn Fn(&str) -> bool) -> RankStart {
     let hello = &found.hellos[host];
     let (rank, size) = (place.local_rank, place.local_size);
-    let cores = if job.options.divide_cores { cores::share(&hello.cores, rank, size) } else { Vec::new() };
+    let cores = if job.spec.divide_cores { cores::share(&hello.cores, rank, size) } else { Vec::new() };
     let interface = found.checked[host]
         .network
         .as_ref()
         .map(|(address, name, _)| Interface { name: name.clone(), address: address.to_string() });
     let share = Share {
         host: job.hosts()[host].host.clone(),
-        gpus: job.options.divide_gpus.then(|| gpus::share(&hello.gpus, rank, size)).flatten(),
+        gpus: job.spec.divide_gpus.then(|| gpus::share(&hello.gpus, rank, size)).flatten(),
         cores: cores.clone(),
         interface,
     };
@@ -94,12 +94,12 @@ fn of_rank(job: &Job, found: &Found, host: usize, place: &Place, has: &dyn Fn(&s
         master_address: found.master_address().to_string(),
         master_port: found.master_port.to_string(),
         workers: found.workers(),
-        timeout: job.options.timeout,
-        start_timeout: job.options.start_timeout,
-        tls: job.options.tls,
+        timeout: job.spec.timeout,
+        start_timeout: job.spec.start_timeout,
+        tls: job.spec.tls,
     };
     let mut environment = environment::of_rank(place, &meeting, &share, has);
-    if place.size > 1 && job.open_mpi.is_none() && job.options.mpi != Some(false) {
+    if place.size > 1 && job.open_mpi.is_none() && job.spec.mpi != Some(false) {
         let (name, value) = openmpi::GUARD;
         environment.push((name.into(), value.into()));
     }

@@ -10,10 +10,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::{child, cores};
+use super::{Advice, advice::Explain, child, cores};
+
+type Result<T> = std::result::Result<T, Advice>;
 
 /// How often to check whether a process has ended once its output has.
 const LOOK: Duration = Duration::from_millis(5);
@@ -75,7 +76,7 @@ impl LocalJob {
         let usable = cores::usable();
         for rank in 0..size {
             let share = cores::share(&usable, rank, size);
-            job.spawn(rank, command(rank), &share).with_context(|| format!("cannot start rank {rank}"))?;
+            job.spawn(rank, command(rank), &share).explain(format!("cannot start rank {rank}"))?;
         }
         Ok(job)
     }
@@ -181,7 +182,7 @@ fn forward(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::launch::ended::Ended;
+    use crate::ended::Ended;
 
     fn shell(script: &str) -> Command {
         let mut command = Command::new("sh");

@@ -3,14 +3,13 @@
 use std::{
     env, fs,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
-    os::{fd::OwnedFd, unix::fs::PermissionsExt},
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
     sync::{Arc, mpsc},
     thread,
     time::Instant,
 };
 
-use anyhow::{Context, Result};
 use sirtaki_comm::{
     Settings,
     rendezvous::{Store, StoreExchange, TcpStore, TcpStoreServer, candidates, introduce, measure_network, select},
@@ -18,12 +17,13 @@ use sirtaki_comm::{
 };
 use sirtaki_engine::job::exit_key;
 
+use super::Result;
 use crate::{
-    launch::{
-        port,
-        protocol::{Check, Checked, Program},
-    },
-    printer::Advice,
+    Advice,
+    advice::Explain,
+    port,
+    programs::is_executable,
+    protocol::{Check, Checked, Program},
 };
 
 /// The store of the job, and a port kept free for the meeting of other tools, such as PyTorch's.
@@ -50,7 +50,7 @@ impl StoreHost {
         addresses.push(Ipv4Addr::LOCALHOST.into());
         let server = TcpStore::serve_on(&addresses, secret, tls || open)?;
         let bind = if open { everywhere() } else { Ipv4Addr::LOCALHOST.into() };
-        let (kept, master_port) = port::keep(bind).context("cannot reserve a port")?;
+        let (kept, master_port) = port::keep(bind).explain("cannot reserve a port")?;
         Ok(Self { server, master_port, _kept: kept })
     }
 
@@ -87,7 +87,7 @@ pub(super) fn check(check: &Check) -> Result<(Checked, Vec<OwnedFd>)> {
     let network = network(check, store)?;
     let own = network.as_ref().map_or(Ipv4Addr::LOCALHOST.into(), |(address, ..)| *address);
     let kept: std::io::Result<Vec<_>> = (0..check.ports).map(|_| port::keep(own)).collect();
-    let (sockets, ports) = kept.context("cannot reserve ports for the ranks")?.into_iter().unzip();
+    let (sockets, ports) = kept.explain("cannot reserve ports for the ranks")?.into_iter().unzip();
     Ok((Checked { store: address, network, ports }, sockets))
 }
 
@@ -125,7 +125,7 @@ fn reach(check: &Check) -> Result<(Arc<dyn Store>, SocketAddr)> {
     }
     let message = format!("cannot reach the first host of the job: {}", problems.join("; "));
     let hint = "hosts must reach each other directly; check for a firewall, or choose a network with --interface";
-    Err(Advice::new(message, hint).into())
+    Err(Advice::new(message, hint))
 }
 
 /// The program as the system will find it.
@@ -133,21 +133,17 @@ fn find_program(program: &Program) -> Result<PathBuf> {
     let folder = Path::new(&program.folder);
     if !folder.is_dir() {
         let hint = "choose a folder that every host has with --workdir";
-        return Err(Advice::new(format!("there is no folder {}", folder.display()), hint).into());
+        return Err(Advice::new(format!("there is no folder {}", folder.display()), hint));
     }
     let name = program.name();
     if name.contains('/') {
         let path = folder.join(&name);
-        return if is_executable(&path) { Ok(path) } else { Err(missing(&name, &path).into()) };
+        return if is_executable(&path) { Ok(path) } else { Err(missing(&name, &path)) };
     }
     let set = program.environment.iter().rev().find(|(variable, _)| variable == "PATH").map(|(_, value)| value.into());
     let path = set.or_else(|| env::var_os("PATH")).unwrap_or_default();
     let found = env::split_paths(&path).map(|place| folder.join(place).join(&name)).find(|path| is_executable(path));
-    found.ok_or_else(|| missing(&name, &folder.join(&name)).into())
-}
-
-fn is_executable(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+    found.ok_or_else(|| missing(&name, &folder.join(&name)))
 }
 
 /// What is wrong with a program that cannot be run; `path` is where a file of its name would be.
@@ -199,7 +195,7 @@ mod tests {
         let find = |name: &str| find_program(&program(name, folder.path()));
         assert!(find("sh").unwrap().ends_with("sh"));
         assert!(find("/bin/sh").is_ok());
-        let text = |name: &str| find(name).unwrap_err().downcast::<Advice>().unwrap();
+        let text = |name: &str| find(name).unwrap_err();
         assert!(text("./train.py").hint.contains("python ./train.py"));
         assert!(text("train.py").hint.contains("python train.py"));
         assert!(text("no-such-program").message.contains("no-such-program"));

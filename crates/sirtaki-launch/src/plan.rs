@@ -3,7 +3,7 @@
 use std::{num::NonZeroUsize, ops::Range};
 
 use super::hosts::{HostSlots, MOST};
-use crate::printer::Advice;
+use crate::Advice;
 
 /// The ranks of a job and their hosts. There is at least one host, and every host has at least one rank.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 //! start. Scripts written for Horovod do not want it: TensorFlow's estimators, once they see the variable, would try to
 //! communicate themselves.
 
-use super::{options::Options, plan::Plan, protocol::ITSELF};
+use super::{JobSpec, plan::Plan, protocol::ITSELF};
 
 /// The variable.
 pub const VARIABLE: &str = "TF_CONFIG";
@@ -13,9 +13,9 @@ pub const VARIABLE: &str = "TF_CONFIG";
 const MOST: usize = 512;
 
 /// Whether the ranks of a job are told where each other's servers are.
-pub fn wanted(options: &Options, plan: &Plan) -> bool {
-    let itself = options.program.first().is_some_and(|program| program == ITSELF);
-    !itself && !options.horovod && !options.tf1 && plan.size() <= MOST
+pub fn wanted(spec: &JobSpec, plan: &Plan) -> bool {
+    let itself = spec.program.first().is_some_and(|program| program == ITSELF);
+    spec.tf_config && !itself && plan.size() <= MOST
 }
 
 /// What `rank` is told.
@@ -30,7 +30,6 @@ mod tests {
     use std::num::NonZeroUsize;
 
     use super::*;
-    use crate::launch::outside::Outside;
 
     #[test]
     fn every_worker_is_named_and_a_rank_knows_which_one_it_is() {
@@ -42,17 +41,11 @@ mod tests {
 
     #[test]
     fn scripts_that_do_not_want_it_are_not_told() {
-        let outside = Outside { get: &|_| None, read: &|_| Ok(String::new()) };
-        let run = |program: &str| crate::args::run::Run { program: vec![program.into()], ..Default::default() };
         let plan = |ranks| Plan::on_one("a", NonZeroUsize::new(ranks).unwrap()).unwrap();
-        let options = |run| Options::resolve(run, &outside).unwrap();
-        assert!(wanted(&options(run("python")), &plan(512)));
-        assert!(!wanted(&options(run("python")), &plan(513)));
-        assert!(!wanted(&options(run(ITSELF)), &plan(2)));
-        for flag in ["horovod", "tf1"] {
-            let mut run = run("python");
-            *(if flag == "tf1" { &mut run.tf1 } else { &mut run.horovod }) = Some(true);
-            assert!(!wanted(&options(run), &plan(2)), "{flag}");
-        }
+        let spec = |program: &str, tf_config| JobSpec { tf_config, ..JobSpec::new([program]) };
+        assert!(wanted(&spec("python", true), &plan(512)));
+        assert!(!wanted(&spec("python", true), &plan(513)));
+        assert!(!wanted(&spec(ITSELF, true), &plan(2)));
+        assert!(!wanted(&spec("python", false), &plan(2)));
     }
 }

@@ -35,7 +35,7 @@ impl std::fmt::Debug for Outside<'_> {
 impl Outside<'static> {
     /// The process's own environment and file system.
     pub fn real() -> Self {
-        Self { get: &crate::env::process, read: &read }
+        Self { get: &variable, read: &read }
     }
 }
 
@@ -44,6 +44,10 @@ impl Outside<'_> {
     pub fn variable(&self, name: &str) -> Option<String> {
         (self.get)(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
     }
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
 /// The text of a file. It may be a pipe, as a shell makes for `<(command)`, but neither a pipe without a writer nor an

@@ -20,10 +20,7 @@ use rustix::{
     thread::set_name,
 };
 
-use crate::{
-    env,
-    launch::{protocol::SILENCE, tree},
-};
+use crate::{env, protocol::SILENCE, tree};
 
 /// How often it checks whether the agent is stopped.
 const LOOK: Duration = Duration::from_secs(1);

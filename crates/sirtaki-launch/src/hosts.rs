@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use crate::printer::Advice;
+use crate::Advice;
 
 /// Most ranks of one host, and most hosts of a job; more is a typing error.
 pub const MOST: usize = 65_536;

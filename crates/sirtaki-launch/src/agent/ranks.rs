@@ -19,12 +19,12 @@ use super::{
     pmi::Pmi,
     relays::Relay,
 };
-use crate::launch::{
+use crate::{
     child::OpenFiles,
     ended::Ended,
     environment,
-    progress::Pulse,
     protocol::{Event, HostStart, RankStart},
+    pulse::Pulse,
     tree,
 };
 

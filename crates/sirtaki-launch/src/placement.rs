@@ -5,11 +5,10 @@ use std::num::NonZeroUsize;
 use super::{
     allocation::{Allocation, Scheduler},
     hosts::HostSlots,
-    options::{Options, Ssh},
     outside::Outside,
     plan::Plan,
 };
-use crate::{args::run::Via, printer::Advice};
+use crate::{Advice, JobSpec, Ssh, Via};
 
 /// How the agent of a host is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,14 +36,14 @@ pub struct Placement {
 
 impl Placement {
     /// Decides where the ranks run. `here` is the name of this host.
-    pub fn find(options: &Options, outside: &Outside<'_>, here: &str) -> Result<Self, Advice> {
-        let allocation = match options.via {
+    pub fn find(spec: &JobSpec, outside: &Outside<'_>, here: &str) -> Result<Self, Advice> {
+        let allocation = match spec.via {
             Via::Auto | Via::Slurm | Via::Pbs | Via::Lsf => Allocation::find(outside)?,
             Via::Local | Via::Ssh => None,
         };
-        let (hosts, start) = match (&options.hosts, options.via, allocation) {
+        let (hosts, start) = match (&spec.hosts, spec.via, allocation) {
             (None, Via::Auto, None) | (None, Via::Local, _) => {
-                let ranks = options.ranks.unwrap_or(NonZeroUsize::MIN);
+                let ranks = spec.ranks.unwrap_or(NonZeroUsize::MIN);
                 return Ok(Self { plan: Plan::on_one(here, ranks)?, starts: vec![Start::Here] });
             }
             (None, Via::Ssh, _) => {
@@ -60,9 +59,9 @@ impl Placement {
             (Some(hosts), via, Some(found)) => (hosts.clone(), by_scheduler(via, &found)?),
             (_, via, None) => return Err(no_allocation(via)),
         };
-        let plan = Plan::new(&hosts, options.ranks, options.oversubscribe)?;
+        let plan = Plan::new(&hosts, spec.ranks, spec.oversubscribe)?;
         // Unless ssh was asked for, it is not needed to reach this machine.
-        let nearer = options.via == Via::Auto && start == Start::Ssh;
+        let nearer = spec.via == Via::Auto && start == Start::Ssh;
         let start_of = |host: &str| if nearer && is_here(host, here) { Start::Here } else { start };
         let starts = plan.hosts.iter().map(|host| start_of(&host.host)).collect();
         Ok(Self { plan, starts })
@@ -76,11 +75,11 @@ impl Start {
     }
 
     /// What precedes `sirtaki agent` to start it on `host`.
-    pub fn prefix(self, host: &str, options: &Options) -> Vec<String> {
+    pub fn prefix(self, host: &str, spec: &JobSpec) -> Vec<String> {
         let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
         match self {
             Start::Here => Vec::new(),
-            Start::Ssh => ssh(&options.ssh, host, options.start_timeout.as_secs().max(1)),
+            Start::Ssh => ssh(&spec.ssh, host, spec.start_timeout.as_secs().max(1)),
             Start::Slurm => words(&[
                 "srun",
                 "--nodes=1",
@@ -96,12 +95,12 @@ impl Start {
     }
 
     /// The whole command that starts an agent on `host`. `program` is the path of `sirtaki` here.
-    pub fn command(self, host: &str, options: &Options, program: &str) -> Vec<String> {
+    pub fn command(self, host: &str, spec: &JobSpec, program: &str) -> Vec<String> {
         let program = match self {
             Start::Here => program,
-            _ => options.remote_sirtaki.as_deref().unwrap_or(program),
+            _ => spec.remote_sirtaki.as_deref().unwrap_or(program),
         };
-        let mut command = self.prefix(host, options);
+        let mut command = self.prefix(host, spec);
         // ssh passes its words to a shell on the other side.
         command.push(if self == Start::Ssh { quote(program) } else { program.into() });
         command.push("agent".into());

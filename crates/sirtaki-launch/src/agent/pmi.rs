@@ -17,12 +17,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use sirtaki_comm::rendezvous::{Store, TcpStore};
 
-use super::{Happening, lock};
-use crate::launch::protocol::PmiJob;
+use super::{Happening, Result, lock};
+use crate::{Advice, advice::Explain, protocol::PmiJob};
 
 /// Lengths that MPICH is told; its own launcher says the same.
 const MAXES: &str = "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024";
@@ -85,10 +84,10 @@ impl Pmi {
         while let Some(line) = lines.next() {
             let line = line?;
             if line.starts_with("mcmd=spawn") {
-                lines.by_ref().map_while(Result::ok).find(|line| line.trim() == "endcmd");
+                lines.by_ref().map_while(io::Result::ok).find(|line| line.trim() == "endcmd");
             }
             let answer = self.reply(rank, &line).unwrap_or_else(|error| {
-                let reason = format!("{error:#}").replace(char::is_whitespace, "_");
+                let reason = format!("{error}").replace(char::is_whitespace, "_");
                 format!("cmd={}_result rc=-1 msg={reason}", field(&line, "cmd").unwrap_or("spawn"))
             });
             if !answer.is_empty() {
@@ -100,7 +99,7 @@ impl Pmi {
 
     /// The answer to a line.
     fn reply(&self, rank: usize, line: &str) -> Result<String> {
-        let key = || field(line, "key").context("no key");
+        let key = || field(line, "key").explain("no key");
         Ok(match field(line, "cmd").unwrap_or_default() {
             "init" => "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0".into(),
             "get_maxes" => MAXES.into(),
@@ -125,7 +124,7 @@ impl Pmi {
                 let _ = self.sender.send(Happening::Aborted(rank, code));
                 String::new()
             }
-            _ => anyhow::bail!("not supported under sirtaki run"),
+            _ => return Err(Advice::bare("not supported under sirtaki run")),
         })
     }
 

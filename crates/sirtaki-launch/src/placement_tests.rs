@@ -1,21 +1,35 @@
 use super::*;
-use crate::args::{Arguments, Command};
+use crate::hosts;
 
 const SLURM: &[(&str, &str)] =
     &[("SLURM_JOB_ID", "7"), ("SLURM_JOB_NODELIST", "n[1-2]"), ("SLURM_TASKS_PER_NODE", "2(x2)")];
 
-fn options(line: &str) -> Options {
-    let line = format!("sirtaki run {line} -- program");
-    let arguments: Arguments = clap::Parser::try_parse_from(line.split_whitespace()).unwrap();
-    let Command::Run(run) = arguments.command else { panic!("not `run`") };
-    let outside = Outside { get: &|_| None, read: &|_| Err(std::io::ErrorKind::NotFound.into()) };
-    Options::resolve(*run, &outside).unwrap()
+/// A job by the options of `sirtaki run`.
+fn spec(line: &str) -> JobSpec {
+    let mut spec = JobSpec::new(["program"]);
+    let mut words = line.split_whitespace();
+    while let (Some(option), Some(value)) = (words.next(), words.next()) {
+        match option {
+            "-n" => spec.ranks = value.parse().ok(),
+            "-H" => spec.hosts = Some(hosts::parse_list(value).unwrap()),
+            "--via" => {
+                let all = [Via::Auto, Via::Local, Via::Ssh, Via::Slurm, Via::Pbs, Via::Lsf];
+                spec.via = all.into_iter().find(|via| format!("{via:?}").to_lowercase() == value).unwrap();
+            }
+            "--remote-sirtaki" => spec.remote_sirtaki = Some(value.into()),
+            "--ssh-port" => spec.ssh.port = value.parse().ok(),
+            "--ssh-identity" => spec.ssh.identity = Some(value.into()),
+            "--ssh-option" => spec.ssh.options.push(value.into()),
+            other => panic!("{other}"),
+        }
+    }
+    spec
 }
 
 fn find(line: &str, variables: &[(&str, &str)]) -> Result<Placement, Advice> {
     let get = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
     let outside = Outside { get: &get, read: &|_| Err(std::io::ErrorKind::NotFound.into()) };
-    Placement::find(&options(line), &outside, "me")
+    Placement::find(&spec(line), &outside, "me")
 }
 
 fn shown(line: &str, variables: &[(&str, &str)]) -> String {
@@ -58,7 +72,7 @@ fn impossible_placements_are_refused_with_a_hint() {
 
 #[test]
 fn commands_of_all_kinds() {
-    let command = |start: Start, line: &str| start.command("b", &options(line), "/opt/a b/sirtaki").join(" ");
+    let command = |start: Start, line: &str| start.command("b", &spec(line), "/opt/a b/sirtaki").join(" ");
     assert_eq!(command(Start::Here, "--remote-sirtaki /x"), "/opt/a b/sirtaki agent");
     assert_eq!(
         command(Start::Ssh, "--ssh-port 2222 --ssh-identity key --ssh-option ProxyJump=gate"),

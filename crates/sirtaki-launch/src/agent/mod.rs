@@ -24,7 +24,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     process::{Pid, Signal, WaitOptions, WaitStatus, wait},
@@ -42,7 +41,9 @@ use super::{
     protocol::{self, Checked, Event, Hello, HostStart, Order, SILENCE, VERSION},
     tree,
 };
-use crate::printer::Advice;
+use crate::{Advice, advice::Explain};
+
+type Result<T> = std::result::Result<T, Advice>;
 
 /// How long what ranks leave behind may take to end by itself.
 const LEFTOVERS: Duration = Duration::from_secs(2);
@@ -77,9 +78,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Works for a launcher until it has nothing more to say.
 pub fn work() -> Result<()> {
     // Before anything else starts a thread.
-    let watchdog = Watchdog::start().context("cannot start the agent's watchdog")?;
+    let watchdog = Watchdog::start().explain("cannot start the agent's watchdog")?;
     let files = OpenFiles::raise();
-    tree::adopt_orphans().context("cannot adopt orphans")?;
+    tree::adopt_orphans().explain("cannot adopt orphans")?;
     let (sender, happenings) = channel();
     let events = EventSender::open(std::io::stdout())?;
     listen_to_signals(sender.clone())?;
@@ -101,7 +102,7 @@ fn hello() -> Hello {
 }
 
 fn listen_to_signals(sender: Sender<Happening>) -> Result<()> {
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2]).context("cannot listen to signals")?;
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2]).explain("cannot listen to signals")?;
     thread::spawn(move || {
         for signal in signals.forever() {
             let _ = sender.send(Happening::Signal(signal));
@@ -190,7 +191,7 @@ impl Agent {
                     self._kept = kept;
                     self.events.send(Event::Checked(checked));
                 }
-                Ok(Happening::Checked(Err(error))) => self.events.send(problem(&error)),
+                Ok(Happening::Checked(Err(error))) => self.events.send(problem(error)),
                 Ok(Happening::Connected(relays)) => self.connected(relays),
                 Ok(Happening::Aborted(rank, code)) => self.ranks.aborted(rank, code),
                 Ok(Happening::Nobody) => self.ranks.reaping = false,
@@ -220,7 +221,7 @@ impl Agent {
                     self.meeting = Some(meeting);
                     self.events.send(Event::Serving { stores, master_port });
                 }
-                Err(error) => self.events.send(problem(&error)),
+                Err(error) => self.events.send(problem(error)),
             },
             Order::Check(check) => {
                 let sender = self.sender.clone();
@@ -260,7 +261,7 @@ impl Agent {
                     self.reap();
                 }
             }
-            Err(error) => self.events.send(problem(&error)),
+            Err(error) => self.events.send(problem(error)),
         }
     }
 
@@ -273,7 +274,7 @@ impl Agent {
                     self.reap();
                 }
             }
-            Err(error) => self.events.send(problem(&error)),
+            Err(error) => self.events.send(problem(error)),
         }
     }
 
@@ -334,7 +335,6 @@ impl Agent {
     }
 }
 
-fn problem(error: &anyhow::Error) -> Event {
-    let hint = error.downcast_ref::<Advice>().map(|advice| advice.hint.clone()).unwrap_or_default();
-    Event::Problem { message: format!("{error:#}"), hint }
+fn problem(error: Advice) -> Event {
+    Event::Problem { message: error.message, hint: error.hint }
 }

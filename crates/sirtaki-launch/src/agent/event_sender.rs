@@ -15,10 +15,7 @@ use std::{
     time::Duration,
 };
 
-use crate::launch::{
-    output::Stream,
-    protocol::{self, Event, MARK},
-};
+use crate::protocol::{self, Event, MARK, Stream};
 
 /// How many bytes of output may still be sent.
 #[derive(Debug, Default)]

@@ -16,18 +16,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::signals::{self, Known};
 use crate::{
-    launch::{
-        child::OpenFiles,
-        ended::Ended,
-        protocol::{self, Event, GREETING, Order, SILENCE},
-        tree,
-    },
-    printer::Advice,
+    Advice, Controller,
+    advice::Explain,
+    child::OpenFiles,
+    ended::Ended,
+    protocol::{self, Event, GREETING, Order, SILENCE},
+    tree,
 };
 
 /// Lines of an agent's standard error that are kept to explain its end.
@@ -35,19 +32,20 @@ const KEPT: usize = 10;
 
 /// What reaches the launcher.
 #[derive(Debug)]
-pub(super) enum Heard {
+pub(crate) enum Heard {
     /// An agent sent an event.
     Event { host: usize, event: Event },
     /// An agent, or what started it, printed an unexpected line.
     Message { host: usize, line: String },
     /// An agent is gone, and why.
     Gone { host: usize, how: String },
-    /// The launcher received a signal.
+    /// Somebody wants the job to get a signal.
     Signal(i32),
     /// Output was written, or cannot be written any more.
     Written,
 }
 
+#[derive(Debug)]
 struct Link {
     name: String,
     child: Arc<Mutex<Child>>,
@@ -61,35 +59,34 @@ struct Link {
 }
 
 /// All agents.
+#[derive(Debug)]
 pub(super) struct Links {
     links: Vec<Link>,
     sender: Sender<Heard>,
     inbox: Receiver<Heard>,
     greeted: Instant,
-    known: Arc<Known>,
+    controller: Controller,
     files: OpenFiles,
 }
 
 impl Links {
-    /// No agents yet; signals are received from now on.
-    pub(super) fn new() -> Result<Self> {
+    /// No agents yet.
+    pub(super) fn new() -> Self {
         let (sender, inbox) = channel();
-        let known = Arc::<Known>::default();
-        signals::listen(sender.clone(), known.clone())?;
+        let controller = Controller::new(sender.clone());
         // Every agent takes three pipes.
         let files = OpenFiles::raise();
-        Ok(Self { links: Vec::new(), sender, inbox, greeted: Instant::now(), known, files })
+        Self { links: Vec::new(), sender, inbox, greeted: Instant::now(), controller, files }
     }
 
-    /// What wakes the launcher up when output was written.
-    pub(super) fn waker(&self) -> impl Fn() + Clone + Send + use<> {
-        let to = self.sender.clone();
-        move || drop(to.send(Heard::Written))
+    /// What others may do to the job.
+    pub(super) fn controller(&self) -> &Controller {
+        &self.controller
     }
 
     /// Starts the agent of the next host by this command.
-    pub(super) fn start(&mut self, name: &str, words: &[String], remote: bool) -> Result<()> {
-        let (program, arguments) = words.split_first().context("there is no command for the agent")?;
+    pub(super) fn start(&mut self, name: &str, words: &[String], remote: bool) -> Result<(), Advice> {
+        let (program, arguments) = words.split_first().explain("there is no command for the agent")?;
         let mut command = Command::new(program);
         command.args(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -146,11 +143,6 @@ impl Links {
         self.links[host].gone
     }
 
-    /// The job is over, and nothing is known to be left of it.
-    pub(super) fn set_over(&self) {
-        self.known.set_over();
-    }
-
     /// What arrives next, or `None` at `deadline`. Agents are greeted meanwhile, and given up on if they do not answer.
     pub(super) fn hear(&mut self, deadline: Instant) -> Option<Heard> {
         loop {
@@ -186,7 +178,7 @@ impl Links {
 
     fn note_hosts(&self) {
         let there = self.links.iter().filter(|link| link.remote && !link.gone);
-        self.known.set_hosts(there.map(|link| link.name.clone()).collect());
+        self.controller.set_hosts(there.map(|link| link.name.clone()).collect());
     }
 
     fn greet(&mut self) {

@@ -5,21 +5,17 @@ use std::{
     time::Instant,
 };
 
-use anyhow::Result;
-
 use super::{
     Job,
     links::{Heard, Links},
 };
 use crate::{
-    launch::{
-        ended::signal_name,
-        placement::Start,
-        plan::HostPlan,
-        protocol::{Check, Checked, Event, Hello, Order, VERSION},
-        tf_config,
-    },
-    printer::Advice,
+    Advice,
+    ended::signal_name,
+    placement::Start,
+    plan::HostPlan,
+    protocol::{Check, Checked, Event, Hello, Order, VERSION},
+    tf_config,
 };
 
 /// What was found out about the hosts.
@@ -58,9 +54,9 @@ impl Found {
 }
 
 /// Starts all agents and finds out whether the job can run.
-pub(super) fn prepare(job: &Job, links: &mut Links) -> Result<Found> {
+pub(super) fn prepare(job: &Job, links: &mut Links) -> Result<Found, Advice> {
     for (host, start) in job.hosts().iter().zip(&job.placement.starts) {
-        let command = start.command(&host.host, &job.options, &job.sirtaki);
+        let command = start.command(&host.host, &job.spec, &job.sirtaki);
         links.start(&host.host, &command, *start != Start::Here)?;
     }
     let hosts = job.hosts().len();
@@ -69,8 +65,8 @@ pub(super) fn prepare(job: &Job, links: &mut Links) -> Result<Found> {
         _ => None,
     })?;
     same_version(job.hosts(), &hellos)?;
-    let (secret, interface) = (job.secret.clone(), job.options.interface.clone());
-    links.order(0, Order::Serve { secret, tls: job.options.tls, open: hosts > 1, interface });
+    let (secret, interface) = (job.secret.clone(), job.spec.interface.clone());
+    links.order(0, Order::Serve { secret, tls: job.spec.tls, open: hosts > 1, interface });
     let serving = gather(job, links, 0..1, |event| match event {
         Event::Serving { stores, master_port } => Some((stores, master_port)),
         _ => None,
@@ -82,10 +78,10 @@ pub(super) fn prepare(job: &Job, links: &mut Links) -> Result<Found> {
             hosts,
             stores: stores.clone(),
             secret: job.secret.clone(),
-            tls: job.options.tls,
-            interface: job.options.interface.clone(),
-            patience: job.options.start_timeout,
-            ports: if tf_config::wanted(&job.options, &job.placement.plan) { job.hosts()[host].ranks.len() } else { 0 },
+            tls: job.spec.tls,
+            interface: job.spec.interface.clone(),
+            patience: job.spec.start_timeout,
+            ports: if tf_config::wanted(&job.spec, &job.placement.plan) { job.hosts()[host].ranks.len() } else { 0 },
             program: job.program(host),
         };
         links.order(host, Order::Check(check));
@@ -114,31 +110,31 @@ fn gather<T>(
     links: &mut Links,
     hosts: std::ops::Range<usize>,
     wanted: impl Fn(Event) -> Option<T>,
-) -> Result<Vec<T>> {
-    let deadline = Instant::now() + job.options.start_timeout;
+) -> Result<Vec<T>, Advice> {
+    let deadline = Instant::now() + job.spec.start_timeout;
     let mut said: Vec<Option<T>> = hosts.clone().map(|_| None).collect();
     while let Some(missing) = said.iter().position(Option::is_none) {
         let name = |host: usize| job.hosts()[host].host.clone();
         match links.hear(deadline) {
             Some(Heard::Event { host, event: Event::Problem { message, hint } }) => {
                 let message = if job.hosts().len() > 1 { format!("host {}: {message}", name(host)) } else { message };
-                return Err(Advice::new(message, hint).into());
+                return Err(Advice::new(message, hint));
             }
             Some(Heard::Event { host, event }) if hosts.contains(&host) => {
                 said[host - hosts.start] = wanted(event).or(said[host - hosts.start].take());
             }
             Some(Heard::Event { .. } | Heard::Message { .. } | Heard::Written) => {}
             Some(Heard::Gone { host, how }) => {
-                return Err(unreachable(&name(host), &how, job.placement.starts[host]).into());
+                return Err(unreachable(&name(host), &how, job.placement.starts[host]));
             }
             Some(Heard::Signal(signal)) => {
                 let message = format!("interrupted by {} before the job had started", signal_name(signal));
-                return Err(Advice::new(message, "nothing was started").into());
+                return Err(Advice::new(message, "nothing was started"));
             }
             None => {
                 let message =
-                    format!("host {} did not answer for {} s", name(missing), job.options.start_timeout.as_secs_f64());
-                return Err(Advice::new(message, "is it up? --start-timeout allows more time").into());
+                    format!("host {} did not answer for {} s", name(missing), job.spec.start_timeout.as_secs_f64());
+                return Err(Advice::new(message, "is it up? --start-timeout allows more time"));
             }
         }
     }

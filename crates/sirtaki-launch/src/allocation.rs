@@ -7,7 +7,7 @@ use super::{
     nodelist,
     outside::Outside,
 };
-use crate::printer::Advice;
+use crate::Advice;
 
 const HINT: &str =
     "the scheduler sets this variable; name hosts with -H, or run on this machine alone with --via local";

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM};
 use sirtaki_engine::telemetry::recorder::Culprit;
 
-use crate::launch::ended::Ended;
+use crate::ended::Ended;
 
 /// How long ranks may take to notice that another one failed.
 const NOTICING: Duration = Duration::from_secs(3);

@@ -15,8 +15,10 @@ use std::{
     process::{Command, Stdio},
 };
 
-use super::{horovod::python, options::Options};
-use crate::{env, printer::Advice};
+use crate::{
+    Advice, JobSpec,
+    programs::{in_path, is_program, python},
+};
 
 /// A variable that no Open MPI can obey: it names a component that does not exist. So `MPI_Init` fails, in all
 /// versions, and repeats the name.
@@ -47,19 +49,19 @@ pub struct OpenMpi {
 }
 
 /// Whether ranks of this program need Open MPI's launcher, and which one.
-pub fn find(options: &Options) -> Result<Option<OpenMpi>, Advice> {
-    if options.mpi == Some(false) {
+pub fn find(spec: &JobSpec) -> Result<Option<OpenMpi>, Advice> {
+    if spec.mpi == Some(false) {
         return Ok(None);
     }
-    let seen = library(&options.program);
-    let (major, folder) = match (seen, options.mpi) {
+    let seen = library(&spec.program);
+    let (major, folder) = match (seen, spec.mpi) {
         (Some(Library::Open { major, folder }), _) => (major, folder),
         (None, Some(true)) => (None, None),
         _ => return Ok(None),
     };
     let mpirun = launcher(major.as_deref(), folder.as_deref()).ok_or_else(|| absent(major.as_deref()))?;
     let note = format!("the program uses Open MPI, so its ranks are connected through {mpirun} (--mpi)");
-    Ok(Some(OpenMpi { note: options.mpi.is_none().then_some(note), mpirun }))
+    Ok(Some(OpenMpi { note: spec.mpi.is_none().then_some(note), mpirun }))
 }
 
 fn absent(major: Option<&str>) -> Advice {
@@ -129,15 +131,14 @@ fn path_of(program: &str) -> Option<PathBuf> {
     if program.contains('/') {
         return Some(program.into());
     }
-    let folders = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&folders).map(|folder| folder.join(program)).find(|path| path.is_file())
+    in_path(program).find(|path| path.is_file())
 }
 
 /// A launcher of Open MPI, of this version if one is given: beside Python, else in `PATH`.
 fn launcher(version: Option<&str>, folder: Option<&Path>) -> Option<String> {
     let beside = folder.map(|folder| folder.join("mpirun").display().to_string());
     let names = ["mpirun", "mpirun.openmpi", "mpiexec", "orterun"].map(str::to_owned);
-    let fits = |name: &String| env::is_program(name) && is_open(&version_of(name), version);
+    let fits = |name: &String| is_program(name) && is_open(&version_of(name), version);
     beside.into_iter().chain(names).find(fits)
 }
 

@@ -22,11 +22,10 @@ use rustix::{
     termios::{OptionalActions, OutputModes, Winsize, tcgetattr, tcsetattr, tcsetwinsize},
 };
 
-use crate::launch::{
+use crate::{
     child::{self, OpenFiles},
     environment,
-    output::Stream,
-    protocol::{HostStart, RankStart},
+    protocol::{HostStart, RankStart, Stream},
 };
 
 /// Bytes read from a rank at a time.

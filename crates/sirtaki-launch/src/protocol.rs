@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sirtaki_comm::secure::Secret;
 use sirtaki_engine::telemetry::{counts::Counts, recorder::Culprit};
 
-use super::{ended::Ended, output::Stream, progress::Pulse};
+use super::{ended::Ended, pulse::Pulse};
 
 /// What an agent writes before its first frame.
 pub const MARK: &[u8] = b"\0sirtaki-agent\0";
@@ -36,6 +36,15 @@ pub const ITSELF: &str = "@sirtaki";
 
 /// What has to be the same on both sides.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// One of the two output streams of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stream {
+    /// Standard output.
+    Out,
+    /// Standard error.
+    Err,
+}
 
 /// From the launcher.
 #[derive(Debug, Clone, Serialize, Deserialize)]

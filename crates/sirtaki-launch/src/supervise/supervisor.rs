@@ -1,158 +1,32 @@
-//! The launcher while a job runs: it brings up an agent on every host, has the ranks started, shows what they write,
-//! and ends them all when one fails or the user wants it.
-
-mod course;
-mod links;
-mod prepare;
-mod share;
-mod signals;
+//! Follows a job from the start of its ranks to its end.
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
 use signal_hook::consts::{SIGPIPE, SIGTSTP};
-use sirtaki_comm::secure::Secret;
-use sirtaki_engine::telemetry::{counts::Counts, recorder::Culprit};
+use sirtaki_engine::telemetry::recorder::Culprit;
 
-pub use self::course::Outcome;
-use self::{
+use super::{
+    Ending, Job, Outcome,
     course::{Action, Course},
     links::{Heard, Links},
-    prepare::Found,
+    window,
 };
-use super::{
+use crate::{
+    Observer,
     ended::Ended,
-    environment,
-    openmpi::OpenMpi,
-    options::{Detail, Options},
-    output::{Output, Stream},
-    placement::Placement,
-    plan::HostPlan,
-    progress::Live,
-    protocol::{Event, Order, Program},
-    report::duration_in_words,
-    tree,
+    protocol::{Event, Order, Stream},
+    words::duration_in_words,
 };
 
-/// How long agents may take to clean up beyond the grace time.
-const CLEANING: Duration = Duration::from_secs(5);
 /// Nothing happens by itself for this long.
 const LONG: Duration = Duration::from_secs(3600);
 /// How long agents may take to stop everything.
 const PAUSING: Duration = Duration::from_secs(2);
-/// Bytes of output that may be in transit from all hosts together.
-const WINDOW: usize = 1 << 20;
 
-/// How much of that each of `hosts` hosts gets: little if there are many, but enough for a few lines.
-fn window(hosts: usize) -> usize {
-    (WINDOW / hosts.max(1)).clamp(16 << 10, 256 << 10)
-}
-
-/// A job with everything decided.
-#[derive(Debug, Clone)]
-pub struct Job {
-    /// Its options.
-    pub options: Options,
-    /// Which ranks run where, and the way to each host.
-    pub placement: Placement,
-    /// The path of this program.
-    pub sirtaki: String,
-    /// The folder to run in.
-    pub folder: String,
-    /// The job's name for people; not secret.
-    pub id: String,
-    /// The job's secret.
-    pub secret: Secret,
-    /// Columns and rows that ranks are told, if their output goes to a terminal.
-    pub terminal: Option<(u16, u16)>,
-    /// How ranks are connected through Open MPI, if they are.
-    pub open_mpi: Option<OpenMpi>,
-}
-
-impl Job {
-    fn hosts(&self) -> &[HostPlan] {
-        &self.placement.plan.hosts
-    }
-
-    /// What the ranks of `host` run, with the variables that its agent adds to its own.
-    fn program(&self, host: usize) -> Program {
-        let own = std::env::vars_os();
-        let own = own.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-        let inherits = self.placement.starts[host].inherits();
-        Program {
-            command: self.options.program.clone(),
-            folder: self.folder.clone(),
-            environment: environment::of_host(own, &self.options.env, inherits),
-        }
-    }
-}
-
-/// The result of a job.
-#[derive(Debug, Clone)]
-pub struct Ending {
-    /// How it ended.
-    pub outcome: Outcome,
-    /// How long the ranks ran.
-    pub lasted: Duration,
-    /// How long they had run when the first one failed.
-    pub failed_after: Option<Duration>,
-    /// Every rank's process, where it was started.
-    pub pids: Vec<Option<u32>>,
-    /// What every rank was doing when the first one failed, where that is known.
-    pub doing: Vec<Option<String>>,
-    /// What every rank had done by then, in numbers.
-    pub counts: Vec<Option<Counts>>,
-    /// Whether any rank used the engine.
-    pub engine: bool,
-}
-
-/// Runs a job to its end. Nothing of it is left then, on any host that can be reached.
-pub fn run(job: &Job, output: &mut Output<'_>, live: &mut Live) -> Result<Ending> {
-    tree::adopt_orphans().context("cannot adopt orphans")?;
-    let mut links = Links::new()?;
-    output.wake(links.waker());
-    let course = prepare::prepare(job, &mut links).map(|found| {
-        if job.options.detail != Detail::Quiet {
-            report_network(&found, output);
-        }
-        start(job, &found, &mut links);
-        Supervisor::new(job, &mut links, output, live).run()
-    });
-    let hurried = matches!(&course, Ok((_, true)));
-    dismiss(&mut links, if hurried { Duration::ZERO } else { job.options.grace + CLEANING });
-    tree::kill_all(CLEANING);
-    links.set_over();
-    course.map(|(ending, _)| ending)
-}
-
-fn report_network(found: &Found, output: &mut Output<'_>) {
-    for (hello, checked) in found.hellos.iter().zip(&found.checked) {
-        if let Some((.., report)) = &checked.network {
-            output.note(&format!("{}: {report}", hello.host));
-        }
-    }
-}
-
-/// Has every agent start its ranks.
-fn start(job: &Job, found: &Found, links: &mut Links) {
-    for host in 0..job.hosts().len() {
-        links.order(host, Order::Start(Box::new(share::of_host(job, found, host))));
-    }
-}
-
-/// Lets the agents end, and waits for that a little longer than they should need. A signal now ends the wait.
-fn dismiss(links: &mut Links, limit: Duration) {
-    links.dismiss();
-    let deadline = Instant::now() + limit;
-    while !links.all_gone() && !matches!(links.hear(deadline), None | Some(Heard::Signal(_))) {}
-    links.give_up_all();
-}
-
-struct Supervisor<'a, 'b> {
+pub(super) struct Supervisor<'a> {
     job: &'a Job,
     links: &'a mut Links,
-    output: &'a mut Output<'b>,
-    live: &'a mut Live,
+    observer: &'a mut dyn Observer,
     course: Course,
     ending: Ending,
     started: Instant,
@@ -162,8 +36,8 @@ struct Supervisor<'a, 'b> {
     hurried: bool,
 }
 
-impl<'a, 'b> Supervisor<'a, 'b> {
-    fn new(job: &'a Job, links: &'a mut Links, output: &'a mut Output<'b>, live: &'a mut Live) -> Self {
+impl<'a> Supervisor<'a> {
+    pub(super) fn new(job: &'a Job, links: &'a mut Links, observer: &'a mut dyn Observer) -> Self {
         let (size, hosts) = (job.placement.plan.size(), job.hosts().len());
         let ending = Ending {
             outcome: Outcome::Success,
@@ -175,21 +49,21 @@ impl<'a, 'b> Supervisor<'a, 'b> {
             engine: false,
         };
         let started = Instant::now();
-        live.begins(started);
-        let (course, owed) = (Course::new(size, hosts, job.options.grace, job.options.timeout), vec![0; hosts]);
-        Self { job, links, output, live, course, ending, started, owed, hurried: false }
+        observer.begins(started);
+        let (course, owed) = (Course::new(size, hosts, job.spec.grace, job.spec.timeout), vec![0; hosts]);
+        Self { job, links, observer, course, ending, started, owed, hurried: false }
     }
 
     /// The result, and whether the user asked twice.
-    fn run(mut self) -> (Ending, bool) {
+    pub(super) fn run(mut self) -> (Ending, bool) {
         while !self.course.is_over() {
-            let times = [self.course.alarm(), self.output.next_refresh(), self.live.next_refresh()];
+            let times = [self.course.alarm(), self.observer.next_tick()];
             let next = times.into_iter().flatten().min().unwrap_or_else(|| Instant::now() + LONG);
             match self.links.hear(next) {
                 Some(Heard::Event { event, host }) => self.happened(event, host),
                 Some(Heard::Message { host, line }) => {
                     let line = format!("{}: {line}", self.host(host));
-                    self.output.note(&line);
+                    self.observer.note(&line);
                 }
                 Some(Heard::Gone { host, how }) => self.agent_lost(host, how),
                 Some(Heard::Signal(SIGTSTP)) => self.pause(),
@@ -197,8 +71,7 @@ impl<'a, 'b> Supervisor<'a, 'b> {
                 Some(Heard::Written) | None => {}
             }
             let now = Instant::now();
-            self.live.refresh(now, self.output);
-            self.output.refresh(now);
+            self.observer.tick(now);
             self.heed_reader();
             self.widen();
             let actions = self.course.tick(now);
@@ -221,14 +94,14 @@ impl<'a, 'b> Supervisor<'a, 'b> {
             Event::Output { rank, stream, bytes } => self.wrote(host, rank, stream, &bytes),
             Event::Started { rank, pid } => {
                 self.ending.pids[rank] = Some(pid);
-                self.tell(&format!("rank {rank} runs on {} as process {pid}", self.host(host)));
+                self.observer.started(rank, &self.job.hosts()[host].host, pid);
             }
             Event::Ended { rank, how, culprit, engine } => {
                 self.ending.engine |= engine;
                 self.ended(rank, &how, (culprit, engine));
             }
             Event::Closed { rank } => {
-                self.output.closed(rank);
+                self.observer.closed(rank);
                 self.course.closed(rank);
             }
             Event::Doing { rank, what, counts, meeting, stopped } => {
@@ -243,7 +116,7 @@ impl<'a, 'b> Supervisor<'a, 'b> {
             Event::Pulse(mut pulses) => {
                 let ranks = &self.job.hosts()[host].ranks;
                 pulses.retain(|pulse| ranks.contains(&pulse.rank));
-                self.live.heard(&pulses, Instant::now());
+                self.observer.pulses(&pulses, Instant::now());
             }
             Event::Signalled(signal) => self.signalled(signal),
             Event::Problem { message, .. } => self.host_lost(host, &message),
@@ -255,8 +128,8 @@ impl<'a, 'b> Supervisor<'a, 'b> {
     /// wait for a reader.
     fn wrote(&mut self, host: usize, rank: usize, stream: Stream, bytes: &[u8]) {
         self.owed[host] += bytes.len();
-        if !(self.output.is_full() && self.is_ending()) {
-            self.output.wrote(Instant::now(), rank, stream, bytes);
+        if !(self.observer.is_full() && self.is_ending()) {
+            self.observer.wrote(Instant::now(), rank, stream, bytes);
         }
     }
 
@@ -267,7 +140,7 @@ impl<'a, 'b> Supervisor<'a, 'b> {
 
     /// Lets hosts send more output as far as what they sent was shown.
     fn widen(&mut self) {
-        if self.output.is_full() && !self.is_ending() {
+        if self.observer.is_full() && !self.is_ending() {
             return;
         }
         for host in 0..self.owed.len() {
@@ -277,15 +150,8 @@ impl<'a, 'b> Supervisor<'a, 'b> {
         }
     }
 
-    /// Prints a message that is only shown with `--verbose`.
-    fn tell(&mut self, what: &str) {
-        if self.job.options.detail == Detail::Verbose {
-            self.output.note(what);
-        }
-    }
-
     fn ended(&mut self, rank: usize, how: &Ended, said: (Option<Culprit>, bool)) {
-        self.tell(&format!("rank {rank} {how}"));
+        self.observer.ended(rank, how);
         // The others learn it from the store, which is on the first host.
         self.links.order(0, Order::Note { rank, how: how.to_string() });
         let before = self.course.outcome().clone();
@@ -312,7 +178,7 @@ impl<'a, 'b> Supervisor<'a, 'b> {
             if !self.course.has_ended(rank) {
                 self.ended(rank, &Ended::Lost(format!("host {name}: {how}")), (None, true));
             }
-            self.output.closed(rank);
+            self.observer.closed(rank);
             self.course.closed(rank);
         }
     }
@@ -323,7 +189,7 @@ impl<'a, 'b> Supervisor<'a, 'b> {
         self.act(actions);
     }
 
-    /// Ctrl-Z: everything stops, including the launcher, until it is continued.
+    /// Everything stands still until the observer lets it go on.
     fn pause(&mut self) {
         self.links.order_all(&Order::Pause);
         let deadline = Instant::now() + PAUSING;
@@ -341,14 +207,14 @@ impl<'a, 'b> Supervisor<'a, 'b> {
                 None => break,
             }
         }
-        let _ = signal_hook::low_level::emulate_default_handler(SIGTSTP);
+        self.observer.paused();
         self.links.forgive();
         self.links.order_all(&Order::Continue);
     }
 
     /// The reader of the output has closed it, so nobody is left to run the job for.
     fn heed_reader(&mut self) {
-        if self.output.is_broken() && *self.course.outcome() == Outcome::Success {
+        if self.observer.is_abandoned() && *self.course.outcome() == Outcome::Success {
             self.signalled(SIGPIPE);
         }
     }
@@ -362,12 +228,12 @@ impl<'a, 'b> Supervisor<'a, 'b> {
                     (0..self.owed.len()).filter(|&host| !self.links.is_gone(host)).for_each(|h| self.course.asked(h));
                     self.links.order_all(&Order::Look);
                 }
-                Action::Await(rank) => self.output.note(&format!(
+                Action::Await(rank) => self.observer.note(&format!(
                     "rank {rank} failed first and has not ended yet; waiting for its exit code (Ctrl-C ends the job)"
                 )),
                 Action::Stands(rank) => {
-                    let silence = duration_in_words(self.job.options.timeout);
-                    self.output.note(&format!(
+                    let silence = duration_in_words(self.job.spec.timeout);
+                    self.observer.note(&format!(
                         "rank {rank} was stopped by a signal and the others have ended; the job ends too unless it is \
                          continued within {silence} (hint: kill -CONT {})",
                         self.ending.pids[rank].unwrap_or(0)

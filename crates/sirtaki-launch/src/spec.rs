@@ -1,0 +1,118 @@
+//! What a job is: a plain value that says everything, whoever fills it in.
+
+use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
+
+use crate::{environment::Wish, hosts::HostSlots};
+
+/// Time between asking ranks to end and killing them, unless another is given.
+const GRACE: Duration = Duration::from_secs(10);
+/// How long to wait for ranks and hosts, unless another time is given.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A job: what runs, where, and what its ranks get.
+///
+/// ```
+/// use sirtaki_launch::JobSpec;
+///
+/// let spec = JobSpec { ranks: 4.try_into().ok(), ..JobSpec::new(["python", "train.py"]) };
+/// assert_eq!(spec.program, ["python", "train.py"]);
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct JobSpec {
+    /// The program and its arguments; never empty.
+    pub program: Vec<String>,
+    /// How many ranks, if given.
+    pub ranks: Option<NonZeroUsize>,
+    /// Where, if given.
+    pub hosts: Option<Vec<HostSlots>>,
+    /// How ranks are started.
+    pub via: Via,
+    /// Whether there may be more ranks than slots.
+    pub oversubscribe: bool,
+    /// How to call ssh.
+    pub ssh: Ssh,
+    /// Where `sirtaki` is on other hosts, if not where it is here.
+    pub remote_sirtaki: Option<String>,
+    /// Where ranks run, if not in the current folder.
+    pub workdir: Option<PathBuf>,
+    /// Variables for all ranks.
+    pub env: Vec<Wish>,
+    /// Whether the cores of a host are divided among its ranks.
+    pub divide_cores: bool,
+    /// Whether a rank sees only its own GPUs.
+    pub divide_gpus: bool,
+    /// Whether ranks are connected through Open MPI's launcher, if given.
+    pub mpi: Option<bool>,
+    /// Whether ranks are told where each other's TensorFlow servers would be.
+    pub tf_config: bool,
+    /// Whether agents report how far their ranks are.
+    pub pulses: bool,
+    /// Time between asking ranks to end and killing them.
+    pub grace: Duration,
+    /// How long a rank may wait for another without progress.
+    pub timeout: Duration,
+    /// How long to wait for hosts and ranks.
+    pub start_timeout: Duration,
+    /// The network between hosts, if one was chosen.
+    pub interface: Option<String>,
+    /// Whether connections are encrypted.
+    pub tls: bool,
+}
+
+impl JobSpec {
+    /// This program once, here or wherever the scheduler says.
+    pub fn new(program: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self {
+            program: program.into_iter().map(Into::into).collect(),
+            ranks: None,
+            hosts: None,
+            via: Via::Auto,
+            oversubscribe: false,
+            ssh: Ssh::default(),
+            remote_sirtaki: None,
+            workdir: None,
+            env: Vec::new(),
+            divide_cores: true,
+            divide_gpus: false,
+            mpi: None,
+            tf_config: false,
+            pulses: false,
+            grace: GRACE,
+            timeout: PATIENCE,
+            start_timeout: PATIENCE,
+            interface: None,
+            tls: false,
+        }
+    }
+}
+
+/// How processes are started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Via {
+    /// The scheduler's way inside an allocation, ssh for other hosts.
+    #[default]
+    Auto,
+    /// On this machine.
+    Local,
+    /// Over ssh.
+    Ssh,
+    /// By Slurm.
+    Slurm,
+    /// By PBS.
+    Pbs,
+    /// By LSF.
+    Lsf,
+}
+
+/// How to call ssh; what is not given here is left to its own configuration.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ssh {
+    /// A configuration file instead of the user's.
+    pub config: Option<PathBuf>,
+    /// Port of the servers.
+    pub port: Option<u16>,
+    /// A key.
+    pub identity: Option<PathBuf>,
+    /// Options as in its configuration file; of two with the same name the first counts.
+    pub options: Vec<String>,
+}
