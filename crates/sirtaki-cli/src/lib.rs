@@ -71,7 +71,7 @@ fn dispatch(command: Command, program: &Path, printer: &mut Printer) -> Result<u
         Command::Train(arguments) => return commands::train::run(*arguments, program, printer),
         #[cfg(feature = "train")]
         Command::TrainWorker(arguments) => commands::train::work(&arguments, printer),
-        Command::Agent => sirtaki_launch::agent::work().map_err(Into::into),
+        Command::Agent => sirtaki_launch::agent::work(program).map_err(Into::into),
         Command::MpiRelay(arguments) => {
             sirtaki_launch::agent::relay(&arguments.socket, &arguments.ends).map_err(Into::into)
         }

@@ -9,6 +9,7 @@ use std::{
     fmt,
     io::{self, Read, Write},
     net::{IpAddr, SocketAddr},
+    path::Path,
     time::Duration,
 };
 
@@ -125,12 +126,18 @@ pub struct Program {
 }
 
 impl Program {
-    /// What is started on this host.
-    pub fn name(&self) -> String {
-        match self.command.first().map(String::as_str) {
-            Some(ITSELF) => std::env::current_exe().map_or("sirtaki".into(), |path| path.display().to_string()),
-            name => name.unwrap_or_default().to_owned(),
+    /// What is started, as it was given.
+    pub fn name(&self) -> &str {
+        self.command.first().map_or("", String::as_str)
+    }
+
+    /// The same, with [`ITSELF`] as the path of `sirtaki` on this host.
+    #[must_use]
+    pub fn on_this_host(mut self, sirtaki: &Path) -> Self {
+        if let Some(name) = self.command.first_mut().filter(|name| *name == ITSELF) {
+            *name = sirtaki.display().to_string();
         }
+        self
     }
 }
 

@@ -76,3 +76,15 @@ proptest! {
         let _ = read::<Event>(&mut bytes.as_slice());
     }
 }
+
+#[test]
+fn a_program_can_be_sirtaki_itself_wherever_that_is() {
+    let program = |name: &str| Program {
+        command: vec![name.into(), "agent".into()],
+        folder: "/".into(),
+        environment: Vec::new(),
+    };
+    let here = Path::new("/opt/bin/sirtaki");
+    assert_eq!(program(ITSELF).on_this_host(here).name(), "/opt/bin/sirtaki");
+    assert_eq!(program("python").on_this_host(here).name(), "python");
+}

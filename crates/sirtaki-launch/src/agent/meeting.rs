@@ -137,13 +137,13 @@ fn find_program(program: &Program) -> Result<PathBuf> {
     }
     let name = program.name();
     if name.contains('/') {
-        let path = folder.join(&name);
-        return if is_executable(&path) { Ok(path) } else { Err(missing(&name, &path)) };
+        let path = folder.join(name);
+        return if is_executable(&path) { Ok(path) } else { Err(missing(name, &path)) };
     }
     let set = program.environment.iter().rev().find(|(variable, _)| variable == "PATH").map(|(_, value)| value.into());
     let path = set.or_else(|| env::var_os("PATH")).unwrap_or_default();
-    let found = env::split_paths(&path).map(|place| folder.join(place).join(&name)).find(|path| is_executable(path));
-    found.ok_or_else(|| missing(&name, &folder.join(&name)))
+    let found = env::split_paths(&path).map(|place| folder.join(place).join(name)).find(|path| is_executable(path));
+    found.ok_or_else(|| missing(name, &folder.join(name)))
 }
 
 /// What is wrong with a program that cannot be run; `path` is where a file of its name would be.

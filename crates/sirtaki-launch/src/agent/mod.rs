@@ -16,6 +16,7 @@ mod watchdog;
 
 use std::{
     os::fd::OwnedFd,
+    path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         mpsc::{Receiver, RecvTimeoutError, Sender, channel},
@@ -75,8 +76,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Works for a launcher until it has nothing more to say.
-pub fn work() -> Result<()> {
+/// Works for a launcher until it has nothing more to say. `itself` is the path of the program that this is.
+pub fn work(itself: &Path) -> Result<()> {
     // Before anything else starts a thread.
     let watchdog = Watchdog::start().explain("cannot start the agent's watchdog")?;
     let files = OpenFiles::raise();
@@ -89,7 +90,8 @@ pub fn work() -> Result<()> {
     let (orders, limit) = (sender.clone(), grace.clone());
     thread::spawn(move || listen_to_launcher(&orders, &limit));
     let (meeting, _kept, ranks, connecting, end) = (None, Vec::new(), Ranks::default(), None, End::NotYet);
-    let mut agent = Agent { events, sender, meeting, _kept, ranks, connecting, watchdog, files, grace, end };
+    let itself = itself.to_owned();
+    let mut agent = Agent { itself, events, sender, meeting, _kept, ranks, connecting, watchdog, files, grace, end };
     agent.run(&happenings);
     agent.events.flush(FLUSH);
     Ok(())
@@ -157,6 +159,8 @@ enum End {
 }
 
 struct Agent {
+    /// The path of `sirtaki` on this host.
+    itself: PathBuf,
     events: EventSender,
     sender: Sender<Happening>,
     meeting: Option<StoreHost>,
@@ -223,11 +227,13 @@ impl Agent {
                 }
                 Err(error) => self.events.send(problem(error)),
             },
-            Order::Check(check) => {
+            Order::Check(mut check) => {
+                check.program = check.program.on_this_host(&self.itself);
                 let sender = self.sender.clone();
                 thread::spawn(move || drop(sender.send(Happening::Checked(meeting::check(&check)))));
             }
-            Order::Start(start) => {
+            Order::Start(mut start) => {
+                start.program = start.program.on_this_host(&self.itself);
                 *lock(&self.grace) = start.grace;
                 self.meeting.iter_mut().for_each(|meeting| meeting.keep(start.pmi.store.ip()));
                 self.watchdog.guard(&start.job);

@@ -115,7 +115,7 @@ impl Ranks {
         let stream_ended = move || drop(ends.send(Happening::StreamEnded(rank)));
         let started = children::start((start, &wanted), files, wrote, stream_ended);
         drop(inherited);
-        let Child { pid, sources } = started.map_err(|error| not_started(&start.program.name(), &error))?;
+        let Child { pid, sources } = started.map_err(|error| not_started(start.program.name(), &error))?;
         events.send(Event::Started { rank, pid: pid.as_raw_nonzero().get() as u32 });
         self.ranks.push(Rank {
             rank,

@@ -67,6 +67,8 @@ pub(super) struct Links {
     greeted: Instant,
     controller: Controller,
     files: OpenFiles,
+    /// An agent was gone before it was dismissed.
+    lost: bool,
 }
 
 impl Links {
@@ -76,7 +78,7 @@ impl Links {
         let controller = Controller::new(sender.clone());
         // Every agent takes three pipes.
         let files = OpenFiles::raise();
-        Self { links: Vec::new(), sender, inbox, greeted: Instant::now(), controller, files }
+        Self { links: Vec::new(), sender, inbox, greeted: Instant::now(), controller, files, lost: false }
     }
 
     /// What others may do to the job.
@@ -139,6 +141,11 @@ impl Links {
         self.links.iter().all(|link| link.gone)
     }
 
+    /// Whether all agents are gone, none of them before it was dismissed.
+    pub(super) fn ended_in_order(&self) -> bool {
+        self.all_gone() && !self.lost
+    }
+
     pub(super) fn is_gone(&self, host: usize) -> bool {
         self.links[host].gone
     }
@@ -166,6 +173,7 @@ impl Links {
             Heard::Event { host, .. } => self.links[*host].heard = Instant::now(),
             Heard::Gone { host, how } => {
                 let link = &mut self.links[*host];
+                self.lost |= link.orders.is_some();
                 (link.gone, link.orders) = (true, None);
                 if let Some(why) = link.given_up.take() {
                     *how = why;

@@ -195,13 +195,13 @@ fn start(job: &Job, found: &Found, links: &mut Links) {
     }
 }
 
-/// Lets the agents end, and waits for that a little longer than they should need; says whether all of them did. A signal
-/// now ends the wait.
+/// Lets the agents end, and waits for that a little longer than they should need; says whether all of them did, and
+/// none before. A signal now ends the wait.
 fn dismiss(links: &mut Links, limit: Duration) -> bool {
     links.dismiss();
     let deadline = Instant::now() + limit;
     while !links.all_gone() && !matches!(links.hear(deadline), None | Some(Heard::Signal(_))) {}
-    let in_order = links.all_gone();
+    let in_order = links.ended_in_order();
     links.give_up_all();
     in_order
 }

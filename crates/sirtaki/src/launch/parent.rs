@@ -5,17 +5,13 @@ use std::{
     collections::{HashMap, VecDeque},
     ffi::OsString,
     fs,
-    io::{BufRead, BufReader, Read},
     net::Ipv4Addr,
-    os::unix::process::CommandExt,
     path::Path,
-    process::{Child, Command, Stdio},
-    sync::mpsc::{Receiver, Sender, channel},
+    process::Command,
     thread,
     time::{Duration, Instant},
 };
 
-use rustix::process::{Pid, Signal, kill_process_group, set_parent_process_death_signal};
 use serde::de::DeserializeOwned;
 use sirtaki_comm::{
     rendezvous::{TcpStore, TcpStoreServer},
@@ -25,13 +21,15 @@ use sirtaki_engine::{
     files,
     job::{exit_key, variables},
 };
+use sirtaki_launch::{
+    ended::Ended,
+    local::{LocalJob, WorkerEvent},
+};
 
 use super::{CALL, LaunchError, file, rank::Left};
 
 /// How long the others may take to notice that a rank failed.
 const NOTICING: Duration = Duration::from_secs(3);
-/// How often ranks are checked for having ended.
-const LOOK: Duration = Duration::from_millis(5);
 /// Lines of a rank that are kept to explain its end.
 const KEPT: usize = 100;
 
@@ -61,13 +59,18 @@ fn attempt(ranks: usize, call: &str) -> Returned {
     })?;
     let secret = Secret::random().map_err(|error| start(&error))?;
     let server = TcpStore::serve(Ipv4Addr::LOCALHOST.into(), &secret, false).map_err(|error| start(&error))?;
-    let (sender, lines) = channel();
-    let mut team = Team { children: Vec::new(), sender, lines, server };
-    for rank in 0..ranks {
-        let command = command(rank, ranks, &team.server, &secret, &format!("{}\n{call}", folder.path().display()));
-        team.start(command.map_err(|error| start(&error))?).map_err(|error| start(&error))?;
-    }
-    team.watch(|rank| outcome(folder.path(), call, rank))?;
+    let program = std::env::current_exe().map_err(|error| start(&error))?;
+    let arguments = arguments(&program);
+    let call_of_ranks = format!("{}\n{call}", folder.path().display());
+    let job = LocalJob::start(ranks, false, |rank| {
+        let mut command = Command::new(&program);
+        command.args(&arguments).env(CALL, &call_of_ranks);
+        command.env(variables::RANK, rank.to_string()).env(variables::SIZE, ranks.to_string());
+        command.env(variables::STORE, format!("tcp://{}", server.address())).env(variables::SECRET, secret.to_hex());
+        command
+    });
+    let job = job.map_err(|error| start(&error))?;
+    Team { job, last: vec![VecDeque::new(); ranks], server }.watch(|rank| outcome(folder.path(), call, rank))?;
     let read = |rank| match outcome(folder.path(), call, rank) {
         Some(Ok(bytes)) => Ok(bytes),
         _ => Err(LaunchError::Start(format!("rank {rank} left no result"))),
@@ -85,29 +88,13 @@ fn outcome(folder: &Path, call: &str, rank: usize) -> Option<Left<Vec<u8>>> {
     }
 }
 
-/// This program again, as one rank.
-fn command(
-    rank: usize,
-    ranks: usize,
-    server: &TcpStoreServer,
-    secret: &Secret,
-    call: &str,
-) -> std::io::Result<Command> {
-    let program = std::env::current_exe()?;
-    let test = thread::current().name().filter(|_| is_test(&program)).map(str::to_owned);
-    let arguments: Vec<OsString> = match test {
+/// The arguments of this program that lead to the same call: in a test binary, only the same test is run.
+fn arguments(program: &Path) -> Vec<OsString> {
+    let test = thread::current().name().filter(|_| is_test(program)).map(str::to_owned);
+    match test {
         Some(test) if test != "main" => vec![test.into(), "--exact".into(), "--nocapture".into()],
         _ => std::env::args_os().skip(1).collect(),
-    };
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    command.env(CALL, call).env(variables::RANK, rank.to_string()).env(variables::SIZE, ranks.to_string());
-    command.env(variables::STORE, format!("tcp://{}", server.address())).env(variables::SECRET, secret.to_hex());
-    // SAFETY: the closure runs between fork and exec and makes one system call; it allocates and locks nothing.
-    unsafe {
-        command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?));
     }
-    Ok(command)
 }
 
 /// Whether a program is a test binary, which cargo keeps in a separate folder.
@@ -115,106 +102,61 @@ fn is_test(program: &Path) -> bool {
     program.parent().and_then(Path::file_name).is_some_and(|folder| folder == "deps")
 }
 
-/// What a rank wrote.
-type Line = (usize, String);
-
-struct Rank {
-    child: Child,
-    ended: bool,
-    last: VecDeque<String>,
-}
-
-/// The ranks of a call; dropping it ends all of them.
+/// The ranks of a call.
 struct Team {
-    children: Vec<Rank>,
-    sender: Sender<Line>,
-    lines: Receiver<Line>,
+    job: LocalJob,
+    /// The last lines of every rank.
+    last: Vec<VecDeque<String>>,
     server: TcpStoreServer,
 }
 
 impl Team {
-    fn start(&mut self, mut command: Command) -> std::io::Result<()> {
-        let mut child = command.spawn()?;
-        let rank = self.children.len();
-        let streams: [Option<Box<dyn Read + Send>>; 2] =
-            [child.stdout.take().map(|out| Box::new(out) as _), child.stderr.take().map(|err| Box::new(err) as _)];
-        self.children.push(Rank { child, ended: false, last: VecDeque::new() });
-        for stream in streams.into_iter().flatten() {
-            let to = self.sender.clone();
-            thread::spawn(move || {
-                for line in BufReader::new(stream).lines().map_while(Result::ok) {
-                    let _ = to.send((rank, line));
-                }
-            });
-        }
-        Ok(())
-    }
-
     /// Waits until all ranks have ended. The first that fails decides the result; the others get a moment to notice by
     /// themselves.
-    fn watch(&mut self, left: impl Fn(usize) -> Option<Left<Vec<u8>>>) -> Result<(), LaunchError> {
+    fn watch(mut self, left: impl Fn(usize) -> Option<Left<Vec<u8>>>) -> Result<(), LaunchError> {
         let mut failure: Option<(LaunchError, Instant)> = None;
-        while self.children.iter().any(|rank| !rank.ended) {
-            self.show_lines();
-            for rank in 0..self.children.len() {
-                let Some(problem) = self.look(rank, &left) else { continue };
-                failure.get_or_insert((problem, Instant::now()));
+        while !self.job.is_over() && failure.as_ref().is_none_or(|(_, since)| since.elapsed() < NOTICING) {
+            let event = self.job.next(NOTICING).map_err(|error| LaunchError::Start(error.to_string()))?;
+            match event {
+                Some(WorkerEvent::Output { rank, line } | WorkerEvent::Message { rank, line }) => self.show(rank, line),
+                Some(WorkerEvent::Ended { rank, status }) => {
+                    if let Some(problem) = self.ended(rank, &Ended::from(status), &left) {
+                        failure.get_or_insert((problem, Instant::now()));
+                    }
+                }
+                None => {}
             }
-            if failure.as_ref().is_some_and(|(_, since)| since.elapsed() > NOTICING) {
-                self.kill();
-            }
-            thread::sleep(LOOK);
         }
-        self.show_lines();
         failure.map_or(Ok(()), |(problem, _)| Err(problem))
     }
 
-    /// The problem of a rank that has just ended with one.
-    fn look(&mut self, rank: usize, left: &impl Fn(usize) -> Option<Left<Vec<u8>>>) -> Option<LaunchError> {
-        let known = &mut self.children[rank];
-        if known.ended {
-            return None;
-        }
-        let status = known.child.try_wait().ok().flatten()?;
-        known.ended = true;
-        let how = format!("ended with {status}");
-        let _ = self.server.local().set(&exit_key(rank), how.as_bytes());
+    /// The problem of a rank that has ended with one.
+    fn ended(
+        &mut self,
+        rank: usize,
+        how: &Ended,
+        left: &impl Fn(usize) -> Option<Left<Vec<u8>>>,
+    ) -> Option<LaunchError> {
+        let words = how.to_string();
+        let _ = self.server.local().set(&exit_key(rank), words.as_bytes());
         match left(rank) {
-            Some(Ok(_)) if status.success() => None,
+            Some(Ok(_)) if how.is_success() => None,
             Some(Err(message)) => Some(LaunchError::Rank { rank, message }),
             _ => {
-                self.show_lines();
-                let last_lines = self.children[rank].last.drain(..).collect();
-                Some(LaunchError::Ended { rank, how, last_lines })
+                let last_lines = self.last[rank].drain(..).collect();
+                Some(LaunchError::Ended { rank, how: words, last_lines })
             }
         }
     }
 
-    /// Passes on what ranks wrote, line by line.
+    /// Passes on a line that a rank wrote.
     #[allow(clippy::print_stderr, reason = "what ranks write is for the people who see this program's messages")]
-    fn show_lines(&mut self) {
-        for (rank, line) in self.lines.try_iter() {
-            eprintln!("[{rank}] {line}");
-            let last = &mut self.children[rank].last;
-            last.push_back(line);
-            if last.len() > KEPT {
-                last.pop_front();
-            }
-        }
-    }
-
-    fn kill(&mut self) {
-        for rank in self.children.iter_mut().filter(|rank| !rank.ended) {
-            let _ = kill_process_group(Pid::from_child(&rank.child), Signal::KILL);
-        }
-    }
-}
-
-impl Drop for Team {
-    fn drop(&mut self) {
-        self.kill();
-        for rank in &mut self.children {
-            let _ = rank.child.wait();
+    fn show(&mut self, rank: usize, line: String) {
+        eprintln!("[{rank}] {line}");
+        let last = &mut self.last[rank];
+        last.push_back(line);
+        if last.len() > KEPT {
+            last.pop_front();
         }
     }
 }

@@ -40,7 +40,7 @@ pub fn run(arguments: &Allreduce, program: &Path, printer: &mut Printer) -> Resu
     let server = TcpStore::serve(IpAddr::V4(Ipv4Addr::LOCALHOST), &settings.secret, settings.tls)?;
     let store = format!("tcp://{}", server.address());
     let size = arguments.ranks.get();
-    let job = LocalJob::start(size, |rank| {
+    let job = LocalJob::start(size, true, |rank| {
         let mut command = Command::new(program);
         command.args(worker_arguments(arguments)).env_remove(env::ALGORITHM);
         command.envs(variables.iter().map(|(name, value)| (*name, value.as_str())));
