@@ -238,3 +238,29 @@ fn many_ranks_start_and_end() {
     let done = Launch::start(command).ends();
     assert_eq!((done.code, done.out.len()), (0, 0), "{}", done.message());
 }
+
+#[test]
+fn a_job_that_fails_is_started_again_as_often_as_it_may_be() {
+    let script = "echo $SIRTAKI_RANK restarted $SIRTAKI_RESTART, $TORCHELASTIC_RESTART_COUNT of $TORCHELASTIC_MAX_RESTARTS; \
+                  exit $(($SIRTAKI_RESTART < 2 ? 3 * $SIRTAKI_RANK : 0))";
+    let done = run(&["-n", "2", "--restarts", "2"], script);
+    assert_eq!(done.code, 0, "{}", done.message());
+    let expected: Vec<String> =
+        (0..2).flat_map(|rank| (0..3).map(move |n| format!("[{rank}] {rank} restarted {n}, {n} of 2"))).collect();
+    assert_eq!(sorted(done.out), expected);
+    for restart in ["rank 1 ended with exit code 3 after", "(restart 1 of 2)", "(restart 2 of 2)"] {
+        assert!(done.err.iter().any(|line| line.contains(restart)), "{restart}: {:?}", done.err);
+    }
+    let failed = run(&["-n", "2", "--max-restarts", "1"], script);
+    assert_eq!((failed.code, failed.out.len()), (3, 4), "{}", failed.message());
+    assert!(failed.message().contains("error: rank 1 ended with exit code 3"), "{}", failed.message());
+}
+
+#[test]
+fn a_job_that_is_interrupted_is_not_started_again() {
+    let launch = start(&["-n", "1", "--restarts", "5"], "echo here; sleep 1000");
+    launch.prints("here", 1);
+    launch.signal(Signal::TERM);
+    let done = launch.ends();
+    assert_eq!((done.code, done.out.len()), (143, 1), "{}", done.message());
+}

@@ -23,6 +23,7 @@ pub const OWN: &[&str] = &[
     env::SECRET,
     env::JOB,
     env::RECORD,
+    env::RESTART,
     env::INTERFACE,
     env::TIMEOUT,
     env::START_TIMEOUT,

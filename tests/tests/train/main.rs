@@ -18,7 +18,7 @@ use rustix::{
     process::{Signal, kill_process},
 };
 use serde_json::Value;
-use sirtaki_tests::launch::Launch;
+use sirtaki_tests::{launch::Launch, wait::until};
 
 use self::place::{DATA, Place};
 
@@ -314,6 +314,22 @@ fn an_interrupted_run_is_saved_and_says_how_to_go_on() {
     let step: u64 = step.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap();
     let done = place.train(&format!("{again} --max-steps {}", step + 1));
     assert!(done.code == 0 && done.message().contains(&format!("continuing after step {step},")), "{}", done.message());
+}
+
+#[test]
+fn a_run_whose_worker_is_killed_goes_on_from_its_checkpoint_if_it_may_be_started_again() {
+    let place = Place::with_small_data();
+    let launch = place.start(
+        "-n 2 --data small --batch-size 8 --epochs 100000 --checkpoint-every 5 --restarts 1 --checkpoint-dir mine",
+    );
+    let named = |entry: fs::DirEntry| entry.file_name().to_string_lossy().starts_with("checkpoint-");
+    let written = || fs::read_dir(place.path("mine")).is_ok_and(|mut all| all.any(|entry| entry.is_ok_and(named)));
+    until("a checkpoint is written", written);
+    kill_process(launch.rank(1), Signal::KILL).unwrap();
+    assert!(launch.says("restart 1 of 1").contains("rank 1 was killed by SIGKILL"));
+    launch.says("continuing after step ");
+    kill_process(launch.pid(), Signal::INT).unwrap();
+    assert_eq!(launch.ends().code, 130);
 }
 
 #[test]

@@ -130,6 +130,11 @@ pub struct Run {
     )]
     pub mpi: Option<bool>,
 
+    /// Start all processes again when one has failed, at most N times; SIRTAKI_RESTART and torchrun's variables say how
+    /// often that was [default: 0]
+    #[arg(long, value_name = "N", help_heading = "Processes")]
+    pub restarts: Option<u32>,
+
     /// Read options from a TOML file
     #[arg(long, value_name = "FILE", help_heading = Reset)]
     pub config: Option<PathBuf>,

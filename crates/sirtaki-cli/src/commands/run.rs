@@ -64,28 +64,29 @@ fn execute(
     program: &Path,
     printer: &mut Printer,
 ) -> Result<u8> {
-    if placement.starts[0] == Start::Here {
-        let folder = options.job.workdir.clone().map_or_else(std::env::current_dir, std::path::absolute);
-        outputs::prepare(&mut options, &folder.context("the current folder is gone")?)?;
-    }
-    let terminal = terminal(&placement, printer);
-    let job = Job { terminal, open_mpi, ..Job::new(options.job.clone(), placement, program)? };
     let shown = output::OutputOptions {
         tag: options.tag_output,
         quiet: options.detail == Detail::Quiet,
         folder: options.output.clone(),
-        hosts: hosts_of_ranks(&job.placement),
+        hosts: hosts_of_ranks(&placement),
     };
+    let terminal = terminal(&placement, printer);
+    let start = |options: &mut Options| -> Result<Job> {
+        if placement.starts[0] == Start::Here {
+            let folder = options.job.workdir.clone().map_or_else(std::env::current_dir, std::path::absolute);
+            outputs::prepare(options, &folder.context("the current folder is gone")?)?;
+        }
+        let job = Job::new(options.job.clone(), placement.clone(), program)?;
+        Ok(Job { terminal, open_mpi: open_mpi.clone(), ..job })
+    };
+    options.tell_restart(0);
+    let first = start(&mut options)?;
     // Only ranks that write wait for the reader of the output.
     printer.detach();
-    let ended = supervised(&job, &options, &shown, printer);
-    let interrupted = matches!(&ended, Ok((ending, ..)) if matches!(ending.outcome, Outcome::Interrupted(_)));
+    let ended = supervised(first, &start, &mut options, &shown, printer);
+    let interrupted = matches!(&ended, Ok((_, ending, ..)) if matches!(ending.outcome, Outcome::Interrupted(_)));
     printer.attach(interrupted.then_some(LAST_OUTPUT));
-    let (ending, how, last_lines, live) = ended?;
-    if let Some(folder) = &options.record {
-        // The folder may be on another host, and programs that do not use Sirtaki make none.
-        let _ = runs::note_ending(folder, ending.outcome.code(), &how);
-    }
+    let (job, ending, last_lines, live) = ended?;
     if let Some(text) = closing_words(&job, &options, &ending, last_lines, printer) {
         printer.message(&text);
     }
@@ -105,37 +106,56 @@ fn warn_of_nothing(asked: &[&str], printer: &mut Printer) {
     printer.labelled(Style::Bold, "hint:", hint);
 }
 
-/// Runs the job to its end: returns the outcome, also in words, and the last lines of the rank that failed.
+/// Runs the job to its end, as often as it may be started again: returns the last attempt, its outcome, and the last lines
+/// of the rank that failed.
 fn supervised(
-    job: &Job,
-    options: &Options,
+    mut job: Job,
+    start: &dyn Fn(&mut Options) -> Result<Job>,
+    options: &mut Options,
     shown: &output::OutputOptions,
     printer: &mut Printer,
-) -> Result<(Ending, String, Vec<String>, Live)> {
+) -> Result<(Job, Ending, Vec<String>, Live)> {
     let mut output = Output::new(printer, shown, Instant::now())?;
-    let mut live = live(job, options, &mut output)?;
-    let ending = launched(job, &mut Terminal { output: &mut output, live: &mut live, detail: options.detail })?;
-    let how = in_words(&ending);
-    live.ended(ending.outcome == Outcome::Success, &how, &mut output);
+    let mut live = live(&job, options, &mut output)?;
+    tree::adopt_orphans().context("cannot adopt orphans")?;
+    let signals = signals::Receiver::start()?;
+    let mut restart = 0;
+    let ending = loop {
+        let terminal = &mut Terminal { output: &mut output, live: &mut live, detail: options.detail };
+        let ending = launched(&job, &signals, terminal)?;
+        let how = in_words(&ending);
+        if let Some(folder) = &options.record {
+            // The folder may be on another host, and programs that do not use Sirtaki make none.
+            let _ = runs::note_ending(folder, ending.outcome.code(), &how);
+        }
+        let fails = matches!(ending.outcome, Outcome::Failed { .. });
+        if !fails || restart == options.restarts || signals.is_asked() {
+            break ending;
+        }
+        restart += 1;
+        output.note(&report::restarted(&how, ending.lasted, restart, options.restarts));
+        options.tell_restart(restart);
+        job = start(options)?;
+    };
+    signals.set_over();
+    live.ended(ending.outcome == Outcome::Success, &in_words(&ending), &mut output);
     output.finish();
     let last_lines = match &ending.outcome {
         Outcome::Failed { rank, .. } => output.last_lines(*rank),
         _ => Vec::new(),
     };
     drop(output);
-    Ok((ending, how, last_lines, live))
+    Ok((job, ending, last_lines, live))
 }
 
 /// Runs the job as this process's only one, so that everything below this process belongs to it.
-fn launched(job: &Job, terminal: &mut Terminal<'_, '_>) -> Result<Ending> {
-    tree::adopt_orphans().context("cannot adopt orphans")?;
+fn launched(job: &Job, signals: &signals::Receiver, terminal: &mut Terminal<'_, '_>) -> Result<Ending> {
     let launcher = Launcher::new();
     let controller = launcher.controller();
-    let over = signals::listen(controller.clone())?;
+    signals.pass_on_to(controller.clone());
     terminal.output.wake(move || controller.wake());
     let ending = launcher.run(job, terminal);
     tree::kill_all(CLEANING);
-    over.set();
     Ok(ending?)
 }
 

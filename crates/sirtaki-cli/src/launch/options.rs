@@ -16,6 +16,10 @@ use crate::{
     printer::Advice,
 };
 
+/// What torchrun calls the number of a restart, and their most.
+const TORCH_RESTART: &str = "TORCHELASTIC_RESTART_COUNT";
+const TORCH_MOST_RESTARTS: &str = "TORCHELASTIC_MAX_RESTARTS";
+
 /// All options of a job: the job itself, and what people see of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
@@ -25,6 +29,8 @@ pub struct Options {
     pub horovod: bool,
     /// Whether `import tensorflow` means TensorFlow 1.
     pub tf1: bool,
+    /// How often the job may be started again.
+    pub restarts: u32,
     /// The folder in which the run is recorded.
     pub record: Option<PathBuf>,
     /// Whether that has to be a new folder.
@@ -122,6 +128,7 @@ impl Options {
             job,
             horovod,
             tf1,
+            restarts: all.restarts.unwrap_or_default(),
             record,
             record_is_new: record_is_new.unwrap_or_default(),
             progress: all.progress.unwrap_or_default(),
@@ -143,6 +150,15 @@ impl Options {
             |name: &str| self.job.env.iter().find(|wish| wish.name == name).and_then(|wish| wish.value.as_deref());
         let wanted = |value: &str| sirtaki_engine::job::parse::switch(value) != Some(false);
         names.filter(|(_, variable)| set(variable).is_some_and(wanted)).map(|(option, _)| option).collect()
+    }
+
+    /// Tells ranks how often the job was started before.
+    pub fn tell_restart(&mut self, restart: u32) {
+        if self.restarts > 0 {
+            let [restart, most] = [restart, self.restarts].map(|number| Some(number.to_string()));
+            let told = [(env::RESTART, restart.clone()), (TORCH_RESTART, restart), (TORCH_MOST_RESTARTS, most)];
+            self.job.env = with(std::mem::take(&mut self.job.env), told);
+        }
     }
 
     /// Records the run in this folder.
@@ -195,6 +211,7 @@ impl Run {
             horovod: self.horovod.or(below.horovod),
             tf1: self.tf1.or(below.tf1),
             mpi: self.mpi.or(below.mpi),
+            restarts: self.restarts.or(below.restarts),
             config: self.config.or(below.config),
             dry_run: self.dry_run.or(below.dry_run),
             output: self.output.or(below.output),

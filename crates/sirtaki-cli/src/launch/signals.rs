@@ -7,7 +7,7 @@
 use std::{
     io::Write,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     thread,
@@ -26,59 +26,84 @@ const HURRY: Duration = Duration::from_millis(600);
 /// How long killing may take then.
 const KILLING: Duration = Duration::from_millis(200);
 
-/// Whether nothing is left of the job but its output.
+/// Who receives the signals of this process.
 #[derive(Debug, Clone, Default)]
-pub struct Over(Arc<AtomicBool>);
+pub struct Receiver(Arc<Shared>);
 
-impl Over {
-    /// All ranks have ended, and so has everything that they started.
-    pub fn set(&self) {
-        self.0.store(true, Ordering::Release);
-    }
-
-    fn is_set(&self) -> bool {
-        self.0.load(Ordering::Acquire)
-    }
+#[derive(Debug, Default)]
+struct Shared {
+    /// The job that runs, if there is one.
+    job: Mutex<Option<Controller>>,
+    /// Somebody wants this process to end.
+    asked: AtomicBool,
+    /// Nothing is left of the job but its output.
+    over: AtomicBool,
 }
 
-/// Passes signals on from now on.
-pub fn listen(to: Controller) -> Result<Over> {
-    let all = [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP];
-    let mut signals = Signals::new(all).context("cannot listen to signals")?;
-    let over = Over::default();
-    let known = over.clone();
-    thread::spawn(move || {
-        let mut asked = false;
-        for signal in signals.forever() {
-            to.signal(signal);
-            if matches!(signal, SIGTERM | SIGINT | SIGHUP | SIGQUIT) {
-                let is_over = known.is_set();
-                if std::mem::replace(&mut asked, true) || is_over {
-                    let (to, known) = (to.clone(), known.clone());
-                    thread::spawn(move || end(signal, &to, &known, if is_over { Duration::ZERO } else { HURRY }));
-                }
+impl Receiver {
+    /// Receives signals from now on.
+    pub fn start() -> Result<Self> {
+        let all = [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP];
+        let mut signals = Signals::new(all).context("cannot listen to signals")?;
+        let receiver = Self::default();
+        let known = receiver.clone();
+        thread::spawn(move || signals.forever().for_each(|signal| known.received(signal)));
+        Ok(receiver)
+    }
+
+    /// Passes signals on to this job from now on.
+    pub fn pass_on_to(&self, job: Controller) {
+        *self.job() = Some(job);
+    }
+
+    /// Whether somebody wants this process to end.
+    pub fn is_asked(&self) -> bool {
+        self.0.asked.load(Ordering::Acquire)
+    }
+
+    /// All ranks have ended, and so has everything that they started.
+    pub fn set_over(&self) {
+        self.0.over.store(true, Ordering::Release);
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.over.load(Ordering::Acquire)
+    }
+
+    fn job(&self) -> std::sync::MutexGuard<'_, Option<Controller>> {
+        self.0.job.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn received(&self, signal: i32) {
+        if let Some(job) = &*self.job() {
+            job.signal(signal);
+        }
+        if matches!(signal, SIGTERM | SIGINT | SIGHUP | SIGQUIT) {
+            let over = self.is_over();
+            if self.0.asked.swap(true, Ordering::AcqRel) || over {
+                let known = self.clone();
+                thread::spawn(move || known.end(signal, if over { Duration::ZERO } else { HURRY }));
             }
         }
-    });
-    Ok(over)
-}
-
-/// Ends the process if it has not ended by itself.
-fn end(signal: i32, job: &Controller, over: &Over, after: Duration) -> ! {
-    thread::sleep(after);
-    if !over.is_set() {
-        tree::kill_all(KILLING);
-        let hosts = job.other_hosts().join(", ");
-        let name = signal_name(signal);
-        let rest = match hosts.is_empty() {
-            true => String::new(),
-            false => format!("; what runs on {hosts} ends by itself within half a minute"),
-        };
-        // Standard error may be what hangs.
-        thread::spawn(move || {
-            let _ = writeln!(std::io::stderr(), "ended at once by a second signal ({name}){rest}");
-        });
-        thread::sleep(Duration::from_millis(50));
     }
-    std::process::exit(128 + signal)
+
+    /// Ends the process if it has not ended by itself.
+    fn end(&self, signal: i32, after: Duration) -> ! {
+        thread::sleep(after);
+        if !self.is_over() {
+            tree::kill_all(KILLING);
+            let hosts = self.job().as_ref().map(|job| job.other_hosts().join(", ")).unwrap_or_default();
+            let name = signal_name(signal);
+            let rest = match hosts.is_empty() {
+                true => String::new(),
+                false => format!("; what runs on {hosts} ends by itself within half a minute"),
+            };
+            // Standard error may be what hangs.
+            thread::spawn(move || {
+                let _ = writeln!(std::io::stderr(), "ended at once by a second signal ({name}){rest}");
+            });
+            thread::sleep(Duration::from_millis(50));
+        }
+        std::process::exit(128 + signal)
+    }
 }

@@ -18,6 +18,8 @@ pub const STORE: &str = "SIRTAKI_STORE";
 pub const SECRET: &str = "SIRTAKI_SECRET";
 /// The job's name.
 pub const JOB: &str = "SIRTAKI_JOB";
+/// How often the job was started before.
+pub const RESTART: &str = "SIRTAKI_RESTART";
 /// Memory for the flight record.
 pub const RECORD: &str = "SIRTAKI_RECORD";
 /// Patience with a silent rank.
@@ -155,6 +157,12 @@ const PLACE: Section = Section {
             allowed: "letters, digits and dashes",
             default: "drawn at random for every job",
             about: "The job's name, to tell jobs apart in reports. Not secret.",
+        },
+        Variable {
+            name: RESTART,
+            allowed: "a number from 0 on",
+            default: "not set",
+            about: "How often the job was started before; set with `sirtaki run --restarts`.",
         },
         Variable {
             name: RECORD,

@@ -70,7 +70,7 @@ const KNOWN: &[(&str, Meaning)] = &[
     ("--rdzv-endpoint", Meaning::Instead(MEETING)),
     ("--rdzv-id", Meaning::Instead(MEETING)),
     ("--rdzv-conf", Meaning::Instead(MEETING)),
-    ("--max-restarts", Meaning::Instead(ELASTIC)),
+    ("--max-restarts", Meaning::Ours("--restarts")),
     ("--monitor-interval", Meaning::Instead(ELASTIC)),
     ("--min-np", Meaning::Instead(ELASTIC)),
     ("--max-np", Meaning::Instead(ELASTIC)),

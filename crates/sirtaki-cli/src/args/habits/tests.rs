@@ -74,7 +74,7 @@ fn options_without_a_counterpart_get_advice() {
     assert!(hint("run --nproc-per-node gpu python x").contains("`-n 4`"));
     assert!(hint("run -H a,b --nproc-per-node 4 python x").contains("-H a:4,b:4"));
     assert!(hint("run --nnodes 2 python x").contains("once, on one host"));
-    for option in ["--rdzv-backend", "--rdzv_endpoint=h:29400", "--master_port", "--node-rank", "--max-restarts"] {
+    for option in ["--rdzv-backend", "--rdzv_endpoint=h:29400", "--master_port", "--node-rank", "--min-np"] {
         assert!(hint(&format!("run {option} 1 python x")).starts_with("sirtaki has no option `--"), "{option}");
     }
 }

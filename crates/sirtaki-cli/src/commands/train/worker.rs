@@ -11,11 +11,13 @@ use sirtaki::train::{self, Epoch, Observer, Settings, Start};
 use sirtaki_engine::files;
 
 use super::{advice, display::Display};
-use crate::{args::train::TrainWorker, launch::outputs, printer::Printer};
+use crate::{args::train::TrainWorker, env, launch::outputs, printer::Printer};
 
 /// Trains, and reports it if this is rank 0.
 pub fn work(arguments: &TrainWorker, printer: &mut Printer) -> Result<()> {
-    let settings: Settings = serde_json::from_str(&arguments.settings).context("cannot read the settings")?;
+    let mut settings: Settings = serde_json::from_str(&arguments.settings).context("cannot read the settings")?;
+    // A run that was started again goes on where its last checkpoint was written.
+    settings.resume |= env::process(env::RESTART).is_some_and(|restart| restart != "0");
     let world = sirtaki::init().map_err(advice)?;
     let talks = world.rank() == 0;
     if let (true, Some(file)) = (talks, &arguments.json) {

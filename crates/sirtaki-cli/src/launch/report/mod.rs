@@ -133,6 +133,11 @@ pub fn success(ranks: usize, hosts: usize, time: Duration) -> String {
     format!("{ranks} rank{} on {hosts} host{} finished in {time}", plural(ranks), plural(hosts))
 }
 
+/// The message about a job that is started again.
+pub fn restarted(how: &str, after: Duration, restart: u32, most: u32) -> String {
+    format!("{how} after {}; all ranks are started again (restart {restart} of {most})", duration_in_words(after))
+}
+
 /// The message about a job that was ended by a signal.
 pub fn interrupted(signal: i32, time: Duration) -> String {
     format!("ended by {} after {}", signal_name(signal), duration_in_words(time))
