@@ -1,5 +1,7 @@
 //! The launcher as a library: several jobs of one process that leave each other alone, and leave nothing behind.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails has to panic")]
+
 use std::{
     fs,
     num::NonZeroUsize,

@@ -2,8 +2,8 @@
 //! people see.
 //!
 //! [`options`] puts flags, environment and file together, and [`dry_run`] shows what would happen. While the job runs,
-//! [`terminal`] hears of it: [`output`] shows what ranks write and [`progress`] how far they are; [`report`] says how they
-//! ended. [`signals`] are those of the launcher's own process.
+//! `terminal` hears of it: [`output`] shows what ranks write and [`progress`] how far they are; [`report`] says how they
+//! ended. `signals` are those of the launcher's own process.
 
 pub mod config;
 pub mod dry_run;
@@ -14,6 +14,6 @@ pub mod outputs;
 pub mod progress;
 pub mod report;
 pub mod runs;
-pub mod signals;
-pub mod terminal;
+pub(crate) mod signals;
+pub(crate) mod terminal;
 pub mod variables;

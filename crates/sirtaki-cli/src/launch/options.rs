@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use sirtaki_launch::{
     JobSpec, Ssh,
     environment::{OWN, Wish},
-    gpus, hosts,
+    gpus,
+    hosts::{self, HostSlots},
     outside::Outside,
 };
 
@@ -75,59 +76,29 @@ impl Options {
             None => Run::default(),
             Some(path) => config::from_file(path, &read(path, outside, "--config")?)?,
         };
-        let all = typed.over(config::from_environment(outside)?).over(file);
+        let mut all = typed.over(config::from_environment(outside)?).over(file);
         if all.program.is_empty() {
             let hint = "write it after the options, such as `sirtaki run -n 2 -- python train.py`";
             return Err(Advice::new("no program was given", hint));
         }
         check(&all.env, outside)?;
-        let (record, record_is_new) = all.record.and_then(|wish| runs::choose(&wish, &all.program)).unzip();
+        let (record, record_is_new) = all.record.take().and_then(|wish| runs::choose(&wish, &all.program)).unzip();
         let [timeline, folder] =
             [&all.timeline, &record].map(|path| path.as_ref().map(|path| path.display().to_string()));
-        let (profile, hang) = (all.profile, all.hang_timeout);
+        let (profile, hang) = (all.profile.take(), all.hang_timeout.take());
         let said =
             [(env::TIMELINE, timeline), (env::PROFILE, profile), (env::RUN_FOLDER, folder), (env::HANG_TIMEOUT, hang)];
-        let env = with(all.env, said);
-        let hosts = match (all.hosts, &all.hostfile) {
+        let env = with(std::mem::take(&mut all.env), said);
+        let hosts = match (all.hosts.take(), &all.hostfile) {
             (Some(list), _) => Some(list.0),
             (None, Some(path)) => Some(hosts::parse_file(path, &read(path, outside, "--hostfile")?)?),
             (None, None) => None,
         };
-        let defaults = JobSpec::new(all.program);
-        let (horovod, tf1) = (all.horovod.unwrap_or_default(), all.tf1.unwrap_or_default());
-        let job = JobSpec {
-            ranks: all.ranks,
-            hosts,
-            via: all.via.unwrap_or_default().into(),
-            oversubscribe: all.oversubscribe.unwrap_or_default(),
-            ssh: Ssh {
-                config: all.ssh_config,
-                port: all.ssh_port,
-                identity: all.ssh_identity,
-                options: all.ssh_option,
-            },
-            remote_sirtaki: all.remote_sirtaki,
-            workdir: all.workdir,
-            env,
-            divide_cores: all.cores.unwrap_or_default() == Cores::Auto,
-            divide_gpus: match all.gpus.unwrap_or_default() {
-                Gpus::Auto => !gpus::chooses_itself(&defaults.program),
-                Gpus::Own => true,
-                Gpus::None => false,
-            },
-            mpi: all.mpi,
-            tf_config: !horovod && !tf1,
-            grace: all.grace.unwrap_or(defaults.grace),
-            timeout: all.timeout.unwrap_or(defaults.timeout),
-            start_timeout: all.start_timeout.unwrap_or(defaults.start_timeout),
-            interface: all.interface,
-            tls: all.tls.unwrap_or_default(),
-            ..defaults
-        };
+        let job = job(&mut all, hosts, env);
         let mut options = Self {
+            horovod: all.horovod.unwrap_or_default(),
+            tf1: all.tf1.unwrap_or_default(),
             job,
-            horovod,
-            tf1,
             restarts: all.restarts.unwrap_or_default(),
             record,
             record_is_new: record_is_new.unwrap_or_default(),
@@ -175,6 +146,40 @@ impl Options {
             Progress::Lines => true,
             Progress::Off => false,
         }
+    }
+}
+
+/// The job itself, on these hosts and with these variables.
+fn job(all: &mut Run, hosts: Option<Vec<HostSlots>>, env: Vec<Wish>) -> JobSpec {
+    let defaults = JobSpec::new(std::mem::take(&mut all.program));
+    JobSpec {
+        ranks: all.ranks,
+        hosts,
+        via: all.via.unwrap_or_default().into(),
+        oversubscribe: all.oversubscribe.unwrap_or_default(),
+        ssh: Ssh {
+            config: all.ssh_config.take(),
+            port: all.ssh_port,
+            identity: all.ssh_identity.take(),
+            options: std::mem::take(&mut all.ssh_option),
+        },
+        remote_sirtaki: all.remote_sirtaki.take(),
+        workdir: all.workdir.take(),
+        env,
+        divide_cores: all.cores.unwrap_or_default() == Cores::Auto,
+        divide_gpus: match all.gpus.unwrap_or_default() {
+            Gpus::Auto => !gpus::chooses_itself(&defaults.program),
+            Gpus::Own => true,
+            Gpus::None => false,
+        },
+        mpi: all.mpi,
+        tf_config: !all.horovod.unwrap_or_default() && !all.tf1.unwrap_or_default(),
+        grace: all.grace.unwrap_or(defaults.grace),
+        timeout: all.timeout.unwrap_or(defaults.timeout),
+        start_timeout: all.start_timeout.unwrap_or(defaults.start_timeout),
+        interface: all.interface.take(),
+        tls: all.tls.unwrap_or_default(),
+        ..defaults
     }
 }
 

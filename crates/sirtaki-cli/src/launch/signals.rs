@@ -1,7 +1,7 @@
 //! Signals sent to the launcher, received by a dedicated thread.
 //!
 //! A signal that ends a job is passed on, and the job ends in good order. A second one is obeyed at once, whatever the
-//! launcher is doing: if it has not ended [a moment](HURRY) later by itself, this thread kills everything below it and
+//! launcher is doing: if it has not ended a moment later by itself, this thread kills everything below it and
 //! ends it. Once the job is over, only output is left to be written, and the first signal suffices.
 
 use std::{
@@ -28,7 +28,7 @@ const KILLING: Duration = Duration::from_millis(200);
 
 /// Who receives the signals of this process.
 #[derive(Debug, Clone, Default)]
-pub struct Receiver(Arc<Shared>);
+pub(crate) struct Receiver(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
@@ -42,7 +42,7 @@ struct Shared {
 
 impl Receiver {
     /// Receives signals from now on.
-    pub fn start() -> Result<Self> {
+    pub(crate) fn start() -> Result<Self> {
         let all = [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP];
         let mut signals = Signals::new(all).context("cannot listen to signals")?;
         let receiver = Self::default();
@@ -52,17 +52,17 @@ impl Receiver {
     }
 
     /// Passes signals on to this job from now on.
-    pub fn pass_on_to(&self, job: Controller) {
+    pub(crate) fn pass_on_to(&self, job: Controller) {
         *self.job() = Some(job);
     }
 
     /// Whether somebody wants this process to end.
-    pub fn is_asked(&self) -> bool {
+    pub(crate) fn is_asked(&self) -> bool {
         self.0.asked.load(Ordering::Acquire)
     }
 
     /// All ranks have ended, and so has everything that they started.
-    pub fn set_over(&self) {
+    pub(crate) fn set_over(&self) {
         self.0.over.store(true, Ordering::Release);
     }
 

@@ -9,13 +9,13 @@ use super::{options::Detail, output::Output, progress::Live};
 
 /// Shows what happens to a job.
 #[derive(Debug)]
-pub struct Terminal<'a, 'b> {
+pub(crate) struct Terminal<'a, 'b> {
     /// What ranks write.
-    pub output: &'a mut Output<'b>,
+    pub(crate) output: &'a mut Output<'b>,
     /// How far they are.
-    pub live: &'a mut Live,
+    pub(crate) live: &'a mut Live,
     /// How much is shown of the rest.
-    pub detail: Detail,
+    pub(crate) detail: Detail,
 }
 
 impl Observer for Terminal<'_, '_> {
