@@ -27,6 +27,14 @@ pub enum VolumeError {
         /// What to do about it.
         hint: String,
     },
+    /// It cannot be done as asked, but it can be done.
+    #[error("{problem}")]
+    Refused {
+        /// Why not.
+        problem: String,
+        /// What to ask for instead.
+        hint: String,
+    },
     /// A region, a shape or a setting cannot be right.
     #[error("{0}")]
     Invalid(String),
@@ -38,6 +46,11 @@ impl VolumeError {
         VolumeError::Format { path: path.to_owned(), problem: problem.into(), hint: hint.into() }
     }
 
+    /// A [`VolumeError::Refused`].
+    pub fn refused(problem: impl Into<String>, hint: impl Into<String>) -> Self {
+        VolumeError::Refused { problem: problem.into(), hint: hint.into() }
+    }
+
     /// For `map_err` after a call to the operating system.
     pub fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
@@ -47,7 +60,7 @@ impl VolumeError {
     /// What to do about it, where that is known.
     pub fn hint(&self) -> Option<&str> {
         match self {
-            VolumeError::Format { hint, .. } => Some(hint),
+            VolumeError::Format { hint, .. } | VolumeError::Refused { hint, .. } => Some(hint),
             VolumeError::Io { .. } | VolumeError::Invalid(_) => None,
         }
     }

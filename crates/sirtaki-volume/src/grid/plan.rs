@@ -1,0 +1,195 @@
+//! All tiles of a volume, and what they cost.
+//!
+//! Tiles are computed from their number when somebody asks: a volume can have millions of them. What a whole plan costs
+//! is a product over the axes, so it is known without looking at any tile.
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    halo::Halo,
+    region::{Extent, Region},
+};
+use crate::VolumeError;
+
+/// What a plan is made from. Each has one value per spatial axis.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanSpec {
+    /// The volume that is read.
+    pub input: Extent,
+    /// The volume that is written.
+    pub output: Extent,
+    /// What is written at once: a chunk, or a shard where chunks are stored in those.
+    pub chunk: Extent,
+    /// The core of a tile: a multiple of the chunk, or all of an axis.
+    pub core: Extent,
+    /// How far the network looks.
+    pub halo: Vec<Halo>,
+    /// Whether all tiles are read in one size, as models with fixed shapes and bitwise results on GPUs need it. Tiles
+    /// at the ends of the volume then read more than they must.
+    pub uniform: bool,
+    /// The part of the output that is wanted; the rest is left as it is.
+    pub wanted: Option<Region>,
+}
+
+/// Tiles whose cores divide the output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    spec: PlanSpec,
+    /// Tiles along each axis that meet what is wanted: the first, and the one behind the last.
+    along: Vec<Range<u64>>,
+}
+
+/// A part of the volume that is computed at once.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Tile {
+    /// Its number in the plan.
+    pub number: u64,
+    /// What it writes, in the output.
+    pub core: Region,
+    /// What it reads, in the input.
+    pub read: Region,
+    /// Where the core is in what the network makes of the read region.
+    pub crop: Region,
+}
+
+impl Plan {
+    /// A plan, if everything in it fits together.
+    pub fn new(spec: PlanSpec) -> Result<Self, VolumeError> {
+        let axes = spec.output.axes();
+        let counts = [spec.input.axes(), spec.chunk.axes(), spec.core.axes(), spec.halo.len()];
+        if counts.iter().any(|&count| count != axes) || spec.wanted.as_ref().is_some_and(|wanted| wanted.axes() != axes)
+        {
+            let problem = format!("a plan for {axes} axes was given values for {counts:?} of them");
+            return Err(VolumeError::Invalid(problem));
+        }
+        if spec.halo.iter().any(|halo| halo.input == 0 || halo.output == 0) {
+            return Err(VolumeError::Invalid("a network cannot move in steps of 0 voxels".to_owned()));
+        }
+        for axis in 0..axes {
+            let (core, chunk, all) = (spec.core.sizes()[axis], spec.chunk.sizes()[axis], spec.output.sizes()[axis]);
+            if !core.is_multiple_of(chunk) && core < all {
+                return Err(VolumeError::refused(
+                    format!("tiles of {core} voxels along axis {axis} would share chunks of {chunk}"),
+                    format!("use a multiple of {chunk}"),
+                ));
+            }
+        }
+        let wanted = spec.wanted.clone().unwrap_or_else(|| Region::whole(&spec.output));
+        if wanted.is_empty() || !wanted.is_within(&spec.output) {
+            let problem = format!("the region {wanted} is not inside the volume of {}", spec.output);
+            return Err(VolumeError::Invalid(problem));
+        }
+        let ends = wanted.end();
+        let along = (0..axes).map(|axis| {
+            let core = spec.core.sizes()[axis];
+            wanted.start()[axis] / core..ends[axis].div_ceil(core)
+        });
+        let along = along.collect();
+        Ok(Self { spec, along })
+    }
+
+    /// What it was made from.
+    pub fn spec(&self) -> &PlanSpec {
+        &self.spec
+    }
+
+    /// How many tiles there are along each axis.
+    pub fn shape(&self) -> Vec<u64> {
+        self.along.iter().map(|along| along.end - along.start).collect()
+    }
+
+    /// How many tiles there are.
+    pub fn tiles(&self) -> u64 {
+        self.shape().iter().product()
+    }
+
+    /// The tile with this number; the last axis counts fastest.
+    pub fn tile(&self, number: u64) -> Tile {
+        let mut rest = number;
+        let mut place = vec![0; self.along.len()];
+        for (axis, along) in self.along.iter().enumerate().rev() {
+            let count = along.end - along.start;
+            place[axis] = rest % count;
+            rest /= count;
+        }
+        self.tile_at(&place)
+    }
+
+    /// The tile at this place among the tiles.
+    pub fn tile_at(&self, place: &[u64]) -> Tile {
+        let axes: Vec<(Range<u64>, Range<u64>)> =
+            place.iter().enumerate().map(|(axis, &at)| self.ranges(axis, at)).collect();
+        let starts = |pick: fn(&(Range<u64>, Range<u64>)) -> &Range<u64>| -> Region {
+            let from: Vec<u64> = axes.iter().map(|both| pick(both).start).collect();
+            let to: Vec<u64> = axes.iter().map(|both| pick(both).end).collect();
+            Region::between(&from, &to)
+        };
+        let (core, read) = (starts(|both| &both.0), starts(|both| &both.1));
+        let positions: Vec<u64> = (0..place.len())
+            .map(|axis| self.spec.halo[axis].position(core.start()[axis], read.start()[axis]))
+            .collect();
+        let ends: Vec<u64> = positions.iter().zip(core.size()).map(|(at, size)| at + size).collect();
+        let crop = Region::between(&positions, &ends);
+        Tile { number: self.number(place), core, read, crop }
+    }
+
+    /// The number of the tile at this place.
+    pub fn number(&self, place: &[u64]) -> u64 {
+        self.along.iter().zip(place).fold(0, |number, (along, at)| number * (along.end - along.start) + at)
+    }
+
+    /// The core and the read range of tile `at` along one axis.
+    fn ranges(&self, axis: usize, at: u64) -> (Range<u64>, Range<u64>) {
+        let (core, all) = (self.spec.core.sizes()[axis], self.spec.output.sizes()[axis]);
+        let begin = (self.along[axis].start + at).saturating_mul(core);
+        let mut range = begin..begin.saturating_add(core).min(all);
+        if let Some(wanted) = &self.spec.wanted {
+            let end = wanted.start()[axis] + wanted.size()[axis];
+            range = range.start.max(wanted.start()[axis])..range.end.min(end);
+        }
+        let (halo, size) = (self.spec.halo[axis], self.spec.input.sizes()[axis]);
+        let read = halo.read(range.clone(), size);
+        (range, if self.spec.uniform { self.widen(axis, &read) } else { read })
+    }
+
+    /// A range of the one size that all tiles are read in. That size, like the range's, is the volume's modulo the
+    /// stride, so the range may end at the end of the volume and still begin on a multiple of the stride.
+    fn widen(&self, axis: usize, read: &Range<u64>) -> Range<u64> {
+        let size = self.spec.input.sizes()[axis];
+        let width = self.spec.halo[axis].widest(self.spec.core.sizes()[axis], size);
+        let begin = read.start.min(size - width);
+        begin..begin + width
+    }
+
+    /// The largest region that a tile reads, along each axis.
+    pub fn largest_read(&self) -> Extent {
+        let sizes: Vec<u64> = (0..self.along.len()).map(|axis| self.along_axis(axis).1).collect();
+        Extent::new(sizes).unwrap_or_else(|_| self.spec.input.clone())
+    }
+
+    /// How many voxels the network computes for each voxel that is written: 1 is no recomputation.
+    pub fn cost(&self) -> f64 {
+        let ratio = |axis: usize| {
+            let halo = self.spec.halo[axis];
+            let (read, _, core) = self.along_axis(axis);
+            read as f64 * halo.output as f64 / (core as f64 * halo.input as f64)
+        };
+        (0..self.along.len()).map(ratio).product()
+    }
+
+    /// How many voxels all tiles read together.
+    pub fn voxels_read(&self) -> u128 {
+        (0..self.along.len()).map(|axis| u128::from(self.along_axis(axis).0)).product()
+    }
+
+    /// Along one axis: what all tiles read, the most that one reads, and what all of them write.
+    fn along_axis(&self, axis: usize) -> (u64, u64, u64) {
+        let count = self.along[axis].end - self.along[axis].start;
+        (0..count).map(|at| self.ranges(axis, at)).fold((0, 0, 0), |(sum, most, written), (core, read)| {
+            let size = read.end - read.start;
+            (sum + size, most.max(size), written + (core.end - core.start))
+        })
+    }
+}
