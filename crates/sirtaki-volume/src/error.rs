@@ -27,6 +27,14 @@ pub enum VolumeError {
         /// What to do about it.
         hint: String,
     },
+    /// No tile of this network gives what the whole volume gives.
+    #[error("{problem}")]
+    Inexact {
+        /// Which part of the network, and why.
+        problem: String,
+        /// The ways out.
+        hint: String,
+    },
     /// It cannot be done as asked, but it can be done.
     #[error("{problem}")]
     Refused {
@@ -60,7 +68,9 @@ impl VolumeError {
     /// What to do about it, where that is known.
     pub fn hint(&self) -> Option<&str> {
         match self {
-            VolumeError::Format { hint, .. } | VolumeError::Refused { hint, .. } => Some(hint),
+            VolumeError::Format { hint, .. }
+            | VolumeError::Inexact { hint, .. }
+            | VolumeError::Refused { hint, .. } => Some(hint),
             VolumeError::Io { .. } | VolumeError::Invalid(_) => None,
         }
     }

@@ -11,11 +11,23 @@
 //! # Layout
 //!
 //! - [`grid`]: regions of a volume, tiles with core and halo, their cost and their order.
+//! - [`reach`]: how far a network looks, from its graph.
 //! - [`mod@format`]: volumes in files: zarr, npy, raw, TIFF.
+//! - [`ledger`]: which tiles are done, in a file that survives everything.
+//! - [`stitch`]: labels of tiles turned into labels of the volume.
+//! - [`normalise`]: percentiles, mean and standard deviation of a whole volume.
+//! - [`blend`]: overlapping windows, for networks that cannot be exact.
+//! - [`checksum`]: of what was written.
 
+pub mod blend;
+pub mod checksum;
 mod error;
 pub mod format;
 pub mod grid;
+pub mod ledger;
+pub mod normalise;
+pub mod reach;
+pub mod stitch;
 
 pub use error::VolumeError;
 pub use grid::region::{Extent, Region};

@@ -119,19 +119,14 @@ impl Plan {
 
     /// The tile at this place among the tiles.
     pub fn tile_at(&self, place: &[u64]) -> Tile {
-        let axes: Vec<(Range<u64>, Range<u64>)> =
-            place.iter().enumerate().map(|(axis, &at)| self.ranges(axis, at)).collect();
-        let starts = |pick: fn(&(Range<u64>, Range<u64>)) -> &Range<u64>| -> Region {
-            let from: Vec<u64> = axes.iter().map(|both| pick(both).start).collect();
-            let to: Vec<u64> = axes.iter().map(|both| pick(both).end).collect();
-            Region::between(&from, &to)
-        };
-        let (core, read) = (starts(|both| &both.0), starts(|both| &both.1));
+        let (cores, reads): (Vec<_>, Vec<_>) =
+            place.iter().enumerate().map(|(axis, &at)| self.ranges(axis, at)).unzip();
+        let (core, read) = (Region::across(&cores), Region::across(&reads));
         let positions: Vec<u64> = (0..place.len())
             .map(|axis| self.spec.halo[axis].position(core.start()[axis], read.start()[axis]))
             .collect();
-        let ends: Vec<u64> = positions.iter().zip(core.size()).map(|(at, size)| at + size).collect();
-        let crop = Region::between(&positions, &ends);
+        let crop = positions.iter().zip(core.size()).map(|(at, size)| *at..at + size).collect::<Vec<_>>();
+        let crop = Region::across(&crop);
         Tile { number: self.number(place), core, read, crop }
     }
 

@@ -3,7 +3,7 @@
 //! Sizes are `u64`, because a volume need not fit into the address space. All arithmetic that could overflow is
 //! checked or saturates, as shapes come from files.
 
-use std::fmt;
+use std::{fmt, ops::Range};
 
 use serde::{Deserialize, Serialize};
 
@@ -79,6 +79,12 @@ impl Region {
     pub fn between(from: &[u64], to: &[u64]) -> Self {
         let size = from.iter().zip(to).map(|(from, to)| to.saturating_sub(*from)).collect();
         Self { start: from.to_vec(), size }
+    }
+
+    /// These ranges, one for each axis.
+    pub fn across(ranges: &[Range<u64>]) -> Self {
+        let size = ranges.iter().map(|range| range.end.saturating_sub(range.start)).collect();
+        Self { start: ranges.iter().map(|range| range.start).collect(), size }
     }
 
     /// The first voxel along each axis.

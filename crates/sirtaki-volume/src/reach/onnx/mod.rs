@@ -2,10 +2,12 @@
 //! shapes of weights, but not the weights.
 //!
 //! A reader of our own, because an ONNX file is a simple message of which we need a small part: no generated code, no
-//! copy of gigabytes of weights. Bytes are hostile: every length is checked against what is there, messages inside
-//! messages go no deeper than the graph of an attribute, and what is kept is smaller than what was read.
+//! copy of gigabytes of weights. Bytes are hostile: every length is checked against what is there, no message is entered
+//! that may contain itself, and what is kept is at most a small multiple of what was read.
 
 mod read;
+#[cfg(test)]
+pub(crate) mod tests;
 pub(crate) mod wire;
 
 use std::collections::BTreeMap;
