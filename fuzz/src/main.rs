@@ -21,7 +21,9 @@ macro_rules! targets {
     };
 }
 
-targets! { alarm channel cifar frame handshake idx npy npz onnx orders output predict report seen signature store words }
+targets! {
+    alarm channel cifar frame handshake idx journal npy npz onnx orders output predict report seen signature store words
+}
 
 static CHOSEN: OnceLock<Check> = OnceLock::new();
 

@@ -74,3 +74,36 @@ fn names_of_optuna_are_known_and_typing_errors_are_not() {
     let refusal = find("tep").err().unwrap().to_string();
     assert_eq!(refusal, "unknown sampler `tep`; did you mean `tpe`?");
 }
+
+/// The best loss after some trials on a bowl with a conditional parameter.
+fn best_on_a_bowl(sampler: &str, seed: u64, at_a_time: u64) -> f64 {
+    let space: Space = "kind=a|b,x=float:-5..5,n=int:0..20,y=log:0.01..100 when kind == 'b'".parse().unwrap();
+    let mut sampler = find(sampler).unwrap().make();
+    let (mut history, mut best) = (History::default(), f64::INFINITY);
+    for start in (0..60).step_by(at_a_time as usize) {
+        let numbers = start..start + at_a_time;
+        for number in numbers.clone() {
+            let point = sampler.suggest(&Question { seed, space: &space, history: &history, number });
+            history.put(running(number, point));
+        }
+        for number in numbers {
+            let point = history.running().iter().find(|running| running.number == Some(number)).unwrap().point.clone();
+            let [kind, x, n, y] = point.0[..] else { unreachable!() };
+            let (x, n) = (x.unwrap() - 1.0, (n.unwrap() - 13.0) / 4.0);
+            let loss = x * x + n * n + if kind == Some(0.0) { 1.0 } else { y.unwrap().log10().powi(2) };
+            best = loss.min(best);
+            history.put(finish(number, point, loss));
+        }
+    }
+    best
+}
+
+#[test]
+fn tpe_learns_where_random_points_do_not() {
+    for at_a_time in [1, 6] {
+        let wins =
+            (0..10).filter(|&seed| best_on_a_bowl("tpe", seed, at_a_time) < best_on_a_bowl("random", seed, at_a_time));
+        let wins = wins.count();
+        assert!(wins >= 8, "{wins} of 10 with {at_a_time} at a time");
+    }
+}

@@ -156,11 +156,11 @@ impl Domain {
         let unit = match *self {
             Self::Float { low, high, .. } if low == high => 0.5,
             Self::Float { low, step: Some(step), .. } => (((value - low) / step).round() + 0.5) / self.cells(),
-            Self::Float { low, high, log: true, .. } => (value / low).ln() / (high / low).ln(),
+            Self::Float { low, high, log: true, .. } => (value.ln() - low.ln()) / (high.ln() - low.ln()),
             Self::Float { low, high, .. } => (value - low) / (high - low),
             Self::Int { low, high, log: true, .. } => {
                 let (low, high) = (low as f64 - 0.5, high as f64 + 0.5);
-                (value / low).ln() / (high / low).ln()
+                (value.ln() - low.ln()) / (high.ln() - low.ln())
             }
             Self::Int { low, step, .. } => (((value - low as f64) / step as f64).round() + 0.5) / self.cells(),
             Self::Choices(_) => (value + 0.5) / self.cells(),
@@ -174,12 +174,13 @@ impl Domain {
         let cell = || (unit * self.cells()).floor().min(self.cells() - 1.0);
         match *self {
             Self::Float { low, high, step: Some(step), .. } => (low + cell() * step).clamp(low, high),
-            Self::Float { low, high, log: true, .. } => (low * (high / low).powf(unit)).clamp(low, high),
+            Self::Float { low, high, log: true, .. } => {
+                (low.ln() + unit * (high.ln() - low.ln())).exp().clamp(low, high)
+            }
             Self::Float { low, high, .. } => (low + unit * (high - low)).clamp(low, high),
             Self::Int { low, high, log: true, .. } => {
-                let from = low as f64 - 0.5;
-                let value = from * ((high as f64 + 0.5) / from).powf(unit);
-                value.round().clamp(low as f64, high as f64)
+                let (from, to) = ((low as f64 - 0.5).ln(), (high as f64 + 0.5).ln());
+                (from + unit * (to - from)).exp().round().clamp(low as f64, high as f64)
             }
             Self::Int { low, step, .. } => low as f64 + cell() * step as f64,
             Self::Choices(_) => cell(),

@@ -163,7 +163,7 @@ fn cycle(parameters: &[Parameter], parents: &[Vec<usize>], settled: &[bool]) -> 
 }
 
 /// So many combinations of values are tried before a condition is taken to be satisfiable.
-const COMBINATIONS: usize = 100_000;
+const COMBINATIONS: usize = 10_000;
 
 /// Finds a parameter that never exists.
 pub(super) fn check_satisfiable(

@@ -124,6 +124,17 @@ impl Study {
         &self.archive
     }
 
+    /// Gives the study an attribute, such as who coordinates it.
+    pub fn annotate(&mut self, owner: Owner, key: &str, value: Json) {
+        self.write(Operation::SetStudyAttribute { study: self.id, owner, key: key.to_owned(), value });
+    }
+
+    /// Changes how many trials to run; those that were asked for stay.
+    pub fn set_trials(&mut self, trials: u64) {
+        self.definition.trials = Some(trials);
+        self.annotate(Owner::User, "sirtaki:trials", trials.into());
+    }
+
     /// The lines that the journal lacks, at the end of which it agrees with the study.
     pub fn take_lines(&mut self) -> String {
         self.unwritten.drain(..).map(|record| record.line()).collect()
@@ -171,8 +182,7 @@ impl Study {
         parameters.push(parameter);
         self.definition.space = Space::new(parameters)?;
         let lines = self.definition.space.lines().into_iter().map(Json::Text).collect();
-        let (owner, key, value) = (Owner::User, "sirtaki:space".to_owned(), Json::List(lines));
-        self.write(Operation::SetStudyAttribute { study: self.id, owner, key, value });
+        self.annotate(Owner::User, "sirtaki:space", Json::List(lines));
         self.observe_all();
         Ok(())
     }

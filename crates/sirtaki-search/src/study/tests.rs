@@ -162,6 +162,10 @@ fn a_study_ends_when_its_trials_are_used_up() {
     assert!(study.is_done());
     assert_eq!(study.ask(Time(3)).unwrap(), None);
     assert_eq!(study.best().unwrap().number, 0);
+    study.set_trials(21);
+    let mut again = reopened(&study.take_lines());
+    assert_eq!(again.ask(Time(4)).unwrap(), study.ask(Time(4)).unwrap());
+    assert_eq!(again.running().count(), 1);
 }
 
 #[test]

@@ -8,13 +8,14 @@ use std::f64::consts::{PI, SQRT_2};
 
 use crate::{
     random::Random,
-    space::{Point, Space},
+    space::{Parameter, Point, Space},
 };
 
 /// The kernels of one side.
 pub(super) struct Kernels {
-    count: usize,
     columns: Vec<Column>,
+    weights: Vec<f64>,
+    log_weights: Vec<f64>,
 }
 
 /// What the kernels are along one parameter.
@@ -36,22 +37,27 @@ enum Column {
 const NONE: usize = usize::MAX;
 
 impl Kernels {
-    /// A kernel around each of `points`, given by unit coordinates, and a flat one.
-    pub(super) fn new(space: &Space, points: &[&[f64]]) -> Self {
-        let column = |(index, parameter): (usize, &crate::space::Parameter)| {
+    /// A kernel around each of `points`, given by unit coordinates, with its weight, and a flat one of average weight.
+    /// Kernels are at least `narrowest` wide.
+    pub(super) fn new(space: &Space, points: &[&[f64]], weights: Vec<f64>, narrowest: f64) -> Self {
+        let column = |(index, parameter): (usize, &Parameter)| {
             let places: Vec<f64> = points.iter().map(|point| point[index]).collect();
             match parameter.domain.count() {
                 Some(count) if parameter.domain.is_choice() => choice_column(&places, count as usize),
-                count => number_column(&places, count.map_or(0.0, |count| 1.0 / count as f64)),
+                count => number_column(&places, narrowest.max(count.map_or(0.0, |count| 0.5 / count as f64))),
             }
         };
         let columns = space.parameters().iter().enumerate().map(column).collect();
-        Self { count: points.len() + 1, columns }
+        let sum: f64 = weights.iter().sum();
+        let flat = if weights.is_empty() { 1.0 } else { sum / weights.len() as f64 };
+        let weights: Vec<f64> = weights.iter().chain([&flat]).map(|weight| weight / (sum + flat)).collect();
+        let log_weights = weights.iter().map(|weight| weight.ln()).collect();
+        Self { columns, weights, log_weights }
     }
 
     /// A random point of this density.
     pub(super) fn draw(&self, space: &Space, random: &mut Random) -> Point {
-        let kernel = random.below(self.count);
+        let kernel = random.weighted(&self.weights);
         space.fill(|index, _| {
             let domain = &space.parameters()[index].domain;
             match &self.columns[index] {
@@ -72,12 +78,12 @@ impl Kernels {
 
     /// How likely a kernel draws a choice without looking at its own.
     fn mutation(&self) -> f64 {
-        1.0 / self.count as f64
+        1.0 / self.weights.len() as f64
     }
 
     /// The logarithm of the density at a point, up to a constant.
     pub(super) fn log_density(&self, unit: &[f64]) -> f64 {
-        let mut logs = vec![0.0; self.count];
+        let mut logs = self.log_weights.clone();
         for (column, &place) in self.columns.iter().zip(unit) {
             if place.is_nan() {
                 continue;
@@ -110,7 +116,7 @@ impl Kernels {
         let largest = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         // What is smaller by 13 orders of magnitude changes nothing.
         let sum: f64 = logs.iter().filter(|log| **log > largest - 30.0).map(|log| (log - largest).exp()).sum();
-        largest + (sum / self.count as f64).ln()
+        largest + sum.ln()
     }
 }
 
@@ -121,19 +127,19 @@ fn choice_column(places: &[f64], of: usize) -> Column {
     Column::Choice { choices, of }
 }
 
-fn number_column(places: &[f64], cell: f64) -> Column {
-    let widths = widths(places, cell);
+fn number_column(places: &[f64], narrowest: f64) -> Column {
+    let widths = widths(places, narrowest);
     let mut centres = Vec::with_capacity(places.len() + 1);
     let (mut inverse_widths, mut heights) = (centres.clone(), centres.clone());
     for (&place, &width) in places.iter().zip(&widths) {
         let flat = place.is_nan();
         centres.push(if flat { 0.0 } else { place });
         inverse_widths.push(if flat { 0.0 } else { 1.0 / width });
-        heights.push(if flat { 0.0 } else { -(width * (2.0 * PI).sqrt() * mass(place, width)).ln() });
+        heights.push(if flat { 0.0 } else { height(place, width) });
     }
     centres.push(0.5);
     inverse_widths.push(1.0);
-    heights.push(-((2.0 * PI).sqrt() * mass(0.5, 1.0)).ln());
+    heights.push(height(0.5, 1.0));
     let mut widths: Vec<f64> =
         widths.iter().zip(places).map(|(width, place)| if place.is_nan() { f64::INFINITY } else { *width }).collect();
     widths.push(1.0);
@@ -144,14 +150,13 @@ fn number_column(places: &[f64], cell: f64) -> Column {
 const DENSE: usize = 1000;
 
 /// A width per kernel: the larger distance to a neighbour, within limits.
-fn widths(places: &[f64], cell: f64) -> Vec<f64> {
-    let least = (1.0 / (2.0 + places.len() as f64).min(100.0)).max(cell * 0.5);
+fn widths(places: &[f64], narrowest: f64) -> Vec<f64> {
+    let mut widths = vec![narrowest; places.len()];
     if places.len() > DENSE {
-        return vec![least; places.len()];
+        return widths;
     }
     let mut order: Vec<usize> = (0..places.len()).filter(|&index| !places[index].is_nan()).collect();
     order.sort_by(|&a, &b| places[a].total_cmp(&places[b]));
-    let mut widths = vec![least; places.len()];
     for (rank, &index) in order.iter().enumerate() {
         let before = rank.checked_sub(1).map(|before| places[index] - places[order[before]]);
         let after = order.get(rank + 1).map(|&after| places[after] - places[index]);
@@ -160,7 +165,7 @@ fn widths(places: &[f64], cell: f64) -> Vec<f64> {
             (Some(one), None) | (None, Some(one)) => one,
             (None, None) => 1.0,
         };
-        widths[index] = width.clamp(least, 1.0);
+        widths[index] = width.clamp(narrowest, 1.0);
     }
     widths
 }
@@ -173,6 +178,13 @@ fn truncated(centre: f64, width: f64, random: &mut Random) -> f64 {
             return place;
         }
     }
+}
+
+/// The logarithm of the density of a kernel at its centre.
+fn height(centre: f64, width: f64) -> f64 {
+    // Far from both ends nothing is cut off.
+    let cut = if centre.min(1.0 - centre) > 6.0 * width { 1.0 } else { mass(centre, width) };
+    -(width * (2.0 * PI).sqrt() * cut).ln()
 }
 
 /// How much of a normal distribution is in the unit interval; at least a little, since its centre is there and its width

@@ -74,7 +74,7 @@ fn unit(space: &Space, point: &Point) -> Vec<f64> {
 }
 
 /// The rest is known well enough from so many trials; more would only take time.
-const MOST_KERNELS: usize = 4096;
+const MOST_KERNELS: usize = 2048;
 
 impl TpeSampler {
     /// Both sides of the split as kernels: the good, and the rest with those that run.
@@ -93,7 +93,12 @@ impl TpeSampler {
         rest.sort_unstable();
         let mut bad = coordinates(&rest);
         bad.extend(running.iter().map(Vec::as_slice));
-        (Kernels::new(space, &coordinates(good)), Kernels::new(space, &bad))
+        // The better a good trial is, the more it counts; and around good ones it pays to look closely.
+        let weight = |rank: usize| 1.0 - rank as f64 / good.len() as f64;
+        let narrow = |count: usize| 1.0 / (2.0 + count as f64).min(100.0);
+        let (weights, even) = ((0..good.len()).map(weight).collect(), vec![1.0; bad.len()]);
+        let likely = Kernels::new(space, &coordinates(good), weights, 0.4 * narrow(good.len()));
+        (likely, Kernels::new(space, &bad, even, narrow(bad.len())))
     }
 }
 
