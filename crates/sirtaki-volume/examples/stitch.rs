@@ -8,7 +8,7 @@ use sirtaki_volume::{
     Extent, Region,
     grid::{
         halo::Halo,
-        plan::{Plan, PlanSpec},
+        plan::{Plan, PlanSpec, Reads},
     },
     stitch::{
         Connectivity, Stitch,
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         chunk: core.clone(),
         core,
         halo: vec![Halo::NONE; 3],
-        uniform: false,
+        reads: Reads::Least,
         wanted: None,
     };
     let plan = Plan::new(spec)?;

@@ -46,7 +46,8 @@ pub fn choose(
             if grown[axis] == core[axis] {
                 continue;
             }
-            let plan = plan_with(&spec, &grown)?;
+            // A model with a fixed input allows no larger core.
+            let Ok(plan) = plan_with(&spec, &grown) else { continue };
             let fits = plan.tiles() >= limits.tiles && needs(&plan.largest_read(), &plan.spec().core) <= limits.memory;
             if fits && found.as_ref().is_none_or(|(other, _)| gain(&plan) < gain(other)) {
                 found = Some((plan, grown));

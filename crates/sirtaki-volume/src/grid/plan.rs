@@ -13,6 +13,18 @@ use super::{
 };
 use crate::VolumeError;
 
+/// How much tiles read.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reads {
+    /// As little as possible: less at the ends of the volume.
+    #[default]
+    Least,
+    /// All the same, the smallest size with which that is possible: what bitwise results on GPUs need.
+    Alike,
+    /// All this size: what models with a fixed input need.
+    Exactly(Extent),
+}
+
 /// What a plan is made from. Each has one value per spatial axis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanSpec {
@@ -26,9 +38,8 @@ pub struct PlanSpec {
     pub core: Extent,
     /// How far the network looks.
     pub halo: Vec<Halo>,
-    /// Whether all tiles are read in one size, as models with fixed shapes and bitwise results on GPUs need it. Tiles
-    /// at the ends of the volume then read more than they must.
-    pub uniform: bool,
+    /// How much tiles read.
+    pub reads: Reads,
     /// The part of the output that is wanted; the rest is left as it is.
     pub wanted: Option<Region>,
 }
@@ -76,6 +87,7 @@ impl Plan {
                 ));
             }
         }
+        check_reads(&spec)?;
         let wanted = spec.wanted.clone().unwrap_or_else(|| Region::whole(&spec.output));
         if wanted.is_empty() || !wanted.is_within(&spec.output) {
             let problem = format!("the region {wanted} is not inside the volume of {}", spec.output);
@@ -146,16 +158,15 @@ impl Plan {
         }
         let (halo, size) = (self.spec.halo[axis], self.spec.input.sizes()[axis]);
         let read = halo.read(range.clone(), size);
-        (range, if self.spec.uniform { self.widen(axis, &read) } else { read })
-    }
-
-    /// A range of the one size that all tiles are read in. That size, like the range's, is the volume's modulo the
-    /// stride, so the range may end at the end of the volume and still begin on a multiple of the stride.
-    fn widen(&self, axis: usize, read: &Range<u64>) -> Range<u64> {
-        let size = self.spec.input.sizes()[axis];
-        let width = self.spec.halo[axis].widest(self.spec.core.sizes()[axis], size);
+        let width = match &self.spec.reads {
+            Reads::Least => return (range, read),
+            Reads::Alike => halo.widest(core, size),
+            Reads::Exactly(sizes) => sizes.sizes()[axis],
+        };
+        // That size, like the volume's, is the same modulo the stride, so the range may end at the end of the volume and
+        // still begin on a multiple of the stride.
         let begin = read.start.min(size - width);
-        begin..begin + width
+        (range, begin..begin + width)
     }
 
     /// The largest region that a tile reads, along each axis.
@@ -187,4 +198,37 @@ impl Plan {
             (sum + size, most.max(size), written + (core.end - core.start))
         })
     }
+}
+
+/// Whether tiles of a given size can be read everywhere.
+fn check_reads(spec: &PlanSpec) -> Result<(), VolumeError> {
+    let Reads::Exactly(sizes) = &spec.reads else { return Ok(()) };
+    if sizes.axes() != spec.input.axes() {
+        return Err(VolumeError::Invalid(format!("tiles of {sizes} do not have the axes of {}", spec.input)));
+    }
+    for (axis, halo) in spec.halo.iter().enumerate() {
+        let (width, size, core) = (sizes.sizes()[axis], spec.input.sizes()[axis], spec.core.sizes()[axis]);
+        let said = format!("the model takes {width} voxels along axis {axis}");
+        if width > size {
+            let problem = format!("{said}, and the volume has {size}");
+            return Err(VolumeError::refused(problem, "export the model with dynamic axes, or pad the volume"));
+        }
+        if !(size - width).is_multiple_of(halo.input) {
+            return Err(VolumeError::refused(
+                format!(
+                    "{said}, and the volume's {size} differ from that by no multiple of its stride, {}",
+                    halo.input
+                ),
+                "pad or cut the volume, or export the model with dynamic axes",
+            ));
+        }
+        let least = halo.widest(core, size);
+        if width < least {
+            return Err(VolumeError::refused(
+                format!("{said}, and a core of {core} needs {least}"),
+                "write smaller chunks, or export the model with dynamic axes or a larger input",
+            ));
+        }
+    }
+    Ok(())
 }

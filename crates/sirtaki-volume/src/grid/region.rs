@@ -39,7 +39,7 @@ impl Extent {
 
     /// How many elements there are.
     pub fn voxels(&self) -> u64 {
-        self.0.iter().product()
+        self.0.iter().fold(1, |product: u64, &size| product.saturating_mul(size))
     }
 }
 
@@ -99,7 +99,7 @@ impl Region {
 
     /// The first voxel behind it along each axis.
     pub fn end(&self) -> Vec<u64> {
-        self.start.iter().zip(&self.size).map(|(start, size)| start + size).collect()
+        self.start.iter().zip(&self.size).map(|(start, size)| start.saturating_add(*size)).collect()
     }
 
     /// How many axes there are.
@@ -128,8 +128,8 @@ impl Region {
     pub fn contains(&self, other: &Region) -> bool {
         self.axes() == other.axes()
             && (0..self.axes()).all(|axis| {
-                self.start[axis] <= other.start[axis]
-                    && other.start[axis] + other.size[axis] <= self.start[axis] + self.size[axis]
+                let end = |region: &Region| region.start[axis].saturating_add(region.size[axis]);
+                self.start[axis] <= other.start[axis] && end(other) <= end(self)
             })
     }
 
@@ -150,7 +150,7 @@ impl fmt::Display for Region {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "[")?;
         for (axis, (start, size)) in self.start.iter().zip(&self.size).enumerate() {
-            write!(f, "{}{start}..{}", if axis == 0 { "" } else { ", " }, start + size)?;
+            write!(f, "{}{start}..{}", if axis == 0 { "" } else { ", " }, start.saturating_add(*size))?;
         }
         write!(f, "]")
     }

@@ -6,7 +6,7 @@ use super::{
     choose::{Limits, choose},
     halo::Halo,
     order::{Queue, ordered},
-    plan::{Plan, PlanSpec},
+    plan::{Plan, PlanSpec, Reads},
     region::{Extent, Region},
 };
 
@@ -33,7 +33,7 @@ fn spec(axes: &[(u64, u64, u64, Halo)], uniform: bool, wanted: Option<Region>) -
         chunk: pick(|axis| axis.1),
         core: pick(|axis| axis.1 * axis.2),
         halo: axes.iter().map(|axis| axis.3).collect(),
-        uniform,
+        reads: if uniform { Reads::Alike } else { Reads::Least },
         wanted,
     }
 }
@@ -191,4 +191,19 @@ fn tiles_grow_as_far_as_the_memory_goes() {
     assert!(problem.to_string().contains("32 × 32 × 32") && problem.hint().is_some(), "{problem}");
     let shared = choose(spec(&[axis; 3], false, None), Limits { memory: u64::MAX, tiles: 8 }, bytes).unwrap();
     assert!(shared.tiles() >= 8);
+}
+
+#[test]
+fn a_model_with_a_fixed_input_reads_that_much_everywhere() {
+    let mut fixed = spec(&[(100, 8, 1, Halo::symmetric(6, 4))], false, None);
+    fixed.reads = Reads::Exactly(extent(&[48]));
+    let plan = choose(fixed.clone(), Limits { memory: u64::MAX, tiles: 1 }, |read, _| read.voxels()).unwrap();
+    assert_eq!(plan.spec().core, extent(&[32]));
+    let reads: Vec<String> = (0..plan.tiles()).map(|number| plan.tile(number).read.to_string()).collect();
+    assert_eq!(reads, ["[0..48]", "[24..72]", "[52..100]", "[52..100]"]);
+    for (width, why) in [(104, "has 100"), (46, "no multiple"), (16, "needs 24")] {
+        fixed.reads = Reads::Exactly(extent(&[width]));
+        let problem = Plan::new(fixed.clone()).unwrap_err();
+        assert!(problem.to_string().contains(why) && problem.hint().is_some(), "{problem}");
+    }
 }

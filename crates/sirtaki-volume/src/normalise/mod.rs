@@ -5,7 +5,7 @@
 //! gathers its part, and parts are merged. All sums are exact, so the result depends neither on the number of workers nor
 //! on the order of tiles: the same volume always gives the same bits.
 //!
-//! - [`moments`]: mean and standard deviation, rounded once.
+//! - [`moments`]: mean and standard deviation, from exact sums.
 //! - [`histogram`]: percentiles. Exact in one pass for whole numbers of up to 16 bits; for other numbers the pass gives
 //!   bounds, and a second one the exact value.
 //! - [`Scaling`]: what is done to each voxel.

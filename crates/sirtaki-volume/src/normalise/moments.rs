@@ -1,8 +1,8 @@
 //! Sums of values and of their squares, without any rounding.
 //!
 //! A 32-bit floating-point number is a whole number of up to 24 bits times a power of 2. For each of the 254 powers, those
-//! whole numbers and their squares are added up in 128 bits, which never overflow. Rounding happens once, at the end, so
-//! mean and standard deviation do not depend on the order of anything.
+//! whole numbers and their squares are added up in 128 bits, which never overflow. Rounding happens at the end alone, so mean
+//! and standard deviation do not depend on the order of anything.
 
 use serde::{Deserialize, Serialize};
 
@@ -77,7 +77,6 @@ impl Moments {
     /// The standard deviation of all voxels.
     pub fn deviation(&self) -> Result<f64, VolumeError> {
         let mean = self.mean()?;
-        // About the mean, of which less is lost by rounding than by the difference of two large sums.
         let about = |power: usize| {
             let (sum, square) =
                 (self.sums[power] as f64 * unit(power), self.squares[power] as f64 * unit(power) * unit(power));

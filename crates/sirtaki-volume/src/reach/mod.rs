@@ -13,9 +13,13 @@
 //! Some operators look at everything: normalisation over a whole sample, global pooling, attention, interpolation with
 //! aligned corners. No tile can be exact for them; the error names the operator and the ways out.
 //!
+//! That everything needed is read makes a tile equal to the whole, but equal in every bit only with a library that adds in
+//! the same order whatever the shape. ONNX Runtime does on processors, as far as measured. oneDNN, which PyTorch uses, picks another kernel for
+//! some shapes, so there the last bit may differ; the [`probe`] tells.
+//!
 //! - [`along`]: what an operator does along one axis.
-//! - [`network`]: operators put together, by hand or from a file.
-//! - [`onnx`]: ONNX files, read. `lower` turns one into a [`network`].
+//! - [`mod@network`]: operators put together, by hand or from a file.
+//! - [`onnx`]: ONNX files, read. `lower` turns one into a [`Network`].
 //! - [`probe`]: the result checked by numbers, with the network itself.
 
 pub mod along;
@@ -30,6 +34,7 @@ use std::{fs, path::Path};
 pub use solve::Reach;
 
 use crate::{VolumeError, grid::region::Extent};
+use network::Network;
 use onnx::OnnxModel;
 
 /// Where the axes of a network's input are.
@@ -57,9 +62,15 @@ pub fn open(path: &Path) -> Result<OnnxModel, VolumeError> {
     OnnxModel::parse(&bytes).map_err(problem)
 }
 
-/// How far a network looks when it is fed with a volume of this layout.
+/// The operators of a network that is fed with a volume of this layout.
+pub fn network(model: &OnnxModel, layout: &Layout) -> Result<Network, VolumeError> {
+    lower::lower(model, layout)
+}
+
+/// How far a network looks when it is fed with a volume of this layout. For one with a fixed input, this is the layout of
+/// a tile.
 pub fn of_onnx(model: &OnnxModel, layout: &Layout) -> Result<Reach, VolumeError> {
-    let network = lower::lower(model, layout)?;
+    let network = network(model, layout)?;
     let reach = network.reach()?;
     let fixed = lower::sole_input(model)?
         .sizes
