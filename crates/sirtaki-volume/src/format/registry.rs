@@ -1,0 +1,121 @@
+//! The list of formats. A new one is a line here.
+//!
+//! What is there is recognised by its first bytes and else by the end of its name; what is new by its name alone.
+
+use std::{fs::File, path::Path};
+
+use super::{Choices, Existing, Layout, Volume, npy, place::Place, raw, read_up_to, zarr};
+use crate::VolumeError;
+
+/// A format: how to know it, and what it can do.
+struct Format {
+    name: &'static str,
+    /// Ends of names, without the dot; the first one is shown.
+    extensions: &'static [&'static str],
+    /// Whether a file starts like this format; a folder is shown as nothing.
+    recognise: fn(&Path, &[u8]) -> bool,
+    open: fn(&Path, &Choices) -> Result<Box<dyn Volume>, VolumeError>,
+    create: fn(Place, Layout) -> Result<Box<dyn Volume>, VolumeError>,
+    resume: fn(Place, &Choices) -> Result<Box<dyn Volume>, VolumeError>,
+}
+
+const FORMATS: &[Format] = &[
+    Format {
+        name: "zarr",
+        extensions: &["zarr"],
+        recognise: |path, _| zarr::recognise(path),
+        open: zarr::open,
+        create: zarr::create,
+        resume: zarr::resume,
+    },
+    Format {
+        name: "npy",
+        extensions: &["npy"],
+        recognise: |_, head| head.starts_with(npy::MAGIC),
+        open: npy::open,
+        create: npy::create,
+        resume: npy::resume,
+    },
+    Format {
+        name: "raw",
+        extensions: &["raw", "bin", "dat"],
+        recognise: |_, _| false,
+        open: raw::open,
+        create: raw::create,
+        resume: raw::resume,
+    },
+];
+
+/// The formats and the ends of their names.
+pub fn names() -> Vec<(&'static str, &'static [&'static str])> {
+    FORMATS.iter().map(|format| (format.name, format.extensions)).collect()
+}
+
+/// Opens a volume for reading.
+pub fn open(path: &Path, choices: &Choices) -> Result<Box<dyn Volume>, VolumeError> {
+    let mut head = [0; 512];
+    let found = path.metadata().map_err(VolumeError::io(path))?;
+    let read = match found.is_dir() {
+        true => 0,
+        false => File::open(path).and_then(|file| read_up_to(&file, &mut head, 0)).map_err(VolumeError::io(path))?,
+    };
+    let recognised = FORMATS.iter().find(|format| (format.recognise)(path, &head[..read]));
+    let format = recognised.map_or_else(|| by_name(path), Ok)?;
+    (format.open)(path, choices)
+}
+
+/// Begins a new volume. Chunks, compression, voxel size and axes are taken from the layout, which is best that of the
+/// input, as far as the format has them.
+pub fn create(path: &Path, layout: &Layout, existing: Existing) -> Result<Box<dyn Volume>, VolumeError> {
+    let format = by_name(path)?;
+    (format.create)(Place::prepare(path, existing)?, layout.clone())
+}
+
+/// Continues a volume that was begun and not finished.
+pub fn resume(path: &Path, choices: &Choices, existing: Existing) -> Result<Box<dyn Volume>, VolumeError> {
+    let format = by_name(path)?;
+    let place = Place::of(path, existing)?;
+    if !place.unfinished().exists() {
+        return Err(VolumeError::format(path, "no output of this name was begun", "create it"));
+    }
+    (format.resume)(place, choices)
+}
+
+/// The format that a name asks for.
+fn by_name(path: &Path) -> Result<&'static Format, VolumeError> {
+    let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
+    let fits = |extension: &&str| name.strip_suffix(*extension).is_some_and(|stem| stem.ends_with('.'));
+    let longest = |format: &&Format| format.extensions.iter().filter(|e| fits(e)).map(|e| e.len()).max();
+    match FORMATS.iter().filter(|format| longest(format).is_some()).max_by_key(longest) {
+        Some(format) => Ok(format),
+        None => Err(unknown(path, name.rsplit_once('.').map(|(_, extension)| extension))),
+    }
+}
+
+fn unknown(path: &Path, extension: Option<&str>) -> VolumeError {
+    let every = || FORMATS.iter().flat_map(|format| format.extensions);
+    let shown: Vec<String> = every().map(|extension| format!(".{extension}")).collect();
+    let known = format!("the formats are {}", shown.join(", "));
+    let Some(extension) = extension else {
+        return VolumeError::format(path, "its name does not say which format it has", known);
+    };
+    let distance = |other: &&&str| strsim::damerau_levenshtein(extension, other);
+    let near = every().min_by_key(distance).filter(|other| distance(other) <= 2);
+    let hint = near.map_or(known.clone(), |near| format!("did you mean `.{near}`? {known}"));
+    VolumeError::format(path, format!("`.{extension}` is no format of volumes"), hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_name_gets_the_nearest_one() {
+        let error = by_name(Path::new("a/in.npz")).err().unwrap();
+        assert!(error.to_string().contains("`.npz` is no format"), "{error}");
+        assert!(error.hint().unwrap().starts_with("did you mean `.npy`? the formats are ."), "{error:?}");
+        let error = by_name(Path::new("volume")).err().unwrap();
+        assert!(error.to_string().contains("does not say"), "{error}");
+        assert_eq!(by_name(Path::new("IN.NPY")).unwrap().name, "npy");
+    }
+}

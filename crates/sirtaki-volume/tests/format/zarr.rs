@@ -1,0 +1,93 @@
+//! What only zarr has: images with levels, groups, chunks that were never written.
+
+use std::fs;
+
+use sirtaki_volume::{
+    Extent, Region,
+    format::{self, Choices, Coarsen, Dtype, Existing, Layout, ZarrStyle},
+};
+
+use crate::array::Array;
+
+fn image(array: &Array) -> Layout {
+    let mut layout = Layout { chunk: Some(Extent::new([4, 4, 4]).unwrap()), ..array.layout() };
+    for (axis, scale) in layout.axes.iter_mut().zip([2.0, 0.5, 0.5]) {
+        axis.scale = scale;
+        axis.unit = Some("micrometer".to_owned());
+    }
+    layout.attributes.insert("sample".to_owned(), "a leaf".into());
+    layout
+}
+
+#[test]
+fn levels_are_written_and_chosen() {
+    let folder = tempfile::tempdir().unwrap();
+    let array =
+        Array { bytes: (0..9 * 8 * 7).map(|at| (at % 251) as u8).collect(), shape: vec![9, 8, 7], dtype: Dtype::UInt8 };
+    for version in [2, 3] {
+        let path = folder.path().join(format!("v{version}.zarr"));
+        let layout = Layout { zarr: Some(ZarrStyle { version, ome: true, ..ZarrStyle::default() }), ..image(&array) };
+        let volume = format::create(&path, &layout, Existing::Keep).unwrap();
+        volume.write(&array.whole(), &array.bytes).unwrap();
+        volume.add_levels(5, Coarsen::First).unwrap();
+        volume.finish().unwrap();
+
+        let level = |level| format::open(&path, &Choices { level, ..Choices::default() });
+        let finest = level(0).unwrap();
+        assert_eq!(finest.layout().axes, layout.axes);
+        assert_eq!(finest.layout().attributes["sample"], "a leaf");
+        assert_eq!(finest.layout().zarr.unwrap().levels, 3);
+        let second = level(1).unwrap();
+        assert_eq!(second.layout().shape.sizes(), [5, 4, 4]);
+        assert_eq!((second.layout().axes[0].scale, second.layout().axes[0].offset), (4.0, 1.0));
+        let mut voxel = [0];
+        second.read(&Region::new([4, 3, 3], [1, 1, 1]).unwrap(), &mut voxel).unwrap();
+        assert_eq!(voxel.to_vec(), array.read(&Region::new([8, 6, 6], [1, 1, 1]).unwrap()));
+        let error = level(3).unwrap_err();
+        assert!(error.to_string().contains("no level 3") && error.hint() == Some("choose one of 0 to 2"), "{error:?}");
+
+        // An array named by itself knows its place in the image.
+        let named = format::open(&path.join("1"), &Choices::default()).unwrap();
+        assert_eq!(named.layout().axes, second.layout().axes);
+    }
+}
+
+#[test]
+fn a_voxel_size_makes_an_image() {
+    let folder = tempfile::tempdir().unwrap();
+    let array = Array::patterned(&[5, 6, 7], Dtype::UInt16, 1);
+    let path = folder.path().join("a.zarr");
+    format::create(&path, &image(&array), Existing::Keep).unwrap().finish().unwrap();
+    let read = format::open(&path, &Choices::default()).unwrap();
+    assert_eq!(read.layout().axes, image(&array).axes);
+    assert!(path.join("0/zarr.json").exists());
+}
+
+#[test]
+fn a_group_names_its_arrays() {
+    let folder = tempfile::tempdir().unwrap();
+    let array = Array::patterned(&[5, 6, 7], Dtype::UInt16, 1);
+    let group = folder.path().join("group.zarr");
+    fs::create_dir(&group).unwrap();
+    fs::write(group.join("zarr.json"), r#"{"zarr_format": 3, "node_type": "group"}"#).unwrap();
+    format::create(&group.join("raw.zarr"), &array.layout(), Existing::Keep).unwrap().finish().unwrap();
+    let error = format::open(&group, &Choices::default()).unwrap_err();
+    assert!(error.hint().unwrap().ends_with("group.zarr/raw.zarr"), "{error:?}");
+}
+
+#[test]
+fn empty_chunks_take_no_space_and_are_taken_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.zarr");
+    let array = Array::patterned(&[8, 8, 8], Dtype::Float32, 2);
+    let layout = Layout { chunk: Some(Extent::new([4, 8, 8]).unwrap()), ..array.layout() };
+    let volume = format::create(&path, &layout, Existing::Keep).unwrap();
+    volume.write(&array.whole(), &array.bytes).unwrap();
+    let half = Region::new([4, 0, 0], [4, 8, 8]).unwrap();
+    volume.write(&half, &vec![0; 4 * 64 * 4]).unwrap();
+    volume.finish().unwrap();
+    assert!(path.join("c/0/0/0").exists() && !path.join("c/1/0/0").exists());
+    let mut out = vec![1; 4 * 64 * 4];
+    format::open(&path, &Choices::default()).unwrap().read(&half, &mut out).unwrap();
+    assert!(out.iter().all(|byte| *byte == 0));
+}
