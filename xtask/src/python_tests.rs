@@ -6,30 +6,35 @@ use anyhow::{Context, Result, bail};
 
 use crate::{
     python::{pip_install, wheel_for_tests},
-    shell::{Call, Shell},
+    shell::{Call, Shell, cargo},
 };
 
 /// Where PyTorch and the following are installed, once.
 const ENVIRONMENT: &str = "target/python/environment";
 /// What the tests need besides the wheel and PyTorch.
-const NEEDS: [&str; 13] = [
+const NEEDS: [&str; 18] = [
     "accelerate",
     "cloudpickle",
     "flax",
+    "imagecodecs",
     "jax",
     "keras",
     "mpi4py",
+    "mrcfile",
     "mypy",
+    "nibabel",
     "numpy",
     "optax",
     "pytest",
     "selenium",
     "tensorflow-cpu",
+    "tifffile",
     "viztracer",
+    "zarr",
 ];
 const PYTEST: [&str; 7] = ["-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider"];
 /// Tests that one process runs.
-const ALONE: [&str; 12] = [
+const ALONE: [&str; 13] = [
     "python/tests/test_horovodrun.py",
     "python/tests/test_torch_jobs.py",
     "python/tests/test_distributed_jobs.py",
@@ -42,6 +47,7 @@ const ALONE: [&str; 12] = [
     "python/tests/test_examples.py",
     "python/tests/test_perfetto.py",
     "python/tests/test_mpi.py",
+    "python/tests/test_volumes.py",
 ];
 
 /// Modules that are not imported beside PyTorch: a process that has imported TensorFlow aborts in PyTorch's compiler,
@@ -114,6 +120,8 @@ pub(crate) fn test(shell: &Shell) -> Result<()> {
         "sirtaki.data.keras",
     ]))?;
     shell.run(examples.args(["sirtaki.jax"]))?;
+    // The program that the tests of volumes drive.
+    shell.run(cargo(["build", "--workspace", "--example", "convert", "--locked"]))?;
     shell.run(Call::new(&python).args(PYTEST).args(ALONE))
 }
 

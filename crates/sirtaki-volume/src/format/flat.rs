@@ -44,14 +44,14 @@ impl Flat {
     /// A file that is there. It must be long enough for what its header says.
     pub(crate) fn open(path: &Path, layout: Layout, arrangement: Arrangement) -> Result<Self, VolumeError> {
         let file = File::open(path).map_err(VolumeError::io(path))?;
-        Self::checked(path, file, layout, arrangement, None)
+        Self::over(path, file, layout, arrangement, None)
     }
 
     /// An unfinished output that is there.
     pub(crate) fn resume(place: Place, layout: Layout, arrangement: Arrangement) -> Result<Self, VolumeError> {
         let path = place.unfinished().to_owned();
         let file = OpenOptions::new().read(true).write(true).open(&path).map_err(VolumeError::io(&path))?;
-        Self::checked(&path, file, layout, arrangement, Some(place))
+        Self::over(&path, file, layout, arrangement, Some(place))
     }
 
     /// A new output: a header, voxels that are zero, and what comes behind them.
@@ -70,7 +70,8 @@ impl Flat {
         Ok(Self { path, file, layout, arrangement, place: Some(place) })
     }
 
-    fn checked(
+    /// A file that is open.
+    pub(crate) fn over(
         path: &Path,
         file: File,
         layout: Layout,

@@ -24,12 +24,17 @@
 mod dtype;
 mod flat;
 mod layout;
+mod mrc;
+mod nifti;
 mod npy;
 mod place;
 mod raw;
 mod registry;
+mod tiff;
+mod value;
 mod window;
 mod zarr;
+mod zlib;
 
 use std::{fmt::Debug, fs::File, io, os::unix::fs::FileExt, path::Path};
 
@@ -69,6 +74,9 @@ pub trait Volume: Debug + Send + Sync {
     /// nothing is read or written through any of their values afterwards.
     fn finish(&self) -> Result<(), VolumeError>;
 }
+
+/// What opening a volume gives.
+type Opened = Result<Box<dyn Volume>, VolumeError>;
 
 /// How several voxels become one of a coarser level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

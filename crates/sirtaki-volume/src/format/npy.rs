@@ -6,7 +6,7 @@
 use std::{fs::File, os::unix::fs::FileExt, path::Path};
 
 use super::{
-    Choices, DAMAGED, Volume,
+    Choices, DAMAGED, Opened,
     dtype::Dtype,
     flat::{Arrangement, Flat},
     layout::{Compression, Layout},
@@ -20,12 +20,12 @@ const LONGEST: usize = 1 << 16;
 /// Data start at a multiple of this.
 const ALIGNMENT: usize = 64;
 
-pub(super) fn open(path: &Path, _choices: &Choices) -> Result<Box<dyn Volume>, VolumeError> {
+pub(super) fn open(path: &Path, _choices: &Choices) -> Opened {
     let (layout, arrangement) = examine(path)?;
     Ok(Box::new(Flat::open(path, layout, arrangement)?))
 }
 
-pub(super) fn create(place: Place, layout: Layout) -> Result<Box<dyn Volume>, VolumeError> {
+pub(super) fn create(place: Place, layout: Layout) -> Opened {
     let mut header = describe(&layout);
     let length = (header.len() + 11).next_multiple_of(ALIGNMENT) - 10;
     header.extend(std::iter::repeat_n(' ', length - 1 - header.len()));
@@ -36,7 +36,7 @@ pub(super) fn create(place: Place, layout: Layout) -> Result<Box<dyn Volume>, Vo
     Ok(Box::new(Flat::create(place, layout, &bytes, &[])?))
 }
 
-pub(super) fn resume(place: Place, _choices: &Choices) -> Result<Box<dyn Volume>, VolumeError> {
+pub(super) fn resume(place: Place, _choices: &Choices) -> Opened {
     let (layout, arrangement) = examine(place.unfinished())?;
     Ok(Box::new(Flat::resume(place, layout, arrangement)?))
 }

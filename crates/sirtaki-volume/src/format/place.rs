@@ -6,13 +6,17 @@
 
 use std::{
     ffi::OsString,
-    fs, io,
+    fs::{self, File},
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use crate::VolumeError;
+
+/// The folder of files that are not complete, in an output that is a folder.
+const TEMPORARY: &str = ".temporary";
 
 /// What happens to an output that exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,16 +83,59 @@ impl Place {
 
     /// Gives the output its own name.
     pub(crate) fn finish(&self) -> Result<(), VolumeError> {
+        self.finish_with(&self.unfinished)
+    }
+
+    /// Gives a file that was made of the output its name, and removes what it was made of.
+    pub(crate) fn finish_with(&self, whole: &Path) -> Result<(), VolumeError> {
+        if self.unfinished.is_dir() {
+            remove(&self.unfinished.join(TEMPORARY))?;
+        }
         let error = VolumeError::io(&self.path);
         match (self.existing, exists(&self.path)?) {
-            (Existing::Keep, _) => match rename(&self.unfinished, &self.path, RenameFlags::NOREPLACE) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(self.taken()),
-                other => other.map_err(error),
+            (Existing::Keep, _) => match rename(whole, &self.path, RenameFlags::NOREPLACE) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(self.taken()),
+                other => other.map_err(error)?,
             },
-            (Existing::Replace, false) => fs::rename(&self.unfinished, &self.path).map_err(error),
-            (Existing::Replace, true) => {
-                rename(&self.unfinished, &self.path, RenameFlags::EXCHANGE).map_err(error)?;
-                remove(&self.unfinished)
+            (Existing::Replace, false) => fs::rename(whole, &self.path).map_err(error)?,
+            (Existing::Replace, true) => rename(whole, &self.path, RenameFlags::EXCHANGE).map_err(error)?,
+        }
+        // The predecessor, if there was one, has the other name now.
+        remove(&self.unfinished)
+    }
+
+    /// Writes a whole file of an output that is a folder, or nothing: it gets its name when it is complete. Folders are
+    /// made as needed.
+    pub(crate) fn write_file(&self, path: &Path, bytes: &[u8]) -> Result<(), VolumeError> {
+        let (temporary, mut file) = self.temporary_file()?;
+        let written = file.write_all(bytes).and_then(|()| match fs::rename(&temporary, path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                path.parent().map_or(Ok(()), fs::create_dir_all)?;
+                fs::rename(&temporary, path)
+            }
+            other => other,
+        });
+        written.map_err(|error| {
+            // What could not be written whole would only take up space on what may be a full disk.
+            let _ = fs::remove_file(&temporary);
+            VolumeError::Io { path: path.to_owned(), error }
+        })
+    }
+
+    /// A new file that no other process has, whatever its host: those that computed the same chunk, as after a time
+    /// limit, do not write into each other's. What a dead process leaves is removed with the folder in the end.
+    fn temporary_file(&self) -> Result<(PathBuf, File), VolumeError> {
+        let folder = self.unfinished.join(TEMPORARY);
+        let mut number = u64::from(std::process::id()) << 32;
+        loop {
+            let path = folder.join(number.to_string());
+            match File::create_new(&path) {
+                Ok(file) => return Ok((path, file)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    fs::create_dir_all(&folder).map_err(VolumeError::io(&folder))?;
+                }
+                Err(error) => return Err(VolumeError::Io { path, error }),
             }
         }
     }
@@ -134,28 +181,6 @@ fn remove(path: &Path) -> Result<(), VolumeError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other.map_err(VolumeError::io(path)),
     }
-}
-
-/// Writes a whole file, or nothing: it gets its name when it is complete. Folders are made as needed.
-pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), VolumeError> {
-    let name = path.file_name().ok_or_else(|| nameless(path))?;
-    let mut hidden = OsString::from(".");
-    hidden.push(name);
-    // Two processes that compute the same chunk, as after a time limit, do not write into each other's file.
-    hidden.push(format!(".{}-{:?}", std::process::id(), std::thread::current().id()));
-    let temporary = path.with_file_name(hidden);
-    let mut written = fs::write(&temporary, bytes);
-    if written.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
-        && let Some(folder) = path.parent()
-    {
-        fs::create_dir_all(folder).map_err(VolumeError::io(folder))?;
-        written = fs::write(&temporary, bytes);
-    }
-    written.and_then(|()| fs::rename(&temporary, path)).map_err(|error| {
-        // What could not be written whole would only take up space on what may be a full disk.
-        let _ = fs::remove_file(&temporary);
-        VolumeError::Io { path: path.to_owned(), error }
-    })
 }
 
 /// Removes a file, if it is there.

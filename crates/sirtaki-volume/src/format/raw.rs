@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use super::{
-    Choices, Volume,
+    Choices, Opened,
     flat::{Arrangement, Flat},
     layout::{Compression, Layout},
     place::Place,
 };
 use crate::{Extent, VolumeError};
 
-pub(super) fn open(path: &Path, choices: &Choices) -> Result<Box<dyn Volume>, VolumeError> {
+pub(super) fn open(path: &Path, choices: &Choices) -> Opened {
     let (layout, arrangement) = told(path, choices)?;
     let needed = arrangement.offset.saturating_add(layout.bytes());
     let length = path.metadata().map_err(VolumeError::io(path))?.len();
@@ -22,12 +22,12 @@ pub(super) fn open(path: &Path, choices: &Choices) -> Result<Box<dyn Volume>, Vo
     Ok(Box::new(Flat::open(path, layout, arrangement)?))
 }
 
-pub(super) fn create(place: Place, layout: Layout) -> Result<Box<dyn Volume>, VolumeError> {
+pub(super) fn create(place: Place, layout: Layout) -> Opened {
     let layout = Layout { chunk: None, shard: None, compression: Compression::None, checksum: false, ..layout };
     Ok(Box::new(Flat::create(place, layout, &[], &[])?))
 }
 
-pub(super) fn resume(place: Place, choices: &Choices) -> Result<Box<dyn Volume>, VolumeError> {
+pub(super) fn resume(place: Place, choices: &Choices) -> Opened {
     let (layout, arrangement) = told(place.path(), choices)?;
     Ok(Box::new(Flat::resume(place, layout, arrangement)?))
 }

@@ -4,7 +4,7 @@
 
 use std::{fs::File, path::Path};
 
-use super::{Choices, Existing, Layout, Volume, npy, place::Place, raw, read_up_to, zarr};
+use super::{Choices, Existing, Layout, Opened, Volume, mrc, nifti, npy, place::Place, raw, read_up_to, tiff, zarr};
 use crate::VolumeError;
 
 /// A format: how to know it, and what it can do.
@@ -14,9 +14,9 @@ struct Format {
     extensions: &'static [&'static str],
     /// Whether a file starts like this format; a folder is shown as nothing.
     recognise: fn(&Path, &[u8]) -> bool,
-    open: fn(&Path, &Choices) -> Result<Box<dyn Volume>, VolumeError>,
-    create: fn(Place, Layout) -> Result<Box<dyn Volume>, VolumeError>,
-    resume: fn(Place, &Choices) -> Result<Box<dyn Volume>, VolumeError>,
+    open: fn(&Path, &Choices) -> Opened,
+    create: fn(Place, Layout) -> Opened,
+    resume: fn(Place, &Choices) -> Opened,
 }
 
 const FORMATS: &[Format] = &[
@@ -35,6 +35,30 @@ const FORMATS: &[Format] = &[
         open: npy::open,
         create: npy::create,
         resume: npy::resume,
+    },
+    Format {
+        name: "TIFF",
+        extensions: &["tif", "tiff", "ome.tif", "ome.tiff", "tf8", "btf"],
+        recognise: |_, head| tiff::recognise(head),
+        open: tiff::open,
+        create: tiff::create,
+        resume: tiff::resume,
+    },
+    Format {
+        name: "NIfTI",
+        extensions: &["nii", "nii.gz"],
+        recognise: nifti::recognise,
+        open: nifti::open,
+        create: nifti::create,
+        resume: nifti::resume,
+    },
+    Format {
+        name: "MRC",
+        extensions: &["mrc", "mrcs", "map", "rec", "st"],
+        recognise: |_, head| mrc::recognise(head),
+        open: mrc::open,
+        create: mrc::create,
+        resume: mrc::resume,
     },
     Format {
         name: "raw",

@@ -20,7 +20,7 @@ impl Array {
         let voxels = shape.iter().product::<u64>();
         let voxel = |at: u64| {
             let mixed = (at + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(seed).rotate_left(23);
-            let bytes = if (at / 37 + seed) % 3 == 0 { [0; 8] } else { mixed.to_le_bytes() };
+            let bytes = if (at / 37 + seed).is_multiple_of(3) { [0; 8] } else { mixed.to_le_bytes() };
             let bytes = if dtype == Dtype::Bool { bytes.map(|byte| byte & 1) } else { bytes };
             bytes.into_iter().take(dtype.size())
         };

@@ -96,7 +96,7 @@ fn metadata_are_not_believed() {
 fn a_short_file_is_refused_when_it_is_opened() {
     let folder = tempfile::tempdir().unwrap();
     let array = Array::patterned(&[8, 8, 8], Dtype::Float32, 1);
-    for name in ["a.npy"] {
+    for name in ["a.npy", "a.mrc", "a.nii", "a.tif"] {
         let path = folder.path().join(name);
         let volume = format::create(&path, &array.layout(), Existing::Keep).unwrap();
         volume.write(&array.whole(), &array.bytes).unwrap();

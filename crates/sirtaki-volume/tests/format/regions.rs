@@ -5,7 +5,9 @@ use std::path::Path;
 use proptest::prelude::*;
 use sirtaki_volume::{
     Extent, Region,
-    format::{self, Blosc, BloscInner, Choices, Compression, Dtype, Existing, Layout, Shuffle, Volume, ZarrStyle},
+    format::{
+        self, AxisKind, Blosc, BloscInner, Choices, Compression, Dtype, Existing, Layout, Shuffle, Volume, ZarrStyle,
+    },
 };
 
 use crate::array::{Array, arrays, dtypes, numbers, region_of};
@@ -65,6 +67,24 @@ fn check(name: &str, layout: &Layout, array: &Array, regions: &[Vec<(u64, u64)>]
     volume.layout().clone()
 }
 
+const MRC: [Dtype; 5] = [Dtype::Int8, Dtype::Int16, Dtype::UInt16, Dtype::Float16, Dtype::Float32];
+const NIFTI: [Dtype; 6] = [Dtype::Int8, Dtype::UInt8, Dtype::Int16, Dtype::UInt32, Dtype::Float32, Dtype::UInt64];
+const TIFF: [Dtype; 7] =
+    [Dtype::Int8, Dtype::UInt8, Dtype::Int16, Dtype::UInt32, Dtype::Float16, Dtype::Float64, Dtype::UInt64];
+
+fn of(dtypes: &[Dtype]) -> impl Strategy<Value = Dtype> + use<> {
+    prop::sample::select(dtypes.to_vec())
+}
+
+/// The same with a size of voxels.
+fn scaled(mut layout: Layout, unit: &str) -> Layout {
+    for axis in layout.axes.iter_mut().filter(|axis| axis.kind == AxisKind::Space) {
+        axis.scale = 0.5;
+        axis.unit = Some(unit.to_owned());
+    }
+    layout
+}
+
 fn compressions() -> impl Strategy<Value = Compression> {
     let inner = prop::sample::select(vec![BloscInner::Lz4, BloscInner::Zstd, BloscInner::Zlib]);
     let shuffle = prop::sample::select(vec![Shuffle::None, Shuffle::Bytes, Shuffle::Bits]);
@@ -101,6 +121,18 @@ proptest! {
     }
 
     #[test]
+    fn mrc(array in arrays(3..=4, of(&MRC)), regions in prop::collection::vec(numbers(), 4)) {
+        check("a.mrc", &scaled(array.layout(), "angstrom"), &array, &regions);
+    }
+
+    #[test]
+    fn nifti(array in arrays(1..=5, of(&NIFTI)), regions in prop::collection::vec(numbers(), 4)) {
+        let layout = scaled(array.layout(), "millimeter");
+        let read = check("a.nii", &layout, &array, &regions);
+        prop_assert_eq!(read.axes.last(), layout.axes.last());
+    }
+
+    #[test]
     fn zarr(
         array in arrays(1..=4, dtypes()),
         (chunk, shard, zarr, compression, checksum) in zarr_layouts(),
@@ -126,5 +158,28 @@ proptest! {
         prop_assert_eq!(&read.axes, &layout.axes);
         let kept = zarr.version == 2 || !matches!(compression, Compression::Zlib(_) | Compression::Lz4);
         prop_assert!(!kept || read.compression == compression, "{:?}", read.compression);
+    }
+}
+
+// Every piece of a page is a file until the end, so these are fewer.
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    #[test]
+    fn tiff(
+        array in arrays(2..=4, of(&TIFF)),
+        chunk in prop::collection::vec(1_u64..15, 5),
+        deflate in any::<bool>(),
+        regions in prop::collection::vec(numbers(), 4),
+    ) {
+        let mut layout = scaled(array.layout(), "micrometer");
+        if deflate {
+            layout.compression = Compression::Zlib(1);
+            layout.chunk = Some(Extent::new(&chunk[..array.shape.len()]).unwrap());
+        }
+        let read = check("a.tif", &layout, &array, &regions);
+        // OME-XML has no names for these types, and so no place for the size of their voxels.
+        let plain = matches!(array.dtype, Dtype::Float16 | Dtype::Int64 | Dtype::UInt64);
+        prop_assert!(plain || read.axes == layout.axes, "{:?}", read.axes);
     }
 }

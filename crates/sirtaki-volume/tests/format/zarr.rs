@@ -91,3 +91,44 @@ fn empty_chunks_take_no_space_and_are_taken_back() {
     format::open(&path, &Choices::default()).unwrap().read(&half, &mut out).unwrap();
     assert!(out.iter().all(|byte| *byte == 0));
 }
+
+#[test]
+fn many_write_and_read_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let array = Array::patterned(&[16, 16, 16], Dtype::UInt32, 5);
+    let layout = Layout {
+        chunk: Some(Extent::new([2, 4, 4]).unwrap()),
+        shard: Some(Extent::new([4, 8, 16]).unwrap()),
+        ..array.layout()
+    };
+    let path = folder.path().join("a.zarr");
+    format::create(&path, &layout, Existing::Keep).unwrap();
+    let shards: Vec<Region> = (0..8).map(|at| Region::new([at / 2 * 4, at % 2 * 8, 0], [4, 8, 16]).unwrap()).collect();
+    // Two writers compute every shard, as when a slow one was given up too early.
+    std::thread::scope(|threads| {
+        for first in 0..4 {
+            let (shards, array, path) = (&shards, &array, &path);
+            threads.spawn(move || {
+                let volume = format::resume(path, &Choices::default(), Existing::Keep).unwrap();
+                for shard in shards.iter().skip(first % 2).step_by(2) {
+                    volume.write(shard, &array.read(shard)).unwrap();
+                    let mut out = vec![0; shard.voxels() as usize * 4];
+                    volume.read(shard, &mut out).unwrap();
+                    assert_eq!(out, array.read(shard));
+                }
+            });
+        }
+    });
+    format::resume(&path, &Choices::default(), Existing::Keep).unwrap().finish().unwrap();
+    let volume = format::open(&path, &Choices::default()).unwrap();
+    std::thread::scope(|threads| {
+        for _ in 0..4 {
+            threads.spawn(|| {
+                let mut out = vec![0; array.bytes.len()];
+                volume.read(&array.whole(), &mut out).unwrap();
+                assert_eq!(out, array.bytes);
+            });
+        }
+    });
+    assert!(!path.join(".temporary").exists());
+}

@@ -17,7 +17,7 @@ use crate::{
     format::{
         Coarsen, DAMAGED, Volume, check_region, check_units,
         layout::Layout,
-        place::{Place, remove_file, write_file},
+        place::{Place, remove_file},
         read_only,
         window::{copy_shared, fill_box, repeat, try_each_cell},
     },
@@ -161,14 +161,12 @@ impl Volume for ZarrArray {
     fn write(&self, region: &Region, bytes: &[u8]) -> Result<(), VolumeError> {
         check_region(&self.layout, region, bytes.len())?;
         check_units(&self.layout, region)?;
-        if self.place.is_none() {
-            return Err(read_only(&self.folder));
-        }
+        let Some(place) = &self.place else { return Err(read_only(&self.folder)) };
         let grid = self.metadata.grid.sizes();
         try_each_cell(region, grid, |at, _| {
             let file = self.metadata.keys.file(&self.folder, at);
             match self.encode_shard(&Self::cell(at, grid), region, bytes)? {
-                Some(bytes) => write_file(&file, &bytes)?,
+                Some(bytes) => place.write_file(&file, &bytes)?,
                 None => remove_file(&file)?,
             }
             self.shards.lock().unwrap_or_else(PoisonError::into_inner).remove(at);

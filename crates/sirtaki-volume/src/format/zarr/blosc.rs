@@ -4,11 +4,11 @@
 //! Written here rather than bound: the C library brings a thread pool and five compressors in three languages, of which
 //! two have crates that are here anyway.
 
-use super::{
-    codec::{deflate, inflate, lz4_compress},
-    shuffle,
+use super::shuffle;
+use crate::format::{
+    layout::{Blosc, BloscInner, Shuffle},
+    zlib::{deflate, inflate},
 };
-use crate::format::layout::{Blosc, BloscInner, Shuffle};
 
 const HEADER: usize = 16;
 /// Small enough for a processor's cache; a multiple of eight elements of any type.
@@ -85,7 +85,7 @@ impl<'a> Frame<'a> {
             && self.width <= MOST_SPLITS
             && self.block / self.width >= FEWEST_ELEMENTS;
         let splits = if splits { self.width } else { 1 };
-        if self.length == 0 || target.len() % splits != 0 {
+        if self.length == 0 || !target.len().is_multiple_of(splits) {
             return Err(damaged());
         }
         let mut at = self.number(HEADER + 4 * number).ok_or_else(damaged)?;
@@ -133,16 +133,10 @@ pub(crate) fn encode(bytes: &[u8], settings: Blosc, width: usize) -> Result<Vec<
     let too_long = || "it is too large for Blosc, which ends at 2 GiB".to_owned();
     let length = i32::try_from(bytes.len() + HEADER).map(|_| bytes.len() as u32).map_err(|_| too_long())?;
     let block = BLOCK.min(bytes.len().next_multiple_of(width)).max(1);
-    let (compressor, inner): (u8, fn(&[u8], u32) -> Result<Vec<u8>, String>) = match settings.inner {
-        BloscInner::Lz4 => (1, |bytes, _| Ok(lz4_compress(bytes))),
-        BloscInner::Zlib => (3, |bytes, level| deflate(bytes, level)),
-        BloscInner::Zstd => {
-            // Blosc counts to 9, Zstandard to 22, and Blosc's own rule brings them together.
-            (4, |bytes, level| {
-                let level = if level < 9 { (level * 2).max(2) as i32 - 1 } else { 22 };
-                zstd::bulk::compress(bytes, level).map_err(|error| error.to_string())
-            })
-        }
+    let compressor = match settings.inner {
+        BloscInner::Lz4 => 1,
+        BloscInner::Zlib => 3,
+        BloscInner::Zstd => 4,
     };
     let flags = NOT_SPLIT
         | (compressor << 5)
@@ -159,7 +153,7 @@ pub(crate) fn encode(bytes: &[u8], settings: Blosc, width: usize) -> Result<Vec<
             Shuffle::Bits if block >= width => shuffle::bit_shuffle(part, width),
             _ => part.to_vec(),
         };
-        let compressed = inner(&reordered, settings.level)?;
+        let compressed = compress(&reordered, settings)?;
         let smaller = if compressed.len() < part.len() { &compressed } else { &reordered };
         let start = u32::try_from(out.len()).map_err(|_| too_long())?;
         out[HEADER + 4 * number..][..4].copy_from_slice(&start.to_le_bytes());
@@ -179,6 +173,18 @@ pub(crate) fn encode(bytes: &[u8], settings: Blosc, width: usize) -> Result<Vec<
     let compressed = u32::try_from(out.len()).map_err(|_| too_long())?;
     out[12..16].copy_from_slice(&compressed.to_le_bytes());
     Ok(out)
+}
+
+fn compress(bytes: &[u8], settings: Blosc) -> Result<Vec<u8>, String> {
+    match settings.inner {
+        BloscInner::Lz4 => Ok(lz4_flex::block::compress(bytes)),
+        BloscInner::Zlib => deflate(bytes, settings.level),
+        BloscInner::Zstd => {
+            // Blosc counts to 9, Zstandard to 22, and Blosc's own rule brings them together.
+            let level = if settings.level < 9 { (settings.level * 2).max(2) as i32 - 1 } else { 22 };
+            zstd::bulk::compress(bytes, level).map_err(|error| error.to_string())
+        }
+    }
 }
 
 #[cfg(test)]

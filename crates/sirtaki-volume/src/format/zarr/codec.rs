@@ -1,21 +1,13 @@
 //! From the voxels of a chunk to the bytes of a file and back: the order of axes and bytes, compression, checksum.
 
-use std::{
-    borrow::Cow,
-    io::{Read, Write},
-};
-
-use flate2::{
-    Compression as Level,
-    read::{MultiGzDecoder, ZlibDecoder},
-    write::{GzEncoder, ZlibEncoder},
-};
+use std::borrow::Cow;
 
 use super::blosc;
 use crate::format::{
     dtype::Dtype,
     layout::Compression,
     window::{inverse, swap_bytes, transpose},
+    zlib::{deflate, gunzip, gzip, inflate},
 };
 
 /// One step from bytes to bytes.
@@ -137,7 +129,7 @@ pub(crate) fn strip_checksum(bytes: Cow<'_, [u8]>) -> Result<Cow<'_, [u8]>, Stri
 pub(crate) fn decompress(compression: Compression, bytes: &[u8], expected: usize) -> Result<Vec<u8>, String> {
     let out = match compression {
         Compression::None => bytes.to_vec(),
-        Compression::Gzip(_) => read_all(MultiGzDecoder::new(bytes), expected)?,
+        Compression::Gzip(_) => gunzip(bytes, expected)?,
         Compression::Zlib(_) => inflate(bytes, expected)?,
         Compression::Zstd(..) => zstd::bulk::decompress(bytes, expected).map_err(|error| error.to_string())?,
         Compression::Lz4 => {
@@ -162,10 +154,7 @@ pub(crate) fn decompress(compression: Compression, bytes: &[u8], expected: usize
 fn compress(compression: Compression, bytes: &[u8], width: usize) -> Result<Vec<u8>, String> {
     match compression {
         Compression::None => Ok(bytes.to_vec()),
-        Compression::Gzip(level) => {
-            let mut encoder = GzEncoder::new(Vec::new(), Level::new(level.min(9)));
-            encoder.write_all(bytes).and_then(|()| encoder.finish()).map_err(|error| error.to_string())
-        }
+        Compression::Gzip(level) => gzip(bytes, level),
         Compression::Zlib(level) => deflate(bytes, level),
         Compression::Zstd(level, checksum) => {
             let compress = || {
@@ -177,34 +166,9 @@ fn compress(compression: Compression, bytes: &[u8], width: usize) -> Result<Vec<
         }
         Compression::Lz4 => {
             let length = u32::try_from(bytes.len()).map_err(|_| "it is too large for LZ4, which ends at 4 GiB")?;
-            Ok([&length.to_le_bytes(), lz4_compress(bytes).as_slice()].concat())
+            Ok([&length.to_le_bytes(), lz4_flex::block::compress(bytes).as_slice()].concat())
         }
         Compression::Blosc(settings) => blosc::encode(bytes, settings, width),
-    }
-}
-
-/// One block of LZ4.
-pub(crate) fn lz4_compress(bytes: &[u8]) -> Vec<u8> {
-    lz4_flex::block::compress(bytes)
-}
-
-/// Compresses with zlib.
-pub(crate) fn deflate(bytes: &[u8], level: u32) -> Result<Vec<u8>, String> {
-    let mut encoder = ZlibEncoder::new(Vec::new(), Level::new(level.min(9)));
-    encoder.write_all(bytes).and_then(|()| encoder.finish()).map_err(|error| error.to_string())
-}
-
-/// Decompresses with zlib, to at most one byte more than expected.
-pub(crate) fn inflate(bytes: &[u8], expected: usize) -> Result<Vec<u8>, String> {
-    read_all(ZlibDecoder::new(bytes), expected)
-}
-
-fn read_all(decoder: impl Read, expected: usize) -> Result<Vec<u8>, String> {
-    let mut out = Vec::new();
-    decoder.take(expected as u64 + 1).read_to_end(&mut out).map_err(|error| error.to_string())?;
-    match out.len() > expected {
-        true => Err(format!("it holds more than {expected} bytes")),
-        false => Ok(out),
     }
 }
 

@@ -1,9 +1,9 @@
 //! Zarr, versions 2 and 3, with shards and OME-Zarr.
 //!
 //! Written here on top of crates for the compressions. The crate `zarrs` would bring 36 packages that nothing else here
-//! needs, among them a cache, an asynchronous runtime's parts, and Blosc and Snappy in C and C++: 145 seconds of
-//! compiling in the development profile on the machine of this project, where the rest of this crate takes ten. Its
-//! store also writes chunks in place, and half a chunk would look like a whole one to whoever reads it next.
+//! needs, among them a cache, parts of an asynchronous runtime, and Blosc and Snappy in C and C++; with all that it
+//! depends on it takes 145 seconds of a processor to compile in the development profile and 202 in release. Its store
+//! also writes chunks in place, and half a chunk looks like a whole one to whoever reads it next.
 //!
 //! # Layout
 //!
@@ -31,9 +31,9 @@ use metadata::{Metadata, read_json};
 use serde_json::Value;
 
 use super::{
-    Choices, Volume,
+    Choices, Opened,
     layout::{Layout, ZarrStyle},
-    place::{Place, write_file},
+    place::Place,
 };
 use crate::VolumeError;
 
@@ -45,12 +45,12 @@ pub(super) fn recognise(path: &Path) -> bool {
     MARKS.iter().any(|mark| path.join(mark).exists())
 }
 
-pub(super) fn open(path: &Path, choices: &Choices) -> Result<Box<dyn Volume>, VolumeError> {
+pub(super) fn open(path: &Path, choices: &Choices) -> Opened {
     let (folder, metadata, layout) = find(path, choices.level)?;
     Ok(Box::new(ZarrArray::new(folder, metadata, layout, None)))
 }
 
-pub(super) fn create(place: Place, layout: Layout) -> Result<Box<dyn Volume>, VolumeError> {
+pub(super) fn create(place: Place, layout: Layout) -> Opened {
     let mut layout = layout.with_some_chunks();
     let name = place.path().to_string_lossy().to_lowercase();
     let usual = |axis: &super::Axis| axis.scale == 1.0 && axis.offset == 0.0 && axis.unit.is_none();
@@ -65,21 +65,22 @@ pub(super) fn create(place: Place, layout: Layout) -> Result<Box<dyn Volume>, Vo
         true => Layout { attributes: serde_json::Map::new(), ..layout.clone() },
         false => layout.clone(),
     };
-    write_json(&folder, Metadata::new(&array, style)?.files())?;
+    write_json(&place, &folder, Metadata::new(&array, style)?.files())?;
     if style.ome {
-        write_json(place.unfinished(), ome::files(style.version, &layout.attributes, &[layout.axes]))?;
+        write_json(&place, place.unfinished(), ome::files(style.version, &layout.attributes, &[layout.axes]))?;
     }
     resume(place, &Choices::default())
 }
 
-pub(super) fn resume(place: Place, _choices: &Choices) -> Result<Box<dyn Volume>, VolumeError> {
+pub(super) fn resume(place: Place, _choices: &Choices) -> Opened {
     let (folder, metadata, layout) = find(place.unfinished(), 0)?;
     Ok(Box::new(ZarrArray::new(folder, metadata, layout, Some(place))))
 }
 
-/// Writes files of JSON into a folder.
-fn write_json(folder: &Path, files: Vec<(&'static str, Value)>) -> Result<(), VolumeError> {
-    files.into_iter().try_for_each(|(name, json)| write_file(&folder.join(name), format!("{json:#}\n").as_bytes()))
+/// Writes files of JSON into a folder of an output.
+fn write_json(place: &Place, folder: &Path, files: Vec<(&'static str, Value)>) -> Result<(), VolumeError> {
+    let write = |(name, json): (&str, Value)| place.write_file(&folder.join(name), format!("{json:#}\n").as_bytes());
+    files.into_iter().try_for_each(write)
 }
 
 /// The array at this place, or that level of the image there.

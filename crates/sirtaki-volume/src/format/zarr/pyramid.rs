@@ -3,8 +3,6 @@
 //! Computed piece by piece from the level before, when that is complete. The image names a level only when all of it is
 //! written.
 
-use half::f16;
-
 use super::{array::ZarrArray, metadata::Metadata, ome, write_json};
 use crate::{
     Extent, Region, VolumeError,
@@ -13,6 +11,7 @@ use crate::{
         dtype::Dtype,
         layout::{Axis, AxisKind, Layout, ZarrStyle},
         place::Place,
+        value::{push_value, value},
         window::{copy_shared, each_position, try_each_cell},
     },
 };
@@ -28,13 +27,13 @@ pub(super) fn add(finest: &ZarrArray, place: &Place, levels: usize, how: Coarsen
         let Some((layout, factors)) = halved(source.layout())? else { break };
         let folder = root.join(axes.len().to_string());
         let metadata = Metadata::new(&Layout { attributes: serde_json::Map::new(), ..layout.clone() }, style)?;
-        write_json(&folder, metadata.files())?;
+        write_json(place, &folder, metadata.files())?;
         axes.push(layout.axes.clone());
         let target = ZarrArray::new(folder, metadata, layout, Some(place.clone()));
         fill(source, &target, &factors, how)?;
         coarser = Some(target);
     }
-    write_json(root, ome::files(style.version, &finest.layout().attributes, &axes))
+    write_json(place, root, ome::files(style.version, &finest.layout().attributes, &axes))
 }
 
 /// The next level, and by how much each axis is divided; nothing if a chunk holds all of it already.
@@ -78,69 +77,32 @@ fn fill(source: &dyn Volume, target: &dyn Volume, factors: &[u64], how: Coarsen)
     })
 }
 
-/// One voxel of the result for those that it comes from.
+/// One voxel of the result for those that it comes from, of which there are fewer at the end of an axis.
 fn reduce(voxels: &[u8], fine: &[u64], coarse: &[u64], factors: &[u64], (dtype, how): (Dtype, Coarsen)) -> Vec<u8> {
     let width = dtype.size();
+    let place = |at: &[u64]| at.iter().zip(fine).fold(0, |place, (at, size)| place * size + at) as usize * width;
+    let mut neighbours = Vec::new();
+    each_position(factors, |offset| neighbours.push((offset.to_vec(), place(offset))));
     let mut out = Vec::with_capacity(coarse.iter().product::<u64>() as usize * width);
-    let place =
-        |position: &[u64]| position.iter().zip(fine).fold(0, |at, (position, size)| at * size + position) as usize;
-    let voxel = |position: &[u64]| &voxels[place(position) * width..][..width];
+    let mut first = vec![0; fine.len()];
     each_position(coarse, |position| {
-        let first: Vec<u64> = position.iter().zip(factors).map(|(at, factor)| at * factor).collect();
+        (0..first.len()).for_each(|axis| first[axis] = position[axis] * factors[axis]);
+        let base = place(&first);
         if how == Coarsen::First {
-            return out.extend_from_slice(voxel(&first));
+            return out.extend_from_slice(&voxels[base..base + width]);
         }
-        let there: Vec<u64> = (0..first.len()).map(|axis| factors[axis].min(fine[axis] - first[axis])).collect();
-        let mut sum = 0.0;
-        each_position(&there, |offset| {
-            let at: Vec<u64> = first.iter().zip(offset).map(|(first, offset)| first + offset).collect();
-            sum += value(voxel(&at), dtype);
-        });
-        write_value(sum / there.iter().product::<u64>() as f64, dtype, &mut out);
+        let inside = |offset: &[u64]| (0..first.len()).all(|axis| first[axis] + offset[axis] < fine[axis]);
+        let whole = inside(&neighbours[neighbours.len() - 1].0);
+        let (mut sum, mut count) = (0.0, 0.0);
+        for (offset, behind) in &neighbours {
+            if whole || inside(offset) {
+                sum += value(&voxels[base + behind..][..width], dtype);
+                count += 1.0;
+            }
+        }
+        push_value(sum / count, dtype, &mut out);
     });
     out
-}
-
-/// Eight bytes that start with those of a voxel.
-fn wide(bytes: &[u8]) -> [u8; 8] {
-    let mut wide = [0; 8];
-    wide[..bytes.len()].copy_from_slice(bytes);
-    wide
-}
-
-fn value(bytes: &[u8], dtype: Dtype) -> f64 {
-    let wide = wide(bytes);
-    let [a, b, c, d, ..] = wide;
-    match dtype {
-        Dtype::Bool | Dtype::UInt8 => f64::from(a),
-        Dtype::Int8 => f64::from(a as i8),
-        Dtype::Int16 => f64::from(i16::from_ne_bytes([a, b])),
-        Dtype::Int32 => f64::from(i32::from_ne_bytes([a, b, c, d])),
-        Dtype::Int64 => i64::from_ne_bytes(wide) as f64,
-        Dtype::UInt16 => f64::from(u16::from_ne_bytes([a, b])),
-        Dtype::UInt32 => f64::from(u32::from_ne_bytes([a, b, c, d])),
-        Dtype::UInt64 => u64::from_ne_bytes(wide) as f64,
-        Dtype::Float16 => f16::from_ne_bytes([a, b]).to_f64(),
-        Dtype::Float32 => f64::from(f32::from_ne_bytes([a, b, c, d])),
-        Dtype::Float64 => f64::from_ne_bytes(wide),
-    }
-}
-
-fn write_value(value: f64, dtype: Dtype, out: &mut Vec<u8>) {
-    let whole = value.round();
-    match dtype {
-        Dtype::Bool | Dtype::UInt8 => out.push(whole as u8),
-        Dtype::Int8 => out.extend((whole as i8).to_ne_bytes()),
-        Dtype::Int16 => out.extend((whole as i16).to_ne_bytes()),
-        Dtype::Int32 => out.extend((whole as i32).to_ne_bytes()),
-        Dtype::Int64 => out.extend((whole as i64).to_ne_bytes()),
-        Dtype::UInt16 => out.extend((whole as u16).to_ne_bytes()),
-        Dtype::UInt32 => out.extend((whole as u32).to_ne_bytes()),
-        Dtype::UInt64 => out.extend((whole as u64).to_ne_bytes()),
-        Dtype::Float16 => out.extend(f16::from_f64(value).to_ne_bytes()),
-        Dtype::Float32 => out.extend((value as f32).to_ne_bytes()),
-        Dtype::Float64 => out.extend(value.to_ne_bytes()),
-    }
 }
 
 #[cfg(test)]

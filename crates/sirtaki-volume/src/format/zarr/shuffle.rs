@@ -28,7 +28,7 @@ pub(crate) fn unshuffle(bytes: &[u8], width: usize, out: &mut [u8]) {
 pub(crate) fn bit_shuffle(bytes: &[u8], width: usize) -> Vec<u8> {
     let count = bytes.len() / width;
     let mut out = bytes.to_vec();
-    if count % 8 == 0 {
+    if count.is_multiple_of(8) {
         let row = count / 8;
         for (group, byte) in places(row, width) {
             let eight = std::array::from_fn(|element| bytes[(group * 8 + element) * width + byte]);
@@ -44,7 +44,7 @@ pub(crate) fn bit_shuffle(bytes: &[u8], width: usize) -> Vec<u8> {
 pub(crate) fn bit_unshuffle(bytes: &[u8], width: usize, out: &mut [u8]) {
     let count = bytes.len() / width;
     out.copy_from_slice(bytes);
-    if count % 8 == 0 {
+    if count.is_multiple_of(8) {
         let row = count / 8;
         for (group, byte) in places(row, width) {
             let eight = std::array::from_fn(|bit| bytes[(byte * 8 + bit) * row + group]);
