@@ -8,7 +8,7 @@ use std::{error::Error, path::Path, process::ExitCode};
 
 use sirtaki_volume::{
     Extent, Region, VolumeError,
-    format::{self, Blosc, BloscInner, Choices, Coarsen, Compression, Dtype, Existing, Layout, Shuffle, Volume},
+    format::{self, Blosc, BloscInner, Choices, Coarsen, Compression, Dtype, Existing, Shuffle, Volume, VolumeLayout},
 };
 
 fn main() -> ExitCode {
@@ -79,7 +79,7 @@ fn compression(name: &str) -> Option<Compression> {
 
 /// Copies everything, a unit at a time; where any region can be written, slabs of about a megabyte.
 fn copy(source: &dyn Volume, target: &dyn Volume) -> Result<(), VolumeError> {
-    let Layout { shape, dtype, .. } = target.layout();
+    let VolumeLayout { shape, dtype, .. } = target.layout();
     let mut unit = target.layout().unit();
     if target.layout().chunk.is_none() {
         unit.clone_from(&shape.sizes().to_vec());

@@ -13,8 +13,8 @@ use std::{
 
 use super::{
     Volume, check_region,
-    layout::Layout,
-    place::Place,
+    layout::VolumeLayout,
+    place::OutputPlace,
     window::{swap_bytes, transpose, try_each_position},
 };
 use crate::{Region, VolumeError};
@@ -35,27 +35,36 @@ pub(crate) struct Arrangement {
 pub(crate) struct Flat {
     path: PathBuf,
     file: File,
-    layout: Layout,
+    layout: VolumeLayout,
     arrangement: Arrangement,
-    place: Option<Place>,
+    place: Option<OutputPlace>,
 }
 
 impl Flat {
     /// A file that is there. It must be long enough for what its header says.
-    pub(crate) fn open(path: &Path, layout: Layout, arrangement: Arrangement) -> Result<Self, VolumeError> {
+    pub(crate) fn open(path: &Path, layout: VolumeLayout, arrangement: Arrangement) -> Result<Self, VolumeError> {
         let file = File::open(path).map_err(VolumeError::io(path))?;
         Self::over(path, file, layout, arrangement, None)
     }
 
     /// An unfinished output that is there.
-    pub(crate) fn resume(place: Place, layout: Layout, arrangement: Arrangement) -> Result<Self, VolumeError> {
+    pub(crate) fn resume(
+        place: OutputPlace,
+        layout: VolumeLayout,
+        arrangement: Arrangement,
+    ) -> Result<Self, VolumeError> {
         let path = place.unfinished().to_owned();
         let file = OpenOptions::new().read(true).write(true).open(&path).map_err(VolumeError::io(&path))?;
         Self::over(&path, file, layout, arrangement, Some(place))
     }
 
     /// A new output: a header, voxels that are zero, and what comes behind them.
-    pub(crate) fn create(place: Place, layout: Layout, header: &[u8], behind: &[u8]) -> Result<Self, VolumeError> {
+    pub(crate) fn create(
+        place: OutputPlace,
+        layout: VolumeLayout,
+        header: &[u8],
+        behind: &[u8],
+    ) -> Result<Self, VolumeError> {
         let path = place.unfinished().to_owned();
         let arrangement = Arrangement { offset: header.len() as u64, ..Arrangement::default() };
         let length = arrangement.offset.saturating_add(layout.bytes()).saturating_add(behind.len() as u64);
@@ -74,14 +83,14 @@ impl Flat {
     pub(crate) fn over(
         path: &Path,
         file: File,
-        layout: Layout,
+        layout: VolumeLayout,
         arrangement: Arrangement,
-        place: Option<Place>,
+        place: Option<OutputPlace>,
     ) -> Result<Self, VolumeError> {
         let length = file.metadata().map_err(VolumeError::io(path))?.len();
         let needed = arrangement.offset.saturating_add(layout.bytes());
         if length < needed {
-            let Layout { shape, dtype, .. } = &layout;
+            let VolumeLayout { shape, dtype, .. } = &layout;
             let problem = format!("{length} bytes, but {shape} voxels of {dtype} end at byte {needed}");
             return Err(VolumeError::format(path, problem, super::TRUNCATED));
         }
@@ -137,7 +146,7 @@ impl Flat {
 }
 
 impl Volume for Flat {
-    fn layout(&self) -> &Layout {
+    fn layout(&self) -> &VolumeLayout {
         &self.layout
     }
 

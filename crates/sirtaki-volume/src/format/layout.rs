@@ -136,7 +136,7 @@ impl Default for ZarrStyle {
 
 /// What is known about a volume besides its voxels.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Layout {
+pub struct VolumeLayout {
     /// The size along each axis, slowest first.
     pub shape: Extent,
     /// The type of the voxels.
@@ -159,7 +159,7 @@ pub struct Layout {
     pub zarr: Option<ZarrStyle>,
 }
 
-impl Layout {
+impl VolumeLayout {
     /// A volume about which nothing but its shape and type is known.
     pub fn new(shape: Extent, dtype: Dtype) -> Self {
         let axes = Axis::usual(shape.axes());
@@ -243,11 +243,11 @@ impl Layout {
 mod tests {
     use super::*;
 
-    fn layout(shape: &[u64]) -> Layout {
-        Layout::new(Extent::new(shape).unwrap(), Dtype::UInt16)
+    fn layout(shape: &[u64]) -> VolumeLayout {
+        VolumeLayout::new(Extent::new(shape).unwrap(), Dtype::UInt16)
     }
 
-    fn names(layout: &Layout) -> Vec<&str> {
+    fn names(layout: &VolumeLayout) -> Vec<&str> {
         layout.axes.iter().map(|axis| axis.name.as_str()).collect()
     }
 

@@ -5,7 +5,7 @@
 //! threads read and write at once.
 //!
 //! An output grows under a name of its own and takes its final one in [`Volume::finish`]; until then [`resume`] finds
-//! it, in this process or another. Files are made from the [`Layout`] of another volume, so that chunks, compression,
+//! it, in this process or another. Files are made from the [`VolumeLayout`] of another volume, so that chunks, compression,
 //! voxel size and axes are kept where the format has a place for them.
 //!
 //! Voxels are rows of bytes with the last axis fastest, in this machine's order. Whether they are numbers that a network
@@ -39,7 +39,7 @@ mod zlib;
 use std::{fmt::Debug, fs::File, io, os::unix::fs::FileExt, path::Path};
 
 pub use dtype::Dtype;
-pub use layout::{Axis, AxisKind, Blosc, BloscInner, Compression, Layout, Shuffle, ZarrStyle};
+pub use layout::{Axis, AxisKind, Blosc, BloscInner, Compression, Shuffle, VolumeLayout, ZarrStyle};
 pub use place::Existing;
 pub use registry::{create, names, open, resume};
 
@@ -53,12 +53,12 @@ const DAMAGED: &str = "it is damaged or of another kind; make it again, or look 
 /// A volume in a file or folder.
 pub trait Volume: Debug + Send + Sync {
     /// What is known about it besides its voxels.
-    fn layout(&self) -> &Layout;
+    fn layout(&self) -> &VolumeLayout;
 
     /// Reads a region, which must lie in the volume, into memory of exactly its size.
     fn read(&self, region: &Region, out: &mut [u8]) -> Result<(), VolumeError>;
 
-    /// Writes a region that consists of whole units, see [`Layout::unit`]; those at the end of an axis are as short as
+    /// Writes a region that consists of whole units, see [`VolumeLayout::unit`]; those at the end of an axis are as short as
     /// the volume makes them. A unit that could not be written whole is not written at all, except in files without
     /// units.
     fn write(&self, region: &Region, bytes: &[u8]) -> Result<(), VolumeError>;
@@ -103,7 +103,7 @@ pub struct Choices {
 }
 
 /// Whether a region lies in a volume and memory has its size.
-fn check_region(layout: &Layout, region: &Region, bytes: usize) -> Result<(), VolumeError> {
+fn check_region(layout: &VolumeLayout, region: &Region, bytes: usize) -> Result<(), VolumeError> {
     if !region.is_within(&layout.shape) {
         return Err(VolumeError::Invalid(format!("{region} does not lie in a volume of {}", layout.shape)));
     }
@@ -118,7 +118,7 @@ fn check_region(layout: &Layout, region: &Region, bytes: usize) -> Result<(), Vo
 }
 
 /// Whether a region that is to be written consists of whole units.
-fn check_units(layout: &Layout, region: &Region) -> Result<(), VolumeError> {
+fn check_units(layout: &VolumeLayout, region: &Region) -> Result<(), VolumeError> {
     let unit = layout.unit();
     let whole = (0..region.axes()).all(|axis| {
         let (start, end) = (region.start()[axis], region.end()[axis]);

@@ -8,8 +8,8 @@ use super::{
     Choices, DAMAGED, Opened,
     dtype::Dtype,
     flat::{Arrangement, Flat},
-    layout::{Axis, Compression, Layout},
-    place::Place,
+    layout::{Axis, Compression, VolumeLayout},
+    place::OutputPlace,
 };
 use crate::{Extent, VolumeError};
 
@@ -29,19 +29,20 @@ pub(super) fn open(path: &Path, _choices: &Choices) -> Opened {
     Ok(Box::new(Flat::open(path, layout, arrangement)?))
 }
 
-pub(super) fn resume(place: Place, _choices: &Choices) -> Opened {
+pub(super) fn resume(place: OutputPlace, _choices: &Choices) -> Opened {
     let (layout, arrangement) = examine(place.unfinished())?;
     Ok(Box::new(Flat::resume(place, layout, arrangement)?))
 }
 
-pub(super) fn create(place: Place, layout: Layout) -> Opened {
+pub(super) fn create(place: OutputPlace, layout: VolumeLayout) -> Opened {
     let header = describe(&layout, place.path())?;
     let fill = vec![0; layout.dtype.size()];
-    let layout = Layout { chunk: None, shard: None, compression: Compression::None, checksum: false, fill, ..layout };
+    let layout =
+        VolumeLayout { chunk: None, shard: None, compression: Compression::None, checksum: false, fill, ..layout };
     Ok(Box::new(Flat::create(place, layout, &header, &[])?))
 }
 
-fn examine(path: &Path) -> Result<(Layout, Arrangement), VolumeError> {
+fn examine(path: &Path) -> Result<(VolumeLayout, Arrangement), VolumeError> {
     let refuse = |problem: String| VolumeError::format(path, problem, DAMAGED);
     let file = File::open(path).map_err(VolumeError::io(path))?;
     let mut header = [0; HEADER];
@@ -70,7 +71,7 @@ fn examine(path: &Path) -> Result<(Layout, Arrangement), VolumeError> {
     if word(22) >= VOLUMES && per_volume > 0 && z % per_volume == 0 {
         shape = vec![z / per_volume, per_volume, size(1), size(0)];
     }
-    let mut layout = Layout::new(Extent::new(shape).map_err(|error| refuse(error.to_string()))?, *dtype);
+    let mut layout = VolumeLayout::new(Extent::new(shape).map_err(|error| refuse(error.to_string()))?, *dtype);
     let space = layout.axes.len() - 3;
     for (axis, known) in layout.axes[space..].iter_mut().rev().enumerate() {
         let (intervals, cell) = (word(7 + axis), float(10 + axis));
@@ -88,7 +89,7 @@ fn examine(path: &Path) -> Result<(Layout, Arrangement), VolumeError> {
     Ok((layout, Arrangement { offset, big_endian, first_fastest: false }))
 }
 
-fn describe(layout: &Layout, path: &Path) -> Result<Vec<u8>, VolumeError> {
+fn describe(layout: &VolumeLayout, path: &Path) -> Result<Vec<u8>, VolumeError> {
     let Some((mode, _)) = MODES.iter().find(|(_, dtype)| *dtype == layout.dtype) else {
         let hint = "write zarr, or voxels of int8, int16, uint16, float16 or float32";
         return Err(VolumeError::format(path, format!("MRC has no voxels of {}", layout.dtype), hint));

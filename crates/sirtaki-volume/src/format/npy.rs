@@ -9,8 +9,8 @@ use super::{
     Choices, DAMAGED, Opened,
     dtype::Dtype,
     flat::{Arrangement, Flat},
-    layout::{Compression, Layout},
-    place::Place,
+    layout::{Compression, VolumeLayout},
+    place::OutputPlace,
 };
 use crate::{Extent, VolumeError};
 
@@ -25,30 +25,30 @@ pub(super) fn open(path: &Path, _choices: &Choices) -> Opened {
     Ok(Box::new(Flat::open(path, layout, arrangement)?))
 }
 
-pub(super) fn create(place: Place, layout: Layout) -> Opened {
+pub(super) fn create(place: OutputPlace, layout: VolumeLayout) -> Opened {
     let mut header = describe(&layout);
     let length = (header.len() + 11).next_multiple_of(ALIGNMENT) - 10;
     header.extend(std::iter::repeat_n(' ', length - 1 - header.len()));
     header.push('\n');
     let mut bytes = [MAGIC, &[1, 0], &(length as u16).to_le_bytes()].concat();
     bytes.extend(header.into_bytes());
-    let layout = Layout { chunk: None, shard: None, compression: Compression::None, checksum: false, ..layout };
+    let layout = VolumeLayout { chunk: None, shard: None, compression: Compression::None, checksum: false, ..layout };
     Ok(Box::new(Flat::create(place, layout, &bytes, &[])?))
 }
 
-pub(super) fn resume(place: Place, _choices: &Choices) -> Opened {
+pub(super) fn resume(place: OutputPlace, _choices: &Choices) -> Opened {
     let (layout, arrangement) = examine(place.unfinished())?;
     Ok(Box::new(Flat::resume(place, layout, arrangement)?))
 }
 
-fn describe(layout: &Layout) -> String {
+fn describe(layout: &VolumeLayout) -> String {
     let sizes: Vec<String> = layout.shape.sizes().iter().map(u64::to_string).collect();
     let comma = if sizes.len() == 1 { "," } else { "" };
     let (descr, shape) = (layout.dtype.descr(), sizes.join(", "));
     format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({shape}{comma}), }}")
 }
 
-fn examine(path: &Path) -> Result<(Layout, Arrangement), VolumeError> {
+fn examine(path: &Path) -> Result<(VolumeLayout, Arrangement), VolumeError> {
     let refuse = |problem: &str| VolumeError::format(path, problem, DAMAGED);
     let file = File::open(path).map_err(VolumeError::io(path))?;
     let mut start = [0; 12];
@@ -74,7 +74,7 @@ fn examine(path: &Path) -> Result<(Layout, Arrangement), VolumeError> {
     let shape = Extent::new(described.shape).map_err(|error| refuse(&error.to_string()))?;
     let offset = before + length as u64;
     let arrangement = Arrangement { offset, big_endian, first_fastest: described.first_fastest };
-    Ok((Layout::new(shape, dtype), arrangement))
+    Ok((VolumeLayout::new(shape, dtype), arrangement))
 }
 
 /// What a header says.

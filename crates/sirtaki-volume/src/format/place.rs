@@ -29,7 +29,7 @@ pub enum Existing {
 
 /// The two names of an output.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct OutputPlace {
     /// Its name when it is complete.
     path: PathBuf,
     /// Its name until then.
@@ -42,7 +42,7 @@ fn nameless(path: &Path) -> VolumeError {
     VolumeError::format(path, "this is not the name of a file", "name a file, as in `out.zarr`")
 }
 
-impl Place {
+impl OutputPlace {
     /// The place of an output that may be there already, unfinished.
     pub(crate) fn of(path: &Path, existing: Existing) -> Result<Self, VolumeError> {
         let name = path.file_name().ok_or_else(|| nameless(path))?;
@@ -200,10 +200,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.npy");
         fs::write(&path, "old").unwrap();
-        let error = Place::prepare(&path, Existing::Keep).unwrap_err();
+        let error = OutputPlace::prepare(&path, Existing::Keep).unwrap_err();
         assert!(error.to_string().contains("there already"), "{error}");
 
-        let place = Place::prepare(&path, Existing::Replace).unwrap();
+        let place = OutputPlace::prepare(&path, Existing::Replace).unwrap();
         fs::write(place.unfinished(), "new").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");
         place.finish().unwrap();
@@ -216,7 +216,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.zarr");
         fs::create_dir_all(path.join("old")).unwrap();
-        let place = Place::prepare(&path, Existing::Replace).unwrap();
+        let place = OutputPlace::prepare(&path, Existing::Replace).unwrap();
         fs::create_dir_all(place.unfinished().join("new")).unwrap();
         place.finish().unwrap();
         assert!(path.join("new").exists() && !path.join("old").exists());
@@ -227,9 +227,9 @@ mod tests {
     fn what_appears_meanwhile_is_not_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.npy");
-        let place = Place::prepare(&path, Existing::Keep).unwrap();
+        let place = OutputPlace::prepare(&path, Existing::Keep).unwrap();
         fs::write(place.unfinished(), "new").unwrap();
-        assert!(Place::prepare(&path, Existing::Keep).unwrap_err().to_string().contains("not finished"));
+        assert!(OutputPlace::prepare(&path, Existing::Keep).unwrap_err().to_string().contains("not finished"));
         fs::write(&path, "another").unwrap();
         assert!(place.finish().is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), "another");

@@ -4,7 +4,9 @@
 
 use std::{fs::File, path::Path};
 
-use super::{Choices, Existing, Layout, Opened, Volume, mrc, nifti, npy, place::Place, raw, read_up_to, tiff, zarr};
+use super::{
+    Choices, Existing, Opened, Volume, VolumeLayout, mrc, nifti, npy, place::OutputPlace, raw, read_up_to, tiff, zarr,
+};
 use crate::VolumeError;
 
 /// A format: how to know it, and what it can do.
@@ -15,8 +17,8 @@ struct Format {
     /// Whether a file starts like this format; a folder is shown as nothing.
     recognise: fn(&Path, &[u8]) -> bool,
     open: fn(&Path, &Choices) -> Opened,
-    create: fn(Place, Layout) -> Opened,
-    resume: fn(Place, &Choices) -> Opened,
+    create: fn(OutputPlace, VolumeLayout) -> Opened,
+    resume: fn(OutputPlace, &Choices) -> Opened,
 }
 
 const FORMATS: &[Format] = &[
@@ -90,15 +92,15 @@ pub fn open(path: &Path, choices: &Choices) -> Result<Box<dyn Volume>, VolumeErr
 
 /// Begins a new volume. Chunks, compression, voxel size and axes are taken from the layout, which is best that of the
 /// input, as far as the format has them.
-pub fn create(path: &Path, layout: &Layout, existing: Existing) -> Result<Box<dyn Volume>, VolumeError> {
+pub fn create(path: &Path, layout: &VolumeLayout, existing: Existing) -> Result<Box<dyn Volume>, VolumeError> {
     let format = by_name(path)?;
-    (format.create)(Place::prepare(path, existing)?, layout.clone())
+    (format.create)(OutputPlace::prepare(path, existing)?, layout.clone())
 }
 
 /// Continues a volume that was begun and not finished.
 pub fn resume(path: &Path, choices: &Choices, existing: Existing) -> Result<Box<dyn Volume>, VolumeError> {
     let format = by_name(path)?;
-    let place = Place::of(path, existing)?;
+    let place = OutputPlace::of(path, existing)?;
     if !place.unfinished().exists() {
         return Err(VolumeError::format(path, "no output of this name was begun", "create it"));
     }

@@ -4,7 +4,7 @@ use crate::Region;
 
 /// An array in memory: its sizes, slowest axis first, and where in it a box starts.
 #[derive(Clone, Copy)]
-pub(crate) struct Window<'a> {
+pub(crate) struct ArrayBox<'a> {
     /// The sizes of the whole array.
     pub(crate) shape: &'a [u64],
     /// Where the box starts.
@@ -12,7 +12,7 @@ pub(crate) struct Window<'a> {
 }
 
 /// Copies a box of `size` elements of `width` bytes from one array into another. Both must contain it.
-pub(crate) fn copy_box(size: &[u64], width: usize, from: (&[u8], Window<'_>), to: (&mut [u8], Window<'_>)) {
+pub(crate) fn copy_box(size: &[u64], width: usize, from: (&[u8], ArrayBox<'_>), to: (&mut [u8], ArrayBox<'_>)) {
     let ((source, from), (target, to)) = (from, to);
     if size.contains(&0) {
         return;
@@ -40,8 +40,8 @@ pub(crate) fn copy_box(size: &[u64], width: usize, from: (&[u8], Window<'_>), to
 /// Copies what two boxes of the same volume share from the memory of one into that of the other.
 pub(crate) fn copy_shared(shared: &Region, width: usize, from: (&[u8], &Region), to: (&mut [u8], &Region)) {
     let (source, target) = (shared.relative_to(from.1), shared.relative_to(to.1));
-    let from = (from.0, Window { shape: from.1.size(), start: source.start() });
-    copy_box(shared.size(), width, from, (to.0, Window { shape: to.1.size(), start: target.start() }));
+    let from = (from.0, ArrayBox { shape: from.1.size(), start: source.start() });
+    copy_box(shared.size(), width, from, (to.0, ArrayBox { shape: to.1.size(), start: target.start() }));
 }
 
 /// The bytes from one element to the next along each axis.
@@ -165,11 +165,11 @@ mod tests {
     fn a_box_is_copied_to_where_it_belongs() {
         let source: Vec<u8> = (0..24).collect();
         let mut target = [0; 6];
-        let from = Window { shape: &[2, 3, 4], start: &[1, 1, 2] };
-        copy_box(&[1, 2, 2], 1, (&source, from), (&mut target, Window { shape: &[1, 2, 3], start: &[0, 0, 1] }));
+        let from = ArrayBox { shape: &[2, 3, 4], start: &[1, 1, 2] };
+        copy_box(&[1, 2, 2], 1, (&source, from), (&mut target, ArrayBox { shape: &[1, 2, 3], start: &[0, 0, 1] }));
         assert_eq!(target, [0, 18, 19, 0, 22, 23]);
         let mut whole = [0; 24];
-        let all = Window { shape: &[2, 3, 4], start: &[0, 0, 0] };
+        let all = ArrayBox { shape: &[2, 3, 4], start: &[0, 0, 0] };
         copy_box(&[2, 3, 4], 1, (&source, all), (&mut whole, all));
         assert_eq!(whole[..], source[..]);
     }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use sirtaki_volume::{
     Extent, Region,
-    format::{Dtype, Layout},
+    format::{Dtype, VolumeLayout},
 };
 
 /// Voxels in memory.
@@ -27,8 +27,8 @@ impl Array {
         Self { shape: shape.to_vec(), dtype, bytes: (0..voxels).flat_map(voxel).collect() }
     }
 
-    pub(crate) fn layout(&self) -> Layout {
-        Layout::new(Extent::new(self.shape.clone()).unwrap(), self.dtype)
+    pub(crate) fn layout(&self) -> VolumeLayout {
+        VolumeLayout::new(Extent::new(self.shape.clone()).unwrap(), self.dtype)
     }
 
     pub(crate) fn whole(&self) -> Region {

@@ -2,13 +2,13 @@
 
 use sirtaki_volume::{
     Extent, Region,
-    format::{self, Choices, Dtype, Existing, Layout},
+    format::{self, Choices, Dtype, Existing, VolumeLayout},
 };
 
 #[test]
 fn places_beyond_four_gibibytes_are_found() {
     let folder = tempfile::tempdir().unwrap();
-    let layout = Layout::new(Extent::new([5, 1 << 15, 1 << 15]).unwrap(), Dtype::UInt8);
+    let layout = VolumeLayout::new(Extent::new([5, 1 << 15, 1 << 15]).unwrap(), Dtype::UInt8);
     let last = Region::new([4, (1 << 15) - 2, 7], [1, 2, 3]).unwrap();
     for name in ["a.npy", "a.tif", "a.nii"] {
         let path = folder.path().join(name);

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use sirtaki_volume::{
     Extent, Region, VolumeError,
-    format::{self, Choices, Dtype, Existing, Layout},
+    format::{self, Choices, Dtype, Existing, VolumeLayout},
 };
 
 use crate::array::Array;
@@ -127,7 +127,7 @@ fn regions_must_fit() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.zarr");
     let array = Array::patterned(&[8, 8, 8], Dtype::Float32, 1);
-    let layout = Layout { chunk: Some(Extent::new([4, 4, 4]).unwrap()), ..array.layout() };
+    let layout = VolumeLayout { chunk: Some(Extent::new([4, 4, 4]).unwrap()), ..array.layout() };
     let volume = format::create(&path, &layout, Existing::Keep).unwrap();
     let region = |start: [u64; 3], size: [u64; 3]| Region::new(start, size).unwrap();
     assert!(volume.read(&region([0, 0, 5], [1, 1, 4]), &mut [0; 16]).is_err());

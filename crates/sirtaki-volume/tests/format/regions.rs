@@ -6,14 +6,15 @@ use proptest::prelude::*;
 use sirtaki_volume::{
     Extent, Region,
     format::{
-        self, AxisKind, Blosc, BloscInner, Choices, Compression, Dtype, Existing, Layout, Shuffle, Volume, ZarrStyle,
+        self, AxisKind, Blosc, BloscInner, Choices, Compression, Dtype, Existing, Shuffle, Volume, VolumeLayout,
+        ZarrStyle,
     },
 };
 
 use crate::array::{Array, arrays, dtypes, numbers, region_of};
 
 /// Writes all units of a volume, the second half of them through another value, as after the death of a process.
-fn write(path: &Path, layout: &Layout, array: &Array) {
+fn write(path: &Path, layout: &VolumeLayout, array: &Array) {
     let choices = Choices { shape: Some(array.shape.clone()), dtype: Some(array.dtype), ..Choices::default() };
     let created = format::create(path, layout, Existing::Keep).unwrap();
     let units = units(created.layout());
@@ -30,7 +31,7 @@ fn write(path: &Path, layout: &Layout, array: &Array) {
 }
 
 /// Regions of whole units that cover a volume; where any region will do, slabs.
-fn units(layout: &Layout) -> Vec<Region> {
+fn units(layout: &VolumeLayout) -> Vec<Region> {
     let (sizes, mut unit) = (layout.shape.sizes(), layout.unit());
     if unit.iter().all(|size| *size == 1) {
         unit = sizes.iter().map(|size| size.div_ceil(2)).collect();
@@ -50,7 +51,7 @@ fn units(layout: &Layout) -> Vec<Region> {
 }
 
 /// Writes a volume and compares regions of it; returns what the file says of itself.
-fn check(name: &str, layout: &Layout, array: &Array, regions: &[Vec<(u64, u64)>]) -> Layout {
+fn check(name: &str, layout: &VolumeLayout, array: &Array, regions: &[Vec<(u64, u64)>]) -> VolumeLayout {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
     write(&path, layout, array);
@@ -77,7 +78,7 @@ fn of(dtypes: &[Dtype]) -> impl Strategy<Value = Dtype> + use<> {
 }
 
 /// The same with a size of voxels.
-fn scaled(mut layout: Layout, unit: &str) -> Layout {
+fn scaled(mut layout: VolumeLayout, unit: &str) -> VolumeLayout {
     for axis in layout.axes.iter_mut().filter(|axis| axis.kind == AxisKind::Space) {
         axis.scale = 0.5;
         axis.unit = Some(unit.to_owned());
@@ -141,7 +142,7 @@ proptest! {
     ) {
         let axes = array.shape.len();
         let shard: Option<Vec<u64>> = shard.map(|shard| (0..axes).map(|axis| shard[axis] * chunk[axis]).collect());
-        let mut layout = Layout {
+        let mut layout = VolumeLayout {
             chunk: Some(Extent::new(&chunk[..axes]).unwrap()),
             shard: shard.filter(|_| zarr.version == 3).map(|shard| Extent::new(shard).unwrap()),
             compression,

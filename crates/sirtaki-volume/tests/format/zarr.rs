@@ -4,13 +4,13 @@ use std::fs;
 
 use sirtaki_volume::{
     Extent, Region,
-    format::{self, Choices, Coarsen, Dtype, Existing, Layout, ZarrStyle},
+    format::{self, Choices, Coarsen, Dtype, Existing, VolumeLayout, ZarrStyle},
 };
 
 use crate::array::Array;
 
-fn image(array: &Array) -> Layout {
-    let mut layout = Layout { chunk: Some(Extent::new([4, 4, 4]).unwrap()), ..array.layout() };
+fn image(array: &Array) -> VolumeLayout {
+    let mut layout = VolumeLayout { chunk: Some(Extent::new([4, 4, 4]).unwrap()), ..array.layout() };
     for (axis, scale) in layout.axes.iter_mut().zip([2.0, 0.5, 0.5]) {
         axis.scale = scale;
         axis.unit = Some("micrometer".to_owned());
@@ -26,7 +26,8 @@ fn levels_are_written_and_chosen() {
         Array { bytes: (0..9 * 8 * 7).map(|at| (at % 251) as u8).collect(), shape: vec![9, 8, 7], dtype: Dtype::UInt8 };
     for version in [2, 3] {
         let path = folder.path().join(format!("v{version}.zarr"));
-        let layout = Layout { zarr: Some(ZarrStyle { version, ome: true, ..ZarrStyle::default() }), ..image(&array) };
+        let layout =
+            VolumeLayout { zarr: Some(ZarrStyle { version, ome: true, ..ZarrStyle::default() }), ..image(&array) };
         let volume = format::create(&path, &layout, Existing::Keep).unwrap();
         volume.write(&array.whole(), &array.bytes).unwrap();
         volume.add_levels(5, Coarsen::First).unwrap();
@@ -80,7 +81,7 @@ fn empty_chunks_take_no_space_and_are_taken_back() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.zarr");
     let array = Array::patterned(&[8, 8, 8], Dtype::Float32, 2);
-    let layout = Layout { chunk: Some(Extent::new([4, 8, 8]).unwrap()), ..array.layout() };
+    let layout = VolumeLayout { chunk: Some(Extent::new([4, 8, 8]).unwrap()), ..array.layout() };
     let volume = format::create(&path, &layout, Existing::Keep).unwrap();
     volume.write(&array.whole(), &array.bytes).unwrap();
     let half = Region::new([4, 0, 0], [4, 8, 8]).unwrap();
@@ -96,7 +97,7 @@ fn empty_chunks_take_no_space_and_are_taken_back() {
 fn many_write_and_read_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let array = Array::patterned(&[16, 16, 16], Dtype::UInt32, 5);
-    let layout = Layout {
+    let layout = VolumeLayout {
         chunk: Some(Extent::new([2, 4, 4]).unwrap()),
         shard: Some(Extent::new([4, 8, 16]).unwrap()),
         ..array.layout()

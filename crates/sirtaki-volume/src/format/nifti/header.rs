@@ -9,7 +9,7 @@ use crate::{
     format::{
         DAMAGED,
         dtype::Dtype,
-        layout::{Axis, Layout},
+        layout::{Axis, VolumeLayout},
         unknown_dtype,
     },
 };
@@ -96,7 +96,7 @@ const VERSIONS: [Fields; 2] = [
 
 /// What a header says.
 pub(super) struct Read {
-    pub(super) layout: Layout,
+    pub(super) layout: VolumeLayout,
     pub(super) offset: u64,
     pub(super) big_endian: bool,
     /// Values are voxels times this, plus that.
@@ -164,7 +164,7 @@ pub(super) fn parse(bytes: &[u8; LONGEST], path: &Path) -> Result<Read, VolumeEr
     let size =
         |axis: usize| u64::try_from(numbers.whole(fields.dim + (axis + 1) * fields.size, fields.size)).unwrap_or(0);
     let shape: Vec<u64> = (0..count as usize).rev().map(size).collect();
-    let mut layout = Layout::new(Extent::new(shape).map_err(|error| refuse(error.to_string()))?, *dtype);
+    let mut layout = VolumeLayout::new(Extent::new(shape).map_err(|error| refuse(error.to_string()))?, *dtype);
     let unit_width = if fields.length == 348 { 1 } else { 4 };
     let unit = numbers.whole(fields.units, unit_width) & 7;
     let unit = UNITS.iter().find(|(known, _)| *known == unit).map(|(_, name)| (*name).to_owned());
@@ -203,7 +203,7 @@ fn orientation(numbers: &Numbers<'_>, fields: &Fields) -> Value {
 }
 
 /// The header of a new file, with what comes between it and the voxels.
-pub(super) fn write(layout: &Layout, path: &Path) -> Result<Vec<u8>, VolumeError> {
+pub(super) fn write(layout: &VolumeLayout, path: &Path) -> Result<Vec<u8>, VolumeError> {
     let Some((code, dtype)) = TYPES.iter().find(|(_, dtype)| *dtype == layout.dtype) else {
         let hint = "write zarr, or voxels of another type, as uint8 or float32";
         return Err(VolumeError::format(path, format!("NIfTI has no voxels of {}", layout.dtype), hint));
@@ -260,7 +260,7 @@ pub(super) fn write(layout: &Layout, path: &Path) -> Result<Vec<u8>, VolumeError
 }
 
 /// The place of a volume that has none of its own: its axes are those of the world.
-fn made_orientation(layout: &Layout) -> Value {
+fn made_orientation(layout: &VolumeLayout) -> Value {
     let mut rows = [0.0; 12];
     for (axis, known) in layout.axes.iter().rev().take(3).enumerate() {
         rows[axis * 4 + axis] = known.scale;

@@ -17,8 +17,8 @@ use flate2::read::MultiGzDecoder;
 use super::{
     Choices, Dtype, Opened, Volume,
     flat::{Arrangement, Flat},
-    layout::{Compression, Layout},
-    place::Place,
+    layout::{Compression, VolumeLayout},
+    place::OutputPlace,
     read_only,
     value::{push_value, value},
 };
@@ -46,7 +46,7 @@ pub(super) fn open(path: &Path, _choices: &Choices) -> Opened {
     })
 }
 
-pub(super) fn create(place: Place, layout: Layout) -> Opened {
+pub(super) fn create(place: OutputPlace, layout: VolumeLayout) -> Opened {
     if place.path().extension().is_some_and(|extension| extension == "gz") {
         let problem = "a compressed NIfTI file cannot be written in pieces";
         return Err(VolumeError::format(
@@ -57,11 +57,12 @@ pub(super) fn create(place: Place, layout: Layout) -> Opened {
     }
     let header = header::write(&layout, place.path())?;
     let fill = vec![0; layout.dtype.size()];
-    let layout = Layout { chunk: None, shard: None, compression: Compression::None, checksum: false, fill, ..layout };
+    let layout =
+        VolumeLayout { chunk: None, shard: None, compression: Compression::None, checksum: false, fill, ..layout };
     Ok(Box::new(Flat::create(place, layout, &header, &[])?))
 }
 
-pub(super) fn resume(place: Place, _choices: &Choices) -> Opened {
+pub(super) fn resume(place: OutputPlace, _choices: &Choices) -> Opened {
     let path = place.unfinished().to_owned();
     let file = File::open(&path).map_err(VolumeError::io(&path))?;
     let read = examine(&path, &file)?;
@@ -96,13 +97,13 @@ fn unpack(path: &Path, packed: File) -> Result<File, VolumeError> {
 struct Scaled {
     path: std::path::PathBuf,
     flat: Flat,
-    layout: Layout,
+    layout: VolumeLayout,
     slope: f64,
     shift: f64,
 }
 
 impl Volume for Scaled {
-    fn layout(&self) -> &Layout {
+    fn layout(&self) -> &VolumeLayout {
         &self.layout
     }
 

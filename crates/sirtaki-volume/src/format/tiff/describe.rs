@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::format::{
     dtype::Dtype,
-    layout::{Axis, AxisKind, Layout},
+    layout::{Axis, AxisKind, VolumeLayout},
 };
 
 /// Symbols of lengths in OME-XML, and their names.
@@ -144,11 +144,11 @@ fn unit_name(symbol: &str) -> String {
 }
 
 /// The description of a new stack. `samples` is whether the last axis lies side by side in pages.
-pub(crate) fn write(layout: &Layout, samples: bool) -> String {
+pub(crate) fn write(layout: &VolumeLayout, samples: bool) -> String {
     write_ome(layout, samples).unwrap_or_else(|| json!({ "shape": layout.shape }).to_string())
 }
 
-fn write_ome(layout: &Layout, samples: bool) -> Option<String> {
+fn write_ome(layout: &VolumeLayout, samples: bool) -> Option<String> {
     let (type_name, _) = TYPES.iter().find(|(_, dtype)| *dtype == layout.dtype)?;
     let letter = |axis: &Axis| axis.name.to_uppercase();
     let letters: Vec<String> = layout.axes.iter().map(letter).collect();
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let mut layout = Layout::new(Extent::new([2, 3, 4, 5]).unwrap(), Dtype::UInt16);
+        let mut layout = VolumeLayout::new(Extent::new([2, 3, 4, 5]).unwrap(), Dtype::UInt16);
         layout.axes[1].scale = 2.5;
         layout.axes[1].unit = Some("micrometer".to_owned());
         let read = parse(&write(&layout, false), 1, (None, None)).unwrap();

@@ -26,8 +26,8 @@ use staged::StagedTiff;
 use super::{
     Choices, Dtype, Opened,
     flat::Flat,
-    layout::{Compression, Layout},
-    place::Place,
+    layout::{Compression, VolumeLayout},
+    place::OutputPlace,
 };
 use crate::VolumeError;
 
@@ -38,11 +38,11 @@ pub(super) fn open(path: &Path, _choices: &Choices) -> Opened {
     })
 }
 
-pub(super) fn create(place: Place, layout: Layout) -> Opened {
+pub(super) fn create(place: OutputPlace, layout: VolumeLayout) -> Opened {
     // TIFF has no truth values of a byte each.
     let layout = if layout.dtype == Dtype::Bool { layout.with_dtype(Dtype::UInt8) } else { layout };
     let fill = vec![0; layout.dtype.size()];
-    let layout = Layout { shard: None, checksum: false, fill, ..layout };
+    let layout = VolumeLayout { shard: None, checksum: false, fill, ..layout };
     if layout.compression != Compression::None {
         return Ok(Box::new(StagedTiff::create(place, layout)?));
     }
@@ -58,11 +58,11 @@ pub(super) fn create(place: Place, layout: Layout) -> Opened {
     let page = layout.bytes() / plan.pages;
     let mut behind = vec![0; gap as usize];
     behind.extend(plan.directories(big, end + gap, |number, _| (head + number * page, page)));
-    let layout = Layout { chunk: None, ..layout };
+    let layout = VolumeLayout { chunk: None, ..layout };
     Ok(Box::new(Flat::create(place, layout, &plan.header(big, end + gap), &behind)?))
 }
 
-pub(super) fn resume(place: Place, _choices: &Choices) -> Opened {
+pub(super) fn resume(place: OutputPlace, _choices: &Choices) -> Opened {
     if place.unfinished().is_dir() {
         return Ok(Box::new(StagedTiff::resume(place)?));
     }

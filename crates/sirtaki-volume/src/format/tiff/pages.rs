@@ -3,7 +3,7 @@
 use super::describe;
 use crate::format::{
     dtype::Dtype,
-    layout::{AxisKind, Layout},
+    layout::{AxisKind, VolumeLayout},
 };
 
 /// Files that could grow beyond 4 GiB are BigTIFF.
@@ -28,7 +28,7 @@ pub(crate) struct PagePlan {
 
 impl PagePlan {
     /// The pages of a volume, in strips of whole pages unless told otherwise.
-    pub(crate) fn new(layout: &Layout) -> Option<Self> {
+    pub(crate) fn new(layout: &VolumeLayout) -> Option<Self> {
         let sizes = layout.shape.sizes();
         let channels = layout.axes.last().is_some_and(|axis| axis.kind == AxisKind::Channel) && sizes.len() > 2;
         let own = if channels { 3 } else { 2 };

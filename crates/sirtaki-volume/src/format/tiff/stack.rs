@@ -15,7 +15,7 @@ use crate::{
     format::{
         DAMAGED, TRUNCATED, Volume, check_region,
         flat::Arrangement,
-        layout::{Axis, Compression, Layout},
+        layout::{Axis, Compression, VolumeLayout},
         read_only,
         window::{copy_shared, try_each_cell},
     },
@@ -27,14 +27,14 @@ pub(crate) struct TiffStack {
     path: PathBuf,
     pages: TiffPages,
     kind: PageKind,
-    layout: Layout,
+    layout: VolumeLayout,
     /// How many axes are those of a page: two, or three with channels side by side.
     own: usize,
 }
 
 /// A file that was looked at: in order, or to be read piece by piece.
 pub(crate) enum Examined {
-    Flat(Layout, Arrangement),
+    Flat(VolumeLayout, Arrangement),
     Stack(TiffStack),
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn examine(path: &Path) -> Result<Examined, VolumeError> {
     let layout = layout(&described, &kind).map_err(|error| VolumeError::format(path, error.to_string(), DAMAGED))?;
     if let Some(offset) = in_order(&pages.pages) {
         let arrangement = Arrangement { offset, big_endian: pages.big_endian, first_fastest: false };
-        return Ok(Examined::Flat(Layout { chunk: None, ..layout }, arrangement));
+        return Ok(Examined::Flat(VolumeLayout { chunk: None, ..layout }, arrangement));
     }
     if shortened && count > 1 {
         return Err(VolumeError::format(path, format!("it has one page of {count}"), TRUNCATED));
@@ -79,7 +79,7 @@ pub(crate) fn examine(path: &Path) -> Result<Examined, VolumeError> {
     Ok(Examined::Stack(TiffStack { path: path.to_owned(), pages, kind, layout, own }))
 }
 
-fn layout(described: &Described, kind: &PageKind) -> Result<Layout, VolumeError> {
+fn layout(described: &Described, kind: &PageKind) -> Result<VolumeLayout, VolumeError> {
     let mut shape: Vec<u64> = described.leading.iter().map(|(_, size)| *size).collect();
     let mut chunk = vec![1; shape.len()];
     let mut axes: Vec<Axis> = described.leading.iter().map(|(axis, _)| axis.clone()).collect();
@@ -95,8 +95,8 @@ fn layout(described: &Described, kind: &PageKind) -> Result<Layout, VolumeError>
         TiffCompression::None => Compression::None,
         _ => Compression::Zlib(6),
     };
-    let layout = Layout::new(Extent::new(shape)?, kind.dtype);
-    Ok(Layout { chunk: Some(Extent::new(chunk)?), axes, compression, ..layout })
+    let layout = VolumeLayout::new(Extent::new(shape)?, kind.dtype);
+    Ok(VolumeLayout { chunk: Some(Extent::new(chunk)?), axes, compression, ..layout })
 }
 
 /// Where the voxels start, if all of them lie in one row.
@@ -149,7 +149,7 @@ impl TiffStack {
 }
 
 impl Volume for TiffStack {
-    fn layout(&self) -> &Layout {
+    fn layout(&self) -> &VolumeLayout {
         &self.layout
     }
 

@@ -14,8 +14,8 @@ use crate::{
     Extent, Region, VolumeError,
     format::{
         DAMAGED, Volume, check_region, check_units,
-        layout::{Compression, Layout},
-        place::Place,
+        layout::{Compression, VolumeLayout},
+        place::OutputPlace,
         window::{copy_shared, fill_box, try_each_cell},
         zlib::{deflate, inflate},
     },
@@ -30,15 +30,15 @@ const STEP: u64 = 16;
 /// A file that is being made.
 #[derive(Debug)]
 pub(crate) struct StagedTiff {
-    place: Place,
+    place: OutputPlace,
     plan: PagePlan,
-    layout: Layout,
+    layout: VolumeLayout,
     level: u32,
 }
 
 impl StagedTiff {
     /// Begins a new file.
-    pub(crate) fn create(place: Place, layout: Layout) -> Result<Self, VolumeError> {
+    pub(crate) fn create(place: OutputPlace, layout: VolumeLayout) -> Result<Self, VolumeError> {
         let staged = Self::new(place, layout)?;
         let text = serde_json::to_string(&staged.layout).map_err(|error| VolumeError::Invalid(error.to_string()))?;
         staged.place.write_file(&staged.place.unfinished().join(LAYOUT), text.as_bytes())?;
@@ -46,7 +46,7 @@ impl StagedTiff {
     }
 
     /// Continues a file.
-    pub(crate) fn resume(place: Place) -> Result<Self, VolumeError> {
+    pub(crate) fn resume(place: OutputPlace) -> Result<Self, VolumeError> {
         let file = place.unfinished().join(LAYOUT);
         let text = fs::read_to_string(&file).map_err(VolumeError::io(&file))?;
         let layout =
@@ -54,7 +54,7 @@ impl StagedTiff {
         Self::new(place, layout)
     }
 
-    fn new(place: Place, layout: Layout) -> Result<Self, VolumeError> {
+    fn new(place: OutputPlace, layout: VolumeLayout) -> Result<Self, VolumeError> {
         let mut plan = PagePlan::new(&layout).ok_or_else(|| super::too_few_axes(place.path()))?;
         let leading = layout.shape.axes() - plan.own;
         let wanted = layout.chunk.as_ref().map(|chunk| (chunk.sizes()[leading], chunk.sizes()[leading + 1]));
@@ -72,8 +72,12 @@ impl StagedTiff {
             Compression::Zlib(level) | Compression::Gzip(level) => level,
             _ => 6,
         };
-        let layout =
-            Layout { chunk: Some(Extent::new(chunk)?), shard: None, compression: Compression::Zlib(level), ..layout };
+        let layout = VolumeLayout {
+            chunk: Some(Extent::new(chunk)?),
+            shard: None,
+            compression: Compression::Zlib(level),
+            ..layout
+        };
         Ok(Self { place, plan, layout, level })
     }
 
@@ -140,7 +144,7 @@ fn name(page: u64, piece: u64) -> String {
 }
 
 impl Volume for StagedTiff {
-    fn layout(&self) -> &Layout {
+    fn layout(&self) -> &VolumeLayout {
         &self.layout
     }
 

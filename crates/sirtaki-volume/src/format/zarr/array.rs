@@ -16,8 +16,8 @@ use crate::{
     Region, VolumeError,
     format::{
         Coarsen, DAMAGED, Volume, check_region, check_units,
-        layout::Layout,
-        place::{Place, remove_file},
+        layout::VolumeLayout,
+        place::{OutputPlace, remove_file},
         read_only,
         window::{copy_shared, fill_box, repeat, try_each_cell},
     },
@@ -31,13 +31,13 @@ const OPEN_SHARDS: usize = 64;
 pub(crate) struct ZarrArray {
     folder: PathBuf,
     metadata: Metadata,
-    layout: Layout,
-    place: Option<Place>,
+    layout: VolumeLayout,
+    place: Option<OutputPlace>,
     shards: Mutex<HashMap<Vec<u64>, Arc<Shard>>>,
 }
 
 impl ZarrArray {
-    pub(crate) fn new(folder: PathBuf, metadata: Metadata, layout: Layout, place: Option<Place>) -> Self {
+    pub(crate) fn new(folder: PathBuf, metadata: Metadata, layout: VolumeLayout, place: Option<OutputPlace>) -> Self {
         Self { folder, metadata, layout, place, shards: Mutex::default() }
     }
 
@@ -140,7 +140,7 @@ impl ZarrArray {
 }
 
 impl Volume for ZarrArray {
-    fn layout(&self) -> &Layout {
+    fn layout(&self) -> &VolumeLayout {
         &self.layout
     }
 

@@ -12,7 +12,7 @@ use crate::{
     format::{
         DAMAGED,
         dtype::Dtype,
-        layout::{Axis, Layout, ZarrStyle},
+        layout::{Axis, VolumeLayout, ZarrStyle},
     },
 };
 
@@ -108,7 +108,7 @@ impl Metadata {
     }
 
     /// The metadata of a new array.
-    pub(crate) fn new(layout: &Layout, style: ZarrStyle) -> Result<Self, VolumeError> {
+    pub(crate) fn new(layout: &VolumeLayout, style: ZarrStyle) -> Result<Self, VolumeError> {
         let whole = || layout.shape.clone();
         let chunk = layout.chunk.clone().unwrap_or_else(whole);
         let shard = layout.shard.clone().filter(|_| style.version == 3);
@@ -133,11 +133,11 @@ impl Metadata {
     }
 
     /// The same for whoever uses the volume.
-    pub(crate) fn layout(&self) -> Layout {
+    pub(crate) fn layout(&self) -> VolumeLayout {
         let chunk = self.sharding.as_ref().map_or(&self.grid, |sharding| &sharding.chunk).clone();
-        let plain = Layout::new(self.shape.clone(), self.dtype);
+        let plain = VolumeLayout::new(self.shape.clone(), self.dtype);
         let named = |names: &Vec<String>| names.iter().map(|name| Axis::named(name)).collect();
-        Layout {
+        VolumeLayout {
             chunk: Some(chunk),
             shard: self.sharding.as_ref().map(|_| self.grid.clone()),
             compression: self.chain.compression(),

@@ -32,8 +32,8 @@ use serde_json::Value;
 
 use super::{
     Choices, Opened,
-    layout::{Layout, ZarrStyle},
-    place::Place,
+    layout::{VolumeLayout, ZarrStyle},
+    place::OutputPlace,
 };
 use crate::VolumeError;
 
@@ -50,7 +50,7 @@ pub(super) fn open(path: &Path, choices: &Choices) -> Opened {
     Ok(Box::new(ZarrArray::new(folder, metadata, layout, None)))
 }
 
-pub(super) fn create(place: Place, layout: Layout) -> Opened {
+pub(super) fn create(place: OutputPlace, layout: VolumeLayout) -> Opened {
     let mut layout = layout.with_some_chunks();
     let name = place.path().to_string_lossy().to_lowercase();
     let usual = |axis: &super::Axis| axis.scale == 1.0 && axis.offset == 0.0 && axis.unit.is_none();
@@ -62,7 +62,7 @@ pub(super) fn create(place: Place, layout: Layout) -> Opened {
     ome::strip(&mut layout.attributes);
     let folder = if style.ome { place.unfinished().join("0") } else { place.unfinished().to_owned() };
     let array = match style.ome {
-        true => Layout { attributes: serde_json::Map::new(), ..layout.clone() },
+        true => VolumeLayout { attributes: serde_json::Map::new(), ..layout.clone() },
         false => layout.clone(),
     };
     write_json(&place, &folder, Metadata::new(&array, style)?.files())?;
@@ -72,19 +72,19 @@ pub(super) fn create(place: Place, layout: Layout) -> Opened {
     resume(place, &Choices::default())
 }
 
-pub(super) fn resume(place: Place, _choices: &Choices) -> Opened {
+pub(super) fn resume(place: OutputPlace, _choices: &Choices) -> Opened {
     let (folder, metadata, layout) = find(place.unfinished(), 0)?;
     Ok(Box::new(ZarrArray::new(folder, metadata, layout, Some(place))))
 }
 
 /// Writes files of JSON into a folder of an output.
-fn write_json(place: &Place, folder: &Path, files: Vec<(&'static str, Value)>) -> Result<(), VolumeError> {
+fn write_json(place: &OutputPlace, folder: &Path, files: Vec<(&'static str, Value)>) -> Result<(), VolumeError> {
     let write = |(name, json): (&str, Value)| place.write_file(&folder.join(name), format!("{json:#}\n").as_bytes());
     files.into_iter().try_for_each(write)
 }
 
 /// The array at this place, or that level of the image there.
-fn find(path: &Path, level: usize) -> Result<(PathBuf, Metadata, Layout), VolumeError> {
+fn find(path: &Path, level: usize) -> Result<(PathBuf, Metadata, VolumeLayout), VolumeError> {
     if let Some(metadata) = Metadata::read(path)? {
         let mut layout = metadata.layout();
         let name = path.file_name().and_then(|name| name.to_str());

@@ -6,7 +6,7 @@ use std::path::{Component, Path};
 
 use serde_json::{Map, Value, json};
 
-use crate::format::layout::{Axis, AxisKind, Layout};
+use crate::format::layout::{Axis, AxisKind, VolumeLayout};
 
 /// A level of an image: where its array is, and its axes.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,7 +20,7 @@ pub(crate) struct Level {
 
 impl Level {
     /// Puts what the image says about the axes of this level into the layout of its array.
-    pub(crate) fn describe(&self, layout: &mut Layout) {
+    pub(crate) fn describe(&self, layout: &mut VolumeLayout) {
         if let Some(axes) = self.axes.as_ref().filter(|axes| axes.len() == layout.axes.len()) {
             layout.axes.clone_from(axes);
         }
@@ -148,7 +148,7 @@ mod tests {
             assert_eq!(levels.len(), 2);
             for (level, expected) in levels.iter().zip([&axes, &coarse]) {
                 let shape = crate::Extent::new([2, 3, 4, 5]).unwrap();
-                let mut layout = Layout::new(shape, crate::format::Dtype::UInt8);
+                let mut layout = VolumeLayout::new(shape, crate::format::Dtype::UInt8);
                 level.describe(&mut layout);
                 assert_eq!(layout.axes, *expected);
             }

@@ -9,15 +9,15 @@ use crate::{
     format::{
         Coarsen, Volume,
         dtype::Dtype,
-        layout::{Axis, AxisKind, Layout, ZarrStyle},
-        place::Place,
+        layout::{Axis, AxisKind, VolumeLayout, ZarrStyle},
+        place::OutputPlace,
         value::{push_value, value},
         window::{copy_shared, each_position, try_each_cell},
     },
 };
 
 /// Adds levels to an image until it has so many, or until one is a single chunk.
-pub(super) fn add(finest: &ZarrArray, place: &Place, levels: usize, how: Coarsen) -> Result<(), VolumeError> {
+pub(super) fn add(finest: &ZarrArray, place: &OutputPlace, levels: usize, how: Coarsen) -> Result<(), VolumeError> {
     let root = place.unfinished();
     let mut axes = vec![finest.layout().axes.clone()];
     let style = ZarrStyle { ome: true, ..finest.layout().zarr.unwrap_or_default() };
@@ -26,7 +26,7 @@ pub(super) fn add(finest: &ZarrArray, place: &Place, levels: usize, how: Coarsen
         let source = coarser.as_ref().unwrap_or(finest);
         let Some((layout, factors)) = halved(source.layout())? else { break };
         let folder = root.join(axes.len().to_string());
-        let metadata = Metadata::new(&Layout { attributes: serde_json::Map::new(), ..layout.clone() }, style)?;
+        let metadata = Metadata::new(&VolumeLayout { attributes: serde_json::Map::new(), ..layout.clone() }, style)?;
         write_json(place, &folder, metadata.files())?;
         axes.push(layout.axes.clone());
         let target = ZarrArray::new(folder, metadata, layout, Some(place.clone()));
@@ -37,7 +37,7 @@ pub(super) fn add(finest: &ZarrArray, place: &Place, levels: usize, how: Coarsen
 }
 
 /// The next level, and by how much each axis is divided; nothing if a chunk holds all of it already.
-fn halved(layout: &Layout) -> Result<Option<(Layout, Vec<u64>)>, VolumeError> {
+fn halved(layout: &VolumeLayout) -> Result<Option<(VolumeLayout, Vec<u64>)>, VolumeError> {
     let chunk = layout.chunk.as_ref().unwrap_or(&layout.shape).sizes();
     let sizes = layout.shape.sizes();
     let space = |axis: usize| layout.axes[axis].kind == AxisKind::Space;
@@ -53,7 +53,7 @@ fn halved(layout: &Layout) -> Result<Option<(Layout, Vec<u64>)>, VolumeError> {
         Axis { scale: axis.scale * *factor as f64, offset, ..axis.clone() }
     };
     let axes = layout.axes.iter().zip(&factors).map(coarser).collect();
-    Ok(Some((Layout { shape, axes, ..layout.clone() }, factors)))
+    Ok(Some((VolumeLayout { shape, axes, ..layout.clone() }, factors)))
 }
 
 /// Computes all of a level. Memory is needed for one unit of it and for what one of its chunks comes from.
