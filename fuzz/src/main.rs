@@ -22,7 +22,8 @@ macro_rules! targets {
 }
 
 targets! {
-    alarm channel cifar frame handshake idx journal npy npz onnx orders output predict report seen signature store words
+    alarm channel cifar frame handshake idx journal npy npz onnx orders output predict report seen signature store
+    volume words
 }
 
 static CHOSEN: OnceLock<Check> = OnceLock::new();
