@@ -19,6 +19,7 @@
 mod error;
 pub mod importance;
 pub mod journal;
+mod numerics;
 pub mod pareto;
 pub mod random;
 pub mod sampler;

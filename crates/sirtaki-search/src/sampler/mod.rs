@@ -4,18 +4,27 @@
 //! they computed, since a study asks thousands of times, but must answer as one that was made a moment ago;
 //! [`History::lineage`] tells whether what was kept still belongs to the history at hand.
 
+mod automatic;
+mod cma;
 mod directions;
+mod gaussian;
 mod grid;
 mod history;
+mod nsga;
 mod random;
+mod ranking;
 mod registry;
 mod sobol;
 #[cfg(test)]
 pub(crate) mod tests;
 mod tpe;
 
+pub use automatic::AutomaticSampler;
+pub use cma::CmaEsSampler;
+pub use gaussian::GaussianSampler;
 pub use grid::GridSampler;
 pub use history::{History, Observation, Outcome};
+pub use nsga::NsgaSampler;
 pub use random::RandomSampler;
 pub use registry::{Entry, SAMPLERS, find};
 pub use sobol::{SobolSampler, sobol};

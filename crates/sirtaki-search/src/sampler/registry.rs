@@ -1,6 +1,9 @@
 //! All samplers by name: our own names, and those of Optuna's classes for scripts that were written for it.
 
-use super::{GridSampler, RandomSampler, Sampler, SobolSampler, TpeSampler};
+use super::{
+    AutomaticSampler, CmaEsSampler, GaussianSampler, GridSampler, NsgaSampler, RandomSampler, Sampler, SobolSampler,
+    TpeSampler,
+};
 use crate::SearchError;
 
 /// A sampler that can be chosen by name.
@@ -25,6 +28,12 @@ impl Entry {
 /// All of them.
 pub const SAMPLERS: &[Entry] = &[
     Entry {
+        name: "auto",
+        aliases: &["default"],
+        about: "a Gaussian process while trials are few, then TPE, or NSGA-II for several objectives",
+        make: || Box::<AutomaticSampler>::default(),
+    },
+    Entry {
         name: "random",
         aliases: &["RandomSampler", "rand"],
         about: "uniform random points",
@@ -47,6 +56,24 @@ pub const SAMPLERS: &[Entry] = &[
         aliases: &["TPESampler"],
         about: "what good trials have in common and others have not",
         make: || Box::<TpeSampler>::default(),
+    },
+    Entry {
+        name: "gaussian",
+        aliases: &["GPSampler", "gp"],
+        about: "where a Gaussian process expects most improvement",
+        make: || Box::<GaussianSampler>::default(),
+    },
+    Entry {
+        name: "cma-es",
+        aliases: &["CmaEsSampler", "cmaes"],
+        about: "a normal distribution that moves and adapts its shape, with restarts",
+        make: || Box::<CmaEsSampler>::default(),
+    },
+    Entry {
+        name: "nsga2",
+        aliases: &["NSGAIISampler", "nsga"],
+        about: "children of the best trials, spread over the front of several objectives",
+        make: || Box::<NsgaSampler>::default(),
     },
 ];
 

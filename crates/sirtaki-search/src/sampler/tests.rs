@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::space::tests::any_points;
+use crate::space::{Domain, Parameter, tests::any_points};
 
 pub(crate) fn running(number: u64, point: Point) -> Observation {
     Observation {
@@ -17,7 +17,22 @@ pub(crate) fn running(number: u64, point: Point) -> Observation {
 }
 
 pub(crate) fn finish(number: u64, point: Point, loss: f64) -> Observation {
-    Observation { outcome: Outcome::Finished, losses: vec![loss], ..running(number, point) }
+    finish_all(number, point, vec![loss])
+}
+
+pub(crate) fn finish_all(number: u64, point: Point, losses: Vec<f64>) -> Observation {
+    Observation { outcome: Outcome::Finished, losses, ..running(number, point) }
+}
+
+/// So many floats from `low` to `high`.
+pub(crate) fn cube(count: usize, low: f64, high: f64) -> Space {
+    let domain = Domain::Float { low, high, log: false, step: None };
+    Space::new((0..count).map(|i| Parameter::new(format!("x{i}"), domain.clone())).collect()).unwrap()
+}
+
+/// The values of a point all of whose parameters exist.
+pub(crate) fn values(point: &Point) -> Vec<f64> {
+    point.0.iter().map(|value| value.unwrap()).collect()
 }
 
 /// A history in which trials ended in all ways, and some run.
@@ -71,6 +86,9 @@ proptest! {
 fn names_of_optuna_are_known_and_typing_errors_are_not() {
     assert_eq!(find("TPESampler").unwrap().name, "tpe");
     assert_eq!(find("QMCSampler").unwrap().name, "sobol");
+    assert_eq!(find("GPSampler").unwrap().name, "gaussian");
+    assert_eq!(find("CmaEsSampler").unwrap().name, "cma-es");
+    assert_eq!(find("NSGAIISampler").unwrap().name, "nsga2");
     let refusal = find("tep").err().unwrap().to_string();
     assert_eq!(refusal, "unknown sampler `tep`; did you mean `tpe`?");
 }
