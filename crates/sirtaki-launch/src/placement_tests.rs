@@ -12,10 +12,7 @@ fn spec(line: &str) -> JobSpec {
         match option {
             "-n" => spec.ranks = value.parse().ok(),
             "-H" => spec.hosts = Some(hosts::parse_list(value).unwrap()),
-            "--via" => {
-                let all = [Via::Auto, Via::Local, Via::Ssh, Via::Slurm, Via::Pbs, Via::Lsf];
-                spec.via = all.into_iter().find(|via| format!("{via:?}").to_lowercase() == value).unwrap();
-            }
+            "--via" => spec.via = Via::named(value).unwrap(),
             "--remote-sirtaki" => spec.remote_sirtaki = Some(value.into()),
             "--ssh-port" => spec.ssh.port = value.parse().ok(),
             "--ssh-identity" => spec.ssh.identity = Some(value.into()),

@@ -104,6 +104,23 @@ pub enum Via {
     Lsf,
 }
 
+impl Via {
+    /// All of them, by name.
+    pub const ALL: [(&'static str, Via); 6] = [
+        ("auto", Via::Auto),
+        ("local", Via::Local),
+        ("ssh", Via::Ssh),
+        ("slurm", Via::Slurm),
+        ("pbs", Via::Pbs),
+        ("lsf", Via::Lsf),
+    ];
+
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<Via> {
+        Self::ALL.into_iter().find(|(known, _)| *known == name).map(|(_, via)| via)
+    }
+}
+
 /// How to call ssh; what is not given here is left to its own configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ssh {

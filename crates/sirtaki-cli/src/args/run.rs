@@ -3,9 +3,13 @@
 
 use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 
-use clap::{Args, ValueEnum, builder::Resettable::Reset};
+use clap::{
+    Args, ValueEnum,
+    builder::{PossibleValuesParser, Resettable::Reset, TypedValueParser},
+};
 
 use sirtaki_launch::{
+    Via,
     environment::Wish,
     hosts::{self, HostSlots},
 };
@@ -78,7 +82,7 @@ pub struct Run {
 
     /// How to start processes: auto, local, ssh, slurm, pbs or lsf [default: auto: the scheduler's way inside an
     /// allocation, ssh for other hosts]
-    #[arg(long, value_name = "WAY", hide_possible_values = true)]
+    #[arg(long, value_name = "WAY", value_parser = via(), hide_possible_values = true)]
     pub via: Option<Via>,
 
     /// Allow more processes than slots
@@ -256,37 +260,6 @@ pub struct Run {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostList(pub Vec<HostSlots>);
 
-/// How processes are started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-pub enum Via {
-    /// By what is found.
-    #[default]
-    Auto,
-    /// On this machine.
-    Local,
-    /// Over ssh.
-    Ssh,
-    /// Through `srun`.
-    Slurm,
-    /// Through `pbs_tmrsh`.
-    Pbs,
-    /// Through `blaunch`.
-    Lsf,
-}
-
-impl From<Via> for sirtaki_launch::Via {
-    fn from(via: Via) -> Self {
-        match via {
-            Via::Auto => Self::Auto,
-            Via::Local => Self::Local,
-            Via::Ssh => Self::Ssh,
-            Via::Slurm => Self::Slurm,
-            Via::Pbs => Self::Pbs,
-            Via::Lsf => Self::Lsf,
-        }
-    }
-}
-
 /// Whether cores are divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum Cores {
@@ -341,6 +314,10 @@ impl Page {
             Page::Port(port) => Some(Some(port)),
         }
     }
+}
+
+fn via() -> impl TypedValueParser<Value = Via> {
+    PossibleValuesParser::new(Via::ALL.map(|(name, _)| name)).map(|name| Via::named(&name).unwrap_or_default())
 }
 
 fn yes_or_no(text: &str) -> Result<bool, String> {

@@ -155,7 +155,7 @@ fn job(all: &mut Run, hosts: Option<Vec<HostSlots>>, env: Vec<Wish>) -> JobSpec 
     JobSpec {
         ranks: all.ranks,
         hosts,
-        via: all.via.unwrap_or_default().into(),
+        via: all.via.unwrap_or_default(),
         oversubscribe: all.oversubscribe.unwrap_or_default(),
         ssh: Ssh {
             config: all.ssh_config.take(),
