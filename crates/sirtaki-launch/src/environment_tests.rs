@@ -75,6 +75,8 @@ fn the_engine_understands_what_the_launcher_says() {
 fn nobody_else_sets_what_is_ours_and_what_is_the_users_is_kept() {
     let mut all = of_rank(&place(), &meeting(), &share(), &|_| true);
     all.push(record((4711, 9)));
+    // Told by the command, for jobs that may be started again.
+    all.push((env::RESTART.into(), "0".into()));
     let names: Vec<_> = all.iter().map(|(name, _)| name.as_str()).collect();
     let mut sorted = names.clone();
     sorted.sort_unstable();
