@@ -162,6 +162,12 @@ proptest! {
     }
 }
 
+#[test]
+fn voxels_that_look_like_the_mark_of_a_larger_format_are_voxels() {
+    let array = Array { shape: vec![4, 8], dtype: Dtype::UInt8, bytes: vec![b'+'; 32] };
+    check("a.tif", &array.layout(), &array, &[]);
+}
+
 // Every piece of a page is a file until the end, so these are fewer.
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]

@@ -97,7 +97,8 @@ impl TiffPages {
         if read < 8 || !recognise(&head) {
             return Err(VolumeError::format(path, "this is not a TIFF file", DAMAGED));
         }
-        let (big_endian, big) = (head[0] == b'M', head.contains(&b'+'));
+        // What follows the first four bytes may be anything, such as voxels.
+        let (big_endian, big) = (head[0] == b'M', head[..4].contains(&b'+'));
         let reader = Reader { path, file: &file, length, big_endian, big };
         let mut next = if big { reader.number(&head[8..16]) } else { reader.number(&head[4..8]) };
         let (mut pages, mut seen) = (Vec::new(), HashSet::new());
