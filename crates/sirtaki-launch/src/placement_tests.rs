@@ -92,3 +92,8 @@ fn a_shell_reads_quoted_words_as_they_were() {
         assert_eq!(String::from_utf8(output.stdout).unwrap(), word);
     }
 }
+
+#[test]
+fn words_survive_a_shell() {
+    assert_eq!([quote("--lr=0.1"), quote("a b"), quote("it's"), quote("")], ["--lr=0.1", "'a b'", r"'it'\''s'", "''"]);
+}

@@ -7,7 +7,6 @@ use clap::{
     Args, ValueEnum,
     builder::{PossibleValuesParser, Resettable::Reset, TypedValueParser},
 };
-
 use sirtaki_launch::{
     Via,
     environment::Wish,

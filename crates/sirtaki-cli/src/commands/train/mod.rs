@@ -20,7 +20,7 @@ use sirtaki_launch::{
     allocation::Allocation,
     cores,
     outside::Outside,
-    placement::{Placement, Start},
+    placement::{Placement, Start, quote},
     protocol::ITSELF,
 };
 
@@ -90,24 +90,14 @@ fn claim(settings: &mut Settings, arguments: &Train, here: bool, dry_run: bool) 
 
 /// The command that continues this run.
 fn again(arguments: &Train, folder: Option<&Path>) -> String {
-    let mut words: Vec<String> = std::env::args_os().skip(1).map(|word| quoted(&word.to_string_lossy())).collect();
+    let mut words: Vec<String> = std::env::args_os().skip(1).map(|word| quote(&word.to_string_lossy())).collect();
     if !arguments.resume {
         words.push("--resume".into());
     }
     if let (None, Some(folder)) = (&arguments.checkpoint_dir, folder) {
-        words.extend(["--checkpoint-dir".into(), quoted(&relative(folder))]);
+        words.extend(["--checkpoint-dir".into(), quote(&relative(folder))]);
     }
     format!("sirtaki {}", words.join(" "))
-}
-
-/// A word as a shell understands it.
-fn quoted(word: &str) -> String {
-    let plain = |letter: char| letter.is_alphanumeric() || "-_./=,:@%+".contains(letter);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
 }
 
 /// A path relative to the current folder, if it is below it.
@@ -181,17 +171,4 @@ fn advice(error: sirtaki::Error) -> anyhow::Error {
 
 fn text(path: &Path) -> Result<String> {
     path.to_str().map(Into::into).with_context(|| format!("{}: the name is not text", path.display()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::quoted;
-
-    #[test]
-    fn words_survive_a_shell() {
-        assert_eq!(
-            [quoted("--lr=0.1"), quoted("a b"), quoted("it's"), quoted("")],
-            ["--lr=0.1", "'a b'", r"'it'\''s'", "''"]
-        );
-    }
 }
