@@ -25,11 +25,16 @@ def at_end_of_backward(call: Callable[[], None]) -> None:
     torch.autograd.Variable._execution_engine.queue_callback(call)
 
 
-def around_steps(before: Callable[[], None], after: Callable[[], None]) -> None:
-    """Calls these around the steps of all optimizers of this process; not before PyTorch 2.0."""
-    if hasattr(_optimizer, "register_optimizer_step_pre_hook"):
-        _optimizer.register_optimizer_step_pre_hook(lambda *_: before())
-        _optimizer.register_optimizer_step_post_hook(lambda *_: after())
+def around_steps(before: Callable[[], None], after: Callable[[], None]) -> bool:
+    """Calls these around the steps of all optimizers of this process.
+
+    Returns false where PyTorch cannot do that, which is before 2.0.
+    """
+    if not hasattr(_optimizer, "register_optimizer_step_pre_hook"):
+        return False
+    _optimizer.register_optimizer_step_pre_hook(lambda *_: before())
+    _optimizer.register_optimizer_step_post_hook(lambda *_: after())
+    return True
 
 
 class _Kept:

@@ -254,8 +254,8 @@ class DataParallel(torch.nn.Module):
 def mark_steps() -> None:
     """Marks steps of optimizers for timelines and profiles, from now on."""
     if not world.sees_steps:
-        world.sees_steps = True
-        around_steps(partial(enter_phase, "optimizer"), partial(enter_phase, "input"))
+        before, after = partial(enter_phase, "optimizer"), partial(enter_phase, "input")
+        world.sees_steps = around_steps(before, after)
 
 
 def _spread(engine: Any, name: str, described: list) -> Any:

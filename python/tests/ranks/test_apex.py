@@ -71,14 +71,25 @@ def test_sparse_gradients_are_summed_with_their_factor(several):
     assert layer.weight.grad.to_dense().sum().item() == pytest.approx(2 * hvd.size() / 2)
 
 
+class Scaled(nn.Module):
+    """One weight; not a linear layer, which older versions do not have in half precision."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1))
+
+    def forward(self, inputs):
+        return self.weight * inputs
+
+
 def test_half_precision_travels_as_single(several):
     # Each is in range, their sum is not.
     large = 40_000.0
     model = hvd.DistributedDataParallel(
-        nn.Linear(1, 1, bias=False).half(), gradient_average=False, allreduce_always_fp32=True,
+        Scaled().half(), gradient_average=False, allreduce_always_fp32=True,
         gradient_predivide_factor=2.0 * hvd.size(),
     )  # fmt: skip
-    (model(torch.ones(1, 1).half()) * large).sum().backward()
+    (model(torch.ones(1).half()) * large).sum().backward()
     assert model.weight.grad.dtype == torch.float16
     assert model.weight.grad.item() == pytest.approx(large / 2)
 

@@ -1,5 +1,6 @@
 """Communication hooks of DDP, PyTorch's own and such as wait for other collectives inside."""
 
+import inspect
 import time
 
 import pytest
@@ -128,6 +129,8 @@ def test_zero_steps_in_the_hook(name, shard):
     from torch.distributed.algorithms.ddp_comm_hooks import ddp_zero_hook
     from torch.distributed.optim import ZeroRedundancyOptimizer
 
+    if "currently requires" in inspect.getsource(ddp_zero_hook):
+        pytest.skip("these hooks of this PyTorch refuse all but NCCL")
     model = DistributedDataParallel(network(), bucket_cap_mb=0.0005)
     zero = ZeroRedundancyOptimizer(
         model.parameters(), torch.optim.SGD, overlap_with_ddp=True, **SGD
