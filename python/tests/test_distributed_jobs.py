@@ -204,10 +204,14 @@ def test_ranks_that_disagree_with_the_launcher(tmp_path):
 @pytest.mark.skipif(not FINDS_BACK_ENDS, reason="the page is about newer versions")
 @pytest.mark.parametrize(
     ("page", "number"),
-    [*(("from-ddp.md", n) for n in range(4)), *(("from-apex.md", n) for n in range(3))],
+    [
+        *(("from-ddp.md", n) for n in range(4)),
+        *(("from-apex.md", n) for n in range(3)),
+        ("local-sgd.md", 0),
+    ],
 )
 def test_the_pages_for_others(tmp_path, page, number):
     scripts = re.findall(r"```python\n(.*?)```", (PAGES / page).read_text(), re.DOTALL)
-    assert len(scripts) == {"from-ddp.md": 4, "from-apex.md": 3}[page]
+    assert len(scripts) == {"from-ddp.md": 4, "from-apex.md": 3, "local-sgd.md": 1}[page]
     code, text = run(tmp_path, SIRTAKI, scripts[number])
     assert code == 0, text

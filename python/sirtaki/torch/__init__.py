@@ -13,7 +13,8 @@
 - ``asynchronous``, ``synchronous``, ``sparse``: collectives; those in ``synchronous`` have
   gradients.
 - ``compression``: tensors that are sent as a smaller type.
-- ``optimizer``, ``adasum``, ``data_parallel``: training; ``apex``: the same for apex's scripts.
+- ``optimizer``, ``adasum``, ``data_parallel``, ``local_sgd``: training; ``apex``: the same for
+  apex's scripts.
 - ``functions``, ``sync_batch_norm``: models, optimizers and objects; statistics of batches.
 - ``elastic``: training that goes on after a failure.
 - ``mpi_ops``, ``mpi_lib_v2``: modules of Horovod that scripts import.
@@ -86,6 +87,7 @@ from sirtaki.torch.functions import (
     broadcast_optimizer_state,
     broadcast_parameters,
 )
+from sirtaki.torch.local_sgd import LocalSGD
 from sirtaki.torch.optimizer import DistributedOptimizer
 from sirtaki.torch.sparse import sparse_allreduce_async
 from sirtaki.torch.sync_batch_norm import SyncBatchNorm
@@ -111,6 +113,7 @@ __all__ = [
     "DistributedOptimizer",
     "Error",
     "HorovodInternalError",
+    "LocalSGD",
     "Max",
     "Min",
     "ProcessSet",
