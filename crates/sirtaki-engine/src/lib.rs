@@ -37,4 +37,4 @@ pub use runtime::{
     ticket::{Outcome, Output, Ticket},
 };
 pub use settings::{Accuse, CurrentWork, FindEnding, Profiling, Settings, TimelineForm, Warn};
-pub use telemetry::{InPhase, counts::Phase};
+pub use telemetry::{InPhase, InSpan, counts::Phase};

@@ -1,6 +1,7 @@
 //! The crate's one error type. Errors about a file name the file, the field and what to do.
 
 use std::{
+    any::Any,
     io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -105,4 +106,10 @@ impl Error {
             Error::Engine(_) | Error::Panic { .. } => None,
         }
     }
+}
+
+/// What a panic said.
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
 }

@@ -30,7 +30,7 @@ use crate::{
         ticket::{Observers, Output, Pledge, Promise, Ticket},
         watch,
     },
-    telemetry::{InPhase, Progress, Stream, Telemetry, counts::Phase, profile::Profile, recorder::Recorder},
+    telemetry::{InPhase, InSpan, Progress, Stream, Telemetry, counts::Phase, profile::Profile, recorder::Recorder},
 };
 
 /// Takes named tensors from any thread and runs collectives on them in an order all ranks agree on.
@@ -289,6 +289,12 @@ impl Engine {
     /// This process is in a part of a training step until the result is dropped. It is counted, and shown in a timeline.
     pub fn phase(&self, phase: Phase) -> InPhase {
         InPhase::begin(self.shared.telemetry.stream.clone(), phase)
+    }
+
+    /// This process does something of that name until the result is dropped; only for a timeline, where it is shown in a
+    /// lane of its own.
+    pub fn span(&self, lane: &'static str, name: impl FnOnce() -> String) -> Option<InSpan> {
+        self.is_traced().then(|| InSpan::begin(self.shared.telemetry.stream.clone(), lane, name()))
     }
 
     /// Reports how far this process has come. The launcher shows it, and rank 0 writes it down where a run is recorded.

@@ -253,6 +253,29 @@ impl Drop for InPhase {
     }
 }
 
+/// Something that a front end does, from [`crate::Engine::span`] until it is dropped.
+#[derive(Debug)]
+#[must_use = "it lasts until this is dropped"]
+pub struct InSpan {
+    stream: Arc<Stream>,
+    lane: &'static str,
+    name: String,
+    began: u64,
+}
+
+impl InSpan {
+    pub(crate) fn begin(stream: Arc<Stream>, lane: &'static str, name: String) -> Self {
+        Self { stream, lane, name, began: nanos() }
+    }
+}
+
+impl Drop for InSpan {
+    fn drop(&mut self) {
+        let (lane, name) = (self.lane.to_owned(), std::mem::take(&mut self.name));
+        self.stream.ring.push(|| Record::Span(lane, name, self.began, nanos()));
+    }
+}
+
 /// The time, as records have it.
 pub(crate) fn nanos() -> u64 {
     now().as_nanos() as u64

@@ -25,6 +25,8 @@ pub(crate) enum Record {
     Device(DeviceSpan),
     /// So much of the device was in use at this time.
     Gpu(u64, GpuSample),
+    /// A front end did something: where to show it, what it is called, begin and end.
+    Span(String, String, u64, u64),
 }
 
 /// A batch on a device, by the device's own clock, as times of the host's.

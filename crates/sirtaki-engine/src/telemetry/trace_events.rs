@@ -126,6 +126,11 @@ impl TraceEvents {
                 let (opening, label) = self.lane(texts, rank, phase.name(), times);
                 self.slice(texts, &opening, &label, times, |_| ());
             }
+            Record::Span(lane, name, begin, end) => {
+                let times = time(*begin, *end);
+                let (opening, _) = self.lane(texts, rank, lane, times);
+                self.slice(texts, &opening, &json(name), times, |_| ());
+            }
             Record::Vote(begin, end) => {
                 let times = time(*begin, *end);
                 let (opening, _) = self.lane(texts, rank, COLLECTIVES, times);

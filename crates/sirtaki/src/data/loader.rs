@@ -6,7 +6,6 @@
 //! given numbers. Rejected: a channel, which delivers what is ready first and not what comes next.
 
 use std::{
-    any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
@@ -14,7 +13,7 @@ use std::{
 };
 
 use super::{Plan, Samples};
-use crate::{Error, Result};
+use crate::{Error, Result, error::panic_message};
 
 /// How much is done ahead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -194,7 +193,8 @@ impl Shared {
             let mut buffers = lock(&self.pool).pop().unwrap_or_default();
             // After a panic, buffers are filled from scratch, so none can be seen half-made.
             let result = catch_unwind(AssertUnwindSafe(|| self.fill(number, &mut buffers)));
-            let result = result.unwrap_or_else(|panic| Err(Error::Panic { batch: number, message: text(&*panic) }));
+            let result =
+                result.unwrap_or_else(|panic| Err(Error::Panic { batch: number, message: panic_message(&*panic) }));
             let mut state = lock(&self.state);
             let slot = number % state.slots.len();
             state.slots[slot] = Some(result.map(|()| buffers));
@@ -237,11 +237,6 @@ impl Shared {
 /// Nothing that panics runs under a lock, so the protected data is intact.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
 }
 
 #[cfg(test)]

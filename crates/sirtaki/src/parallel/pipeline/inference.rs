@@ -7,7 +7,9 @@ use burn::module::Module;
 use super::{
     Pipeline,
     chain::{Chain, Layer},
+    failure,
     flow::Flow,
+    links::StageLinks,
 };
 use crate::{
     Error,
@@ -36,23 +38,27 @@ impl Pipeline {
         let own = self.own_stages().map(|stage| self.stages[stage].clone());
         let parts: HashMap<usize, Chain<L>> = self.own_stages().zip(chain.clone().apart(own)).collect();
         let device = chain.devices().first().cloned().unwrap_or_else(|| self.device.clone().inner());
-        for action in plan.actions(self.world.rank()) {
-            let (Pass::Forward, Some(part)) = (action.pass, parts.get(&action.stage)) else { continue };
+        let mut pass = |links: &mut StageLinks, action: Action| {
+            let (Pass::Forward, Some(part)) = (action.pass, parts.get(&action.stage)) else { return Ok(()) };
             let flow = match action.stage {
                 0 => input(action.micro)?,
                 _ => {
-                    let data = self.links.receive(action)?.into_iter().flatten().collect();
+                    let data = links.receive(action);
+                    let data = links.noted(data)?.into_iter().flatten().collect();
                     Flow::from_data(data, &device)?
                 }
             };
-            let flow = part.forward(flow)?;
+            let flow = links.noted(failure::forward(action.stage, part, &flow))?;
             if action.stage == last {
-                output(action.micro, flow)?;
-            } else {
-                let next = Action { stage: action.stage + 1, ..action };
-                self.links.send(next, flow.data().into_iter().map(Some).collect())?;
+                return output(action.micro, flow);
             }
-        }
+            let next = Action { stage: action.stage + 1, ..action };
+            let sent = links.send(next, flow.data().into_iter().map(Some).collect());
+            Ok(links.noted(sent)?)
+        };
+        let mut actions = plan.actions(self.world.rank()).into_iter();
+        let passed: Result<(), E> = actions.try_for_each(|action| pass(&mut self.links, action));
+        passed.inspect_err(|_| self.links.give_up())?;
         self.links.finish()?;
         Ok(())
     }

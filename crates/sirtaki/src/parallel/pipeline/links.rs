@@ -9,7 +9,10 @@ use std::collections::HashMap;
 use burn::tensor::{DType, Shape, TensorData};
 use sirtaki_engine::{Expected, Operation, Output, Source, Ticket};
 
-use super::super::convert::{inbound, outbound};
+use super::{
+    super::convert::{inbound, outbound},
+    failure::{self, Reason},
+};
 use crate::{
     Error, Result, World,
     pipeline::{Action, Pass, PipelinePlan},
@@ -36,13 +39,15 @@ pub(super) struct StageLinks {
     own: HashMap<Action, Tensors>,
     asked: HashMap<Action, Vec<Ticket>>,
     sent: Vec<Ticket>,
+    /// Why this worker cannot go on.
+    reason: Option<Reason>,
 }
 
 impl StageLinks {
     pub(super) fn new(world: &World, plan: PipelinePlan) -> Self {
         let (number, world) = (world.next_layer(), world.clone());
         let (forms, counts, own, asked) = (HashMap::new(), HashMap::new(), HashMap::new(), HashMap::new());
-        Self { world, plan, number, forms, counts, own, asked, sent: Vec::new() }
+        Self { world, plan, number, forms, counts, own, asked, sent: Vec::new(), reason: None }
     }
 
     /// Says how many gradients will come back for what a stage has sent on.
@@ -85,6 +90,8 @@ impl StageLinks {
         let Some(from) = self.before(action) else {
             return self.own.remove(&action).ok_or_else(|| wrong_type(&label(action)));
         };
+        let label = label(action);
+        let _bubble = self.world.engine().span(LANE, || format!("bubble: waits for {label}"));
         let tickets = match self.asked.remove(&action) {
             Some(tickets) => tickets,
             None => {
@@ -92,11 +99,40 @@ impl StageLinks {
                 self.receives(action, from, count)
             }
         };
-        let label = label(action);
         let tensors: Tensors =
             tickets.into_iter().map(|ticket| tensor(action, &label, ticket.wait_one()?)).collect::<Result<_>>()?;
         self.check(action, &tensors)?;
         Ok(tensors)
+    }
+
+    /// Keeps in mind why this worker cannot go on, for those that wait for it.
+    pub(super) fn noted<T>(&mut self, result: Result<T>) -> Result<T> {
+        if let Err(error) = &result {
+            let reason = || (error.to_string(), error.hint().unwrap_or_default().to_owned());
+            self.reason.get_or_insert_with(reason);
+        }
+        result
+    }
+
+    /// Tells the workers with the stages before and after these that nothing more will come, and why.
+    pub(super) fn give_up(&mut self) {
+        let rank = self.world.rank();
+        let unknown = || (format!("worker {rank} of the pipeline failed"), "its own error says why".to_owned());
+        let reason = self.reason.take().unwrap_or_else(unknown);
+        for stage in self.plan.stages_of(rank) {
+            let next = Action { pass: Pass::Forward, stage: stage + 1, micro: 0 };
+            let before = stage.checked_sub(1).map(|stage| Action { pass: Pass::Backward, stage, micro: 0 });
+            for to in [Some(next).filter(|next| next.stage < self.plan.stages()), before].into_iter().flatten() {
+                let owner = self.plan.owner(to.stage);
+                if owner == rank {
+                    continue;
+                }
+                let counted = to.pass == Pass::Backward || self.counts.contains_key(&(to.pass, to.stage));
+                let tag = if counted { self.tag(to) } else { self.tag(to) | COUNT };
+                let (tensor, shape) = failure::message(&reason);
+                drop(self.world.engine().send(owner, tag, "the reason why a stage failed", &shape, tensor));
+            }
+        }
     }
 
     /// Waits until everything has been sent.
@@ -119,7 +155,9 @@ impl StageLinks {
         }
         let label = format!("number of {}", label(action));
         let ticket = self.world.receive(Source::Rank(from), self.tag(action) | COUNT, &label, Expected::Anything);
-        let count = elements::<i64>(&label, ticket.wait_one()?)?;
+        let output = ticket.wait_one()?;
+        failure::check(&output)?;
+        let count = elements::<i64>(&label, output)?;
         let count = count.first().and_then(|&count| usize::try_from(count).ok()).ok_or_else(|| wrong_type(&label))?;
         self.counts.insert((action.pass, action.stage), count);
         Ok(count)
@@ -163,6 +201,9 @@ impl StageLinks {
     }
 }
 
+/// Where a timeline shows what stages do.
+pub(super) const LANE: &str = "stages";
+
 /// Marks a message that says how many follow.
 const COUNT: u64 = 1;
 
@@ -183,6 +224,7 @@ fn label(action: Action) -> String {
 }
 
 fn tensor(action: Action, label: &str, output: Output) -> Result<Option<TensorData>> {
+    failure::check(&output)?;
     let Output::Message { tensor, shape, .. } = &output else { return Err(wrong_type(label)) };
     let (dtype, shape) = (burn_type(tensor.dtype()), Shape::from(shape.clone()));
     // What has no gradient is sent as no bytes.

@@ -8,11 +8,13 @@
 //! - [`chain`]: the layers.
 //! - [`pull`]: backward from gradients that another worker has computed.
 //! - [`links`]: messages between stages.
+//! - [`failure`]: why no more of them will come.
 //! - [`step`], [`inference`], [`checkpoint`]: what is done with a pipeline.
 //! - [`measure`]: what layers cost, to cut a network where stages take equally long.
 
 mod chain;
 mod checkpoint;
+mod failure;
 mod flow;
 mod inference;
 mod links;

@@ -11,7 +11,9 @@ use sirtaki_engine::Phase;
 use super::{
     Pipeline,
     chain::{Chain, Layer},
+    failure,
     flow::Flow,
+    links::LANE,
 };
 use crate::{
     Error, LeafSums, Result, Update,
@@ -66,7 +68,8 @@ impl Pipeline {
         let samples = plan.together(step);
         let sums = parts.iter().map(|part| LeafSums::new(part, plan.shards(), plan.shard_size(), samples));
         let mut sums: Vec<LeafSums> = sums.map(|sums| Ok(sums?.summed(update.is_sum()))).collect::<Result<_>>()?;
-        let parts = running.run(step, parts, &mut sums)?;
+        let parts = running.run(step, parts, &mut sums);
+        let parts = parts.inspect_err(|_| self.links.give_up())?;
         self.links.finish()?;
         self.time.steps += begun.elapsed();
         let chain = Chain::together(parts);
@@ -132,7 +135,8 @@ impl<I, O> Running<'_, I, O> {
         let input = match action.stage {
             0 => (self.input)(shard)?,
             _ => {
-                let data = self.pipeline.links.receive(action)?.into_iter().flatten().collect();
+                let data = self.pipeline.links.receive(action);
+                let data = self.pipeline.links.noted(data)?.into_iter().flatten().collect();
                 Flow::from_data(data, &self.device)?
             }
         };
@@ -147,7 +151,8 @@ impl<I, O> Running<'_, I, O> {
             Made::Flow(flow) => {
                 self.pipeline.links.will_return(action.stage, flow.floats());
                 let next = Action { stage: action.stage + 1, ..action };
-                self.pipeline.links.send(next, flow.data().into_iter().map(Some).collect())?;
+                let sent = self.pipeline.links.send(next, flow.data().into_iter().map(Some).collect());
+                self.pipeline.links.noted(sent)?;
                 if recompute { Made::Again } else { Made::Flow(flow) }
             }
             made => made,
@@ -169,10 +174,12 @@ impl<I, O> Running<'_, I, O> {
     where
         O: FnMut(Shard, Flow) -> std::result::Result<Tensor<1>, E>,
     {
-        let _phase = self.pipeline.world.engine().phase(Phase::Forward);
+        let engine = self.pipeline.world.engine();
+        let (_phase, _span) = (engine.phase(Phase::Forward), engine.span(LANE, || describe(action, "forward")));
         let begun = Instant::now();
         seed(&self.device, self.plan.stream("forward", shard.batch));
-        let flow = part.forward(input.again())?;
+        let flow = failure::forward(action.stage, &part, input);
+        let flow = self.pipeline.links.noted(flow)?;
         let made = if action.stage + 1 == self.pipeline.plan.stages() {
             Made::Loss(Box::new((self.loss)(shard, flow)?))
         } else {
@@ -202,10 +209,14 @@ impl<I, O> Running<'_, I, O> {
         };
         let loss = match made {
             Made::Loss(loss) => Some(*loss),
-            Made::Flow(flow) => flow.pull(self.pipeline.links.receive(action)?),
+            Made::Flow(flow) => {
+                let gradients = self.pipeline.links.receive(action);
+                flow.pull(self.pipeline.links.noted(gradients)?)
+            }
             Made::Again => None,
         };
-        let _phase = self.pipeline.world.engine().phase(Phase::Backward);
+        let engine = self.pipeline.world.engine();
+        let (_phase, _span) = (engine.phase(Phase::Backward), engine.span(LANE, || describe(action, "backward")));
         let begun = Instant::now();
         let mut gradients = loss.map(|loss| loss.backward());
         if let Some(before) = action.stage.checked_sub(1) {
@@ -220,4 +231,9 @@ impl<I, O> Running<'_, I, O> {
         self.pipeline.time.busy += begun.elapsed();
         Ok(part)
     }
+}
+
+/// What a timeline calls a pass.
+fn describe(action: Action, pass: &str) -> String {
+    format!("stage {}, {pass} of micro-batch {}", action.stage, action.micro)
 }
