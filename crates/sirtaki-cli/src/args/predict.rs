@@ -13,6 +13,7 @@ Examples:
   sirtaki predict trace.json --workers 2..64 --bandwidth 10Gbit --latency 50us
   sirtaki predict trace.json --workers 8,16 --per-host 4 --strong --json
   sirtaki predict --model docs/predict/vgg16.json --workers 1..512 --per-host 4
+  sirtaki predict trace.json --workers 8 --micro-batches 16 --memory 8G   # stages
 
 Efficiency is the speed of N workers divided by N times the speed of one.
 Latency is the time of a small message from process to process: half of what
@@ -66,6 +67,26 @@ pub struct Predict {
     /// Size from which a tensor is reduced by itself
     #[arg(long, default_value = "1M", value_name = "BYTES", value_parser = env::bytes)]
     pub fusion_large: usize,
+
+    /// Micro-batches of a step, for a network in stages: compares all meshes of data and pipe
+    #[cfg(feature = "train")]
+    #[arg(long, value_name = "N", value_parser = super::at_least_one, help_heading = "Stages")]
+    pub micro_batches: Option<NonZeroUsize>,
+
+    /// Order of forward and backward passes: gpipe, 1f1b, or interleaved [default: 1f1b]
+    #[cfg(feature = "train")]
+    #[arg(long, value_name = "NAME", requires = "micro_batches", help_heading = "Stages")]
+    pub schedule: Option<String>,
+
+    /// Memory of a worker for weights, gradients and Adam's state, such as `16G`; the fastest mesh that fits is proposed
+    #[cfg(feature = "train")]
+    #[arg(long, value_name = "BYTES", value_parser = env::bytes, requires = "micro_batches", help_heading = "Stages")]
+    pub memory: Option<usize>,
+
+    /// Bytes that a stage passes on for a micro-batch [default: 0]
+    #[cfg(feature = "train")]
+    #[arg(long, value_name = "BYTES", value_parser = env::bytes, requires = "micro_batches", help_heading = "Stages")]
+    pub activations: Option<usize>,
 
     /// Print the prediction as a JSON object
     #[arg(long)]

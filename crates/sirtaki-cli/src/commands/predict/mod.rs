@@ -1,11 +1,15 @@
 //! `sirtaki predict`: from one recorded run, or a described network, to the performance with more workers.
 //!
 //! `record` (with `trace`) or `model` say what a step is, as `work`. `scale` draws the steps of many workers, `replay`
-//! simulates one of them, `cost` knows how long its collectives take, `show` and `bars` are the output for people. All
-//! but the readers are pure.
+//! simulates one of them, `cost` knows how long its collectives take, `show` and `bars` are the output for people; for
+//! networks in stages, those are `meshes` and `mesh_table`. All but the readers are pure.
 
 mod bars;
 mod cost;
+#[cfg(feature = "train")]
+mod mesh_table;
+#[cfg(feature = "train")]
+mod meshes;
 mod model;
 mod record;
 mod replay;
@@ -36,6 +40,12 @@ pub fn run(arguments: &Predict, printer: &mut Printer) -> Result<()> {
         (None, None) => return Ok(()),
     };
     work.batch = arguments.batch.map(Into::into).or(work.batch);
+    #[cfg(feature = "train")]
+    if let Some(wanted) = mesh_table::wanted(arguments)? {
+        let network = network(&work, arguments);
+        let rows = meshes::meshes(&work, &network, scaling(arguments), wanted, &arguments.workers.0);
+        return mesh_table::show(&work, wanted, &rows.map_err(mesh_table::advice)?, (arguments.json, printer));
+    }
     let forecast = forecast(work, arguments);
     if arguments.json {
         printer.data(&serde_json::to_string(&forecast.json())?)?;
@@ -45,16 +55,23 @@ pub fn run(arguments: &Predict, printer: &mut Printer) -> Result<()> {
     Ok(())
 }
 
-fn forecast(work: Work, arguments: &Predict) -> Forecast {
-    let network = Network {
+fn network(work: &Work, arguments: &Predict) -> Network {
+    Network {
         latency: arguments.latency,
         bandwidth: arguments.bandwidth,
         per_host: arguments.per_host.get(),
         local: work.local.unwrap_or(LOCAL),
         forced: arguments.algorithm,
-    };
+    }
+}
+
+fn scaling(arguments: &Predict) -> ScalingMode {
+    if arguments.strong { ScalingMode::Strong } else { ScalingMode::Weak }
+}
+
+fn forecast(work: Work, arguments: &Predict) -> Forecast {
+    let (network, scaling) = (network(&work, arguments), scaling(arguments));
     let limits = Limits { fused: arguments.fusion, large: arguments.fusion_large };
-    let scaling = if arguments.strong { ScalingMode::Strong } else { ScalingMode::Weak };
     let rows = predict(&work, &network, limits, scaling, &arguments.workers.0);
     Forecast { work, network, scaling, rows }
 }

@@ -104,7 +104,7 @@ impl Forecast {
     }
 }
 
-fn seconds(value: f64) -> String {
+pub(super) fn seconds(value: f64) -> String {
     if value == 0.0 { "0".into() } else { time(value * 1e6) }
 }
 
