@@ -41,7 +41,8 @@ enum Task {
         list: bool,
     },
     /// Compare with other libraries and launchers: `cargo xtask bench comm`; what encryption costs: `… bench tls`; with
-    /// PyTorch's own NCCL on a machine with a GPU: `… bench gpu`; Keras with TensorFlow's strategy: `… bench tensorflow`
+    /// PyTorch's own NCCL on a machine with a GPU: `… bench gpu`; Keras with TensorFlow's strategy: `… bench tensorflow`;
+    /// networks in stages beside theory and PyTorch's: `… bench pipeline`
     Bench {
         /// Passed on to the benchmark program
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -87,6 +88,11 @@ fn perform(task: Task) -> Result<()> {
         Task::Bench { arguments } if arguments == ["tls"] => {
             let example = ["--package", "sirtaki-comm", "--example", "tls_speed"];
             shell.run(cargo(["run", "--release", "--quiet"]).args(example))
+        }
+        // One program, in the only package that knows Burn.
+        Task::Bench { arguments } if arguments.first().is_some_and(|name| name == "pipeline") => {
+            let example = ["--package", "sirtaki", "--example", "pipeline_speed", "--"];
+            shell.run(cargo(["run", "--release", "--quiet"]).args(example).args(&arguments[1..]))
         }
         Task::Bench { arguments } => {
             let name = arguments.first().map_or("", String::as_str);
