@@ -149,7 +149,7 @@ class Peer:
                 loss, rate = self.epoch(number)
                 test_loss, accuracy = self.examine()
                 passed = {"epoch": number + 1, "seconds": time.perf_counter() - begun, "train_loss": loss}
-                passed |= {"test_loss": test_loss, "test_accuracy": accuracy, "images_per_second": rate}
+                passed |= {"test_loss": test_loss, "test_accuracy": accuracy, "samples_per_second": rate}
                 self.passed.append(passed)
                 self.save(folder)
                 if self.is_done():
@@ -172,8 +172,8 @@ class Peer:
             "target_accuracy": target,
             "seconds_to_target": reached[0] if reached else None,
             "seconds": seconds,
-            "images_per_second": self.seen / self.training,
-            "images_per_second_one_worker": None,
+            "samples_per_second": self.seen / self.training,
+            "samples_per_second_one_worker": None,
             "speedup": None,
             # DDP does not say how long it waits.
             "communication_share": None,

@@ -75,7 +75,7 @@ pub enum Crew {
 struct Report {
     test_accuracy: f64,
     seconds_to_target: Option<f64>,
-    images_per_second: f64,
+    samples_per_second: f64,
     communication_share: Option<f64>,
     peak_memory: Vec<u64>,
 }
@@ -231,7 +231,7 @@ pub fn seen(rounds: usize, starter: &Starter, say: &dyn Fn(&str)) -> Result<Verd
         for at in order {
             let options = if at == 0 { &with[..] } else { &without[..] };
             let (reports, _) = train(starter, Trainer::Sirtaki, Crew::Two, options)?;
-            speeds[at] = reports[0].images_per_second;
+            speeds[at] = reports[0].samples_per_second;
             pairs[at].push(speeds[at]);
         }
         ratios.push(speeds[1] / speeds[0]);
@@ -245,7 +245,7 @@ pub fn seen(rounds: usize, starter: &Starter, say: &dyn Fn(&str)) -> Result<Verd
 }
 
 fn speed(model: &'static str, system: Trainer, runs: &[[Vec<Report>; 3]]) -> Speed {
-    let images = |reports: &[Report]| reports.iter().map(|report| report.images_per_second).sum::<f64>();
+    let images = |reports: &[Report]| reports.iter().map(|report| report.samples_per_second).sum::<f64>();
     let middle = |value: &dyn Fn(&[Vec<Report>; 3]) -> f64| median(&runs.iter().map(value).collect::<Vec<_>>());
     let together = || runs.iter().flat_map(|run| &run[1]);
     let shares: Vec<f64> = together().filter_map(|report| report.communication_share).collect();

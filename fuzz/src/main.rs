@@ -22,7 +22,7 @@ macro_rules! targets {
 }
 
 targets! {
-    alarm channel cifar frame handshake idx journal npy npz onnx orders output predict report seen signature store
+    alarm channel cifar frame handshake idx journal npy npz onnx orders output predict report seen signature store text
     volume words
 }
 

@@ -15,7 +15,7 @@
 //! - [`data`]: readers for common formats, which worker reads which samples, and threads that read ahead.
 //! - [`launch`]: a closure on many processes of this machine.
 //! - [`schedule`], [`lars`]: learning rates for large batches.
-//! - [`train`]: a whole training run of an image classifier, on top of all that; also part of feature `burn`.
+//! - [`train`]: a whole training run of a network for images or text, on top of all that; also part of feature `burn`.
 //! - [`checkpoint`]: tensors by name and a manifest, on disk completely or not at all.
 
 pub mod checkpoint;

@@ -358,9 +358,8 @@ fn stages_go_on_as_other_stages_and_in_one_process() {
 #[test]
 fn layers_are_measured_and_cut() {
     let device = Device::flex().autodiff();
-    let chain = Chain::new(0..LAYERS, &device, 9, |number| part(number, &device)).unwrap();
     let words = Tensor::<2, Int>::from_data(TensorData::new(vec![1_i64, 2, 3], [3, 1]), &device);
-    let costs = chain.costs(Flow::new().with(words)).unwrap();
+    let costs = Chain::costs(0..LAYERS, &device, Flow::new().with(words), |number| part(number, &device)).unwrap();
     assert_eq!(costs.len(), LAYERS);
     assert!(costs.iter().all(|cost| cost.time > 0.0));
     let weights = (4 * WORDS * WIDTH * 4 + 3 * WIDTH * 4 + WORDS * WIDTH * 4) as u64;

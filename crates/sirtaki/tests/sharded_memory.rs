@@ -1,4 +1,5 @@
-//! State that is split over workers takes that much less of each worker's memory, counted byte by byte.
+//! State that is split over workers takes that much less of each worker's memory, and a network that is measured takes that
+//! of one layer, counted byte by byte.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -13,7 +14,9 @@ use burn::{
     optim::{AdamConfig, GradientsParams},
     tensor::{Device, Tensor, TensorData},
 };
-use sirtaki::{DistributedOptimizer, Result, Update, World, checkpoint::Manifest, data::Position, launch};
+use sirtaki::{
+    Chain, DistributedOptimizer, Flow, Layer, Result, Update, World, checkpoint::Manifest, data::Position, launch,
+};
 
 /// Counts what is allocated.
 struct Counting;
@@ -103,4 +106,28 @@ fn state_is_divided_by_the_number_of_workers() {
         }
     }
     let _ = std::fs::remove_dir_all(folder);
+}
+
+impl Layer for Large {
+    fn forward(&self, mut flow: Flow) -> Result<Flow> {
+        let values = self.layers.iter().fold(flow.take::<Tensor<2>>()?, |values, layer| values.matmul(layer.val()));
+        Ok(Flow::new().with(values))
+    }
+}
+
+#[test]
+fn a_network_is_measured_layer_by_layer() {
+    // In a process of its own, whose memory is that of this alone.
+    let grown = launch(1, |world| {
+        let device = world.device().autodiff();
+        let input = Flow::new().with(Tensor::<2>::ones([1, ROWS], &device));
+        let before = LIVE.load(Relaxed);
+        MOST.store(before, Relaxed);
+        let costs = Chain::costs(0..4, &device, input, |_| Ok(large(&device)))?;
+        assert!(costs.iter().all(|cost| cost.memory == (4 * WEIGHTS + ROWS * 4) as u64), "{costs:?}");
+        Ok::<_, sirtaki::Error>(MOST.load(Relaxed) - before)
+    });
+    // A layer, its gradients, and some that are computed from others; four layers have four times as many weights.
+    let grown = grown.unwrap()[0];
+    assert!((2 * WEIGHTS..3 * WEIGHTS).contains(&grown), "{grown} of {WEIGHTS}");
 }

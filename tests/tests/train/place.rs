@@ -21,7 +21,8 @@ impl Place {
     }
 
     pub(crate) fn train(&self, arguments: &str) -> Finished {
-        let data = if arguments.contains("--data") { String::new() } else { format!(" --data {DATA}") };
+        let is_given = arguments.contains("--data") || arguments.contains("--model transformer");
+        let data = if is_given { String::new() } else { format!(" --data {DATA}") };
         self.start(&format!("{arguments}{data}")).ends()
     }
 

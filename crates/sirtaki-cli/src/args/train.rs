@@ -3,7 +3,7 @@
 use std::{num::NonZeroUsize, path::PathBuf, sync::LazyLock};
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum, builder::PossibleValue};
-use sirtaki::train::Model;
+use sirtaki::train::{Domain, Model};
 
 use super::{at_least_one, number, run::Run, share};
 use crate::commands::train::stages;
@@ -26,6 +26,10 @@ Examples:
   Bit-identical results on 1, 2 or 4 workers:
     sirtaki train -n 2 --reproducible
 
+  A transformer that continues text, on a made-up one or on your own:
+    sirtaki train --model transformer
+    sirtaki train --model transformer --data book.txt --epochs 20
+
   Two copies of a network in two stages, with the same bits:
     sirtaki train -n 4 --mesh data=2,pipe=2 --reproducible
 
@@ -41,11 +45,16 @@ pub struct Train {
     #[arg(long, help = networks(), value_enum, default_value_t, hide_possible_values = true, ignore_case = true)]
     pub model: ModelName,
 
-    /// Folder with the data set: the four files of MNIST, or CIFAR's binary ones
-    #[arg(long, value_name = "DIR", default_value = "data/mnist")]
-    pub data: PathBuf,
+    /// Data set: a folder with the four files of MNIST or CIFAR's binary ones [default: data/mnist]; for transformer, a
+    /// text file or a folder of .txt files [default: a made-up text]
+    #[arg(long, value_name = "PATH")]
+    pub data: Option<PathBuf>,
 
-    /// Passes over the training images
+    /// Characters per sequence of text, for transformer [default: 64]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub context: Option<NonZeroUsize>,
+
+    /// Passes over the training samples
     #[arg(long, value_name = "N", default_value = "4", value_parser = at_least_one)]
     pub epochs: NonZeroUsize,
 
@@ -53,16 +62,18 @@ pub struct Train {
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub max_steps: Option<NonZeroUsize>,
 
-    /// Images per worker and step [default: 64, but at most 128 on all workers together]
+    /// Images or sequences per worker and step [default: 64 images, but at most 128 on all workers together;
+    /// 16 sequences, but at most 32]
     #[arg(long, value_name = "N", value_parser = at_least_one, conflicts_with = "global_batch")]
     pub batch_size: Option<NonZeroUsize>,
 
-    /// Images per step on all workers together [default with --reproducible: 128]
+    /// Images or sequences per step on all workers together [default with --reproducible: 128 images or 32
+    /// sequences]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub global_batch: Option<NonZeroUsize>,
 
     /// Learning rate of one worker, multiplied by the number of workers; with --global-batch, used as it is [default:
-    /// 0.01 for sgd, 0.001 for adam and adamw, 0.1 for lars, per 64 images]
+    /// 0.01 for sgd, 0.001 for adam and adamw, 0.1 for lars, per 64 images or 16 sequences]
     #[arg(long, value_name = "RATE", value_parser = positive)]
     pub lr: Option<f64>,
 
@@ -70,9 +81,10 @@ pub struct Train {
     #[arg(long, value_name = "EPOCHS", default_value = "0.1", value_parser = not_negative)]
     pub warmup_epochs: f64,
 
-    /// Optimizer: sgd (with momentum 0.9), adam, adamw, or lars, for very large batches
-    #[arg(long, value_enum, default_value_t, hide_possible_values = true, ignore_case = true)]
-    pub optimizer: Optimizer,
+    /// Optimizer: sgd (with momentum 0.9), adam, adamw, or lars, for very large batches [default: sgd; adamw for
+    /// transformer]
+    #[arg(long, value_enum, hide_possible_values = true, ignore_case = true)]
+    pub optimizer: Option<Optimizer>,
 
     /// Split the optimizer's state over the workers instead of keeping all of it on each; not for lars
     #[arg(long)]
@@ -94,11 +106,12 @@ pub struct Train {
     #[arg(long, value_enum, default_value_t, hide_possible_values = true, ignore_case = true)]
     pub precision: Precision,
 
-    /// Target accuracy on the test images, between 0 and 1; the time to reach it is reported
-    #[arg(long, value_name = "ACCURACY", default_value = "0.985", value_parser = share)]
-    pub target_accuracy: f64,
+    /// Target accuracy on the test samples, between 0 and 1; the time to reach it is reported [default: 0.985; 0.85 for
+    /// transformer]
+    #[arg(long, value_name = "ACCURACY", value_parser = share)]
+    pub target_accuracy: Option<f64>,
 
-    /// Seed of all random numbers: initial weights, order of the images and so on
+    /// Seed of all random numbers: initial weights, order of the samples and so on
     #[arg(long, value_name = "N", default_value = "42")]
     pub seed: u64,
 
@@ -198,8 +211,11 @@ pub struct MeshSizes {
 }
 
 fn networks() -> String {
-    let names: Vec<&str> = Model::all().map(Model::name).collect();
-    format!("Network to train: {}", names.join(" or "))
+    let of = |domain| {
+        let names: Vec<&str> = Model::all().filter(|model| model.domain() == domain).map(Model::name).collect();
+        names.join(" or ")
+    };
+    format!("Network to train: {} for images, {} for text", of(Domain::Images), of(Domain::Text))
 }
 
 /// A network by its name.
@@ -218,10 +234,9 @@ impl ValueEnum for ModelName {
 }
 
 /// The optimizers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[allow(missing_docs)]
 pub enum Optimizer {
-    #[default]
     Sgd,
     Adam,
     Adamw,

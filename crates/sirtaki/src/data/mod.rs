@@ -7,7 +7,7 @@
 //! ```
 //!
 //! - Readers: [`mnist`], [`cifar`], [`folder`] give [`Samples`]; [`idx`], [`npy`], [`npz`] give an [`Array`]; two
-//!   arrays make [`Memory`].
+//!   arrays make [`Memory`]. [`text`] reads what [`Text`] cuts into sequences; [`grammar`] makes a text up.
 //! - [`Plan`]: which samples a batch holds, a pure function of its number. [`Partition`] gives every sample once per
 //!   epoch over all workers, [`FixedShards`] does so in pieces that do not depend on the number of workers, [`Draws`]
 //!   draws at random.
@@ -21,6 +21,7 @@ mod array;
 pub mod cifar;
 mod draws;
 pub mod folder;
+pub mod grammar;
 pub mod idx;
 mod loader;
 mod memory;
@@ -31,6 +32,7 @@ mod partition;
 mod samples;
 mod shards;
 mod source;
+pub mod text;
 
 pub use array::{Array, Values};
 pub use draws::Draws;
@@ -40,3 +42,4 @@ pub use partition::{Partition, Position};
 pub use samples::{Normalise, Plan, Samples, Split, Worker};
 pub use shards::{FixedShards, Shard};
 pub use source::Source;
+pub use text::Text;

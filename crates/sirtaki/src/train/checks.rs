@@ -1,12 +1,15 @@
 //! Checks, before a run begins, that settings, data and checkpoints make it possible.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use super::{
-    images,
+    data_sets::{DataSet, Domain, SampleKind as _},
+    networks::Network,
     settings::{Method, Settings},
     work_split::Shares,
 };
 use crate::{
-    Error, Result, Resumed,
+    Error, Result, Resumed, World,
     data::{Position, Worker},
     schedule::{Decay, Schedule},
 };
@@ -19,6 +22,11 @@ pub fn check(settings: &Settings, workers: usize) -> Result<()> {
         let problem = "the state of lars cannot be split over workers: its rates come from the norms of whole layers";
         return Err(Error::setting(problem, "leave --shard-optimizer out, or take --optimizer sgd, adam or adamw"));
     }
+    if settings.context.is_some() && settings.model.domain() != Domain::Text {
+        let problem =
+            format!("--context is the length of sequences of text, and {} is not for text", settings.model.name());
+        return Err(Error::setting(problem, "leave --context out, or take --model transformer"));
+    }
     rates(settings, copies, 1)?;
     let worker = Worker { rank: 0, world: copies };
     Shares::new(0, Position::start(0), worker, settings.shards, sizes).map(drop)
@@ -26,8 +34,15 @@ pub fn check(settings: &Settings, workers: usize) -> Result<()> {
 
 /// Whether the data set of the settings can be read, and has enough samples for this many workers.
 pub fn check_data(settings: &Settings, workers: usize) -> Result<()> {
+    settings.model.check_data(settings, workers)
+}
+
+/// The same for a network by its type.
+pub(super) fn data<N: Network>(settings: &Settings, workers: usize) -> Result<()> {
     let sizes = settings.batch.sizes(settings.copies(workers)?)?;
-    images::open(&settings.data)?.check_batch(settings.batch, sizes.1)
+    let (data, kind) = N::Kind::open(settings)?;
+    data.check_batch(settings.batch, sizes.1)?;
+    N::new(kind).map(drop)
 }
 
 /// The learning rates of all steps.
@@ -37,9 +52,29 @@ pub(super) fn rates(settings: &Settings, workers: usize, steps_per_epoch: usize)
     Schedule::new(rate, times, steps_per_epoch, settings.warmup, decay)
 }
 
+/// Fails on all ranks if one of them has another data set or other settings.
+pub(super) fn same_on_all_ranks(world: &World, settings: &Settings, workers: usize, data: &DataSet) -> Result<()> {
+    let own = settings.resume_settings(workers, data);
+    let differs = |name: &str, value: &dyn Fn(&mut DefaultHasher)| -> Result<Option<usize>> {
+        let mut hasher = DefaultHasher::new();
+        value(&mut hasher);
+        let hashes = world.gather(name, hasher.finish())?;
+        Ok((1..hashes.len()).find(|&rank| hashes[rank] != hashes[0]))
+    };
+    let Some(rank) = differs("settings", &|hasher| own.hash(hasher))? else { return Ok(()) };
+    let hint = "let --data name the same data set on all hosts";
+    for (name, value) in &own {
+        if let Some(rank) = differs(&format!("setting {name}"), &|hasher| value.hash(hasher))? {
+            let problem = format!("{name}: that of rank {rank} is another one than that of rank 0");
+            return Err(Error::setting(format!("{problem}; rank {} has {value}", world.rank()), hint));
+        }
+    }
+    Err(Error::setting(format!("rank {rank} has other settings than rank 0"), hint))
+}
+
 /// A run resumes with the same settings; only the number of workers may change.
-pub(super) fn same_settings(resumed: &Resumed, settings: &Settings, workers: usize, samples: usize) -> Result<()> {
-    let now = settings.resume_settings(workers, samples);
+pub(super) fn same_settings(resumed: &Resumed, settings: &Settings, workers: usize, data: &DataSet) -> Result<()> {
+    let now = settings.resume_settings(workers, data);
     let before = &resumed.manifest.settings;
     let Some(name) = before.keys().chain(now.keys()).find(|&name| before.get(name) != now.get(name)) else {
         return Ok(());

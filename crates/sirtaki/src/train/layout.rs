@@ -11,16 +11,17 @@ use sirtaki_comm::Reduction;
 use sirtaki_engine::{Operation, Request, Tensor as EngineTensor};
 
 use super::{
+    data_sets::{DataSet, SampleKind},
     meter::Score,
-    model::{self, Passes, TESTED},
-    networks::{ImageKind, Network},
+    model::{self, Passes},
+    networks::Network,
     settings::{Settings, Stages},
     work_split::Shares,
 };
 use crate::{
-    Chain, Error, Flow, Layer, Pipeline, Result, Resumed, Update, World,
+    Chain, Error, Layer, Pipeline, Result, Resumed, Update, World,
     checkpoint::Manifest,
-    data::{Ahead, Batch, FixedShards, Loader, Memory, Partition, Plan, Position, Samples},
+    data::{Ahead, Batch, FixedShards, Loader, Partition, Plan, Position, Samples},
     pipeline::{LayerCost, PipelineSchedule, cut},
     world::elements,
 };
@@ -42,14 +43,14 @@ struct Staged {
 }
 
 impl Layout {
-    pub(super) fn new<N: Network>(world: &World, settings: &Settings, network: &N, kind: ImageKind) -> Result<Self> {
+    pub(super) fn new<N: Network>(world: &World, settings: &Settings, network: &N) -> Result<Self> {
         let Some(stages) = settings.stages else {
             return Ok(Self { world: world.clone(), copies: world.clone(), stages: None });
         };
         let copies = settings.copies(world.size())?;
         let mesh = world.mesh(&[("data", copies), ("pipe", stages.workers)])?;
         let (copies, workers) = (mesh.axis("data")?.clone(), mesh.axis("pipe")?.clone());
-        let ranges = ranges(world, settings, stages, network, kind)?;
+        let ranges = ranges(world, settings, stages, network)?;
         let pipeline = Pipeline::new(&workers, stages.schedule, stages.micros, ranges)?;
         Ok(Self { world: world.clone(), copies, stages: Some(Staged { workers, pipeline }) })
     }
@@ -154,9 +155,9 @@ impl Layout {
             rate,
             chain,
             (plan, step),
-            |_| Ok::<_, Error>(Flow::new().with(passes.images(next(first)?)?.0)),
+            |_| Ok::<_, Error>(passes.tensors(next(first)?)?.0),
             |_, mut flow| {
-                let (_, labels) = passes.images(next(last)?)?;
+                let (_, labels) = passes.tensors(next(last)?)?;
                 let (loss, part) = passes.judge(flow.take::<Tensor<2>>()?, labels)?;
                 score.add(part);
                 Ok(passes.scaled(loss))
@@ -165,13 +166,14 @@ impl Layout {
         Ok((chain, score))
     }
 
-    /// How well the network does on some samples, of which each copy takes its part.
-    pub(super) fn test<L: Layer>(&mut self, passes: &Passes, chain: &Chain<L>, samples: &Arc<Memory>) -> Result<Score> {
-        let plan = Partition::new(samples.count(), Position::start(0), self.copies.worker(), TESTED)?;
+    /// How well the network does on the samples to test with, of which each copy takes its part.
+    pub(super) fn test<L: Layer>(&mut self, passes: &Passes, chain: &Chain<L>, data: &DataSet) -> Result<Score> {
+        let samples = &data.test;
+        let plan = Partition::new(samples.count(), Position::start(0), self.copies.worker(), data.tested)?;
         let mut sum = Score::default();
         match &mut self.stages {
             None => {
-                for batch in Loader::new(Arc::<Memory>::clone(samples), plan, Ahead::default())? {
+                for batch in Loader::new(Arc::clone(samples), plan, Ahead::default())? {
                     let batch = batch?;
                     if batch.count() > 0 {
                         sum.add(passes.forward(chain, batch)?.1);
@@ -189,9 +191,9 @@ impl Layout {
                 staged.pipeline.forward(
                     chain,
                     count,
-                    |_| Ok::<_, Error>(Flow::new().with(passes.images(next(&mut first)?)?.0)),
+                    |_| Ok::<_, Error>(passes.tensors(next(&mut first)?)?.0),
                     |_, mut flow| {
-                        let (_, labels) = passes.images(next(&mut last)?)?;
+                        let (_, labels) = passes.tensors(next(&mut last)?)?;
                         sum.add(passes.judge(flow.take::<Tensor<2>>()?, labels)?.1);
                         Ok(())
                     },
@@ -203,7 +205,7 @@ impl Layout {
     }
 
     /// The batches that this worker needs of a plan.
-    fn ends(&self, samples: &Arc<Memory>, plan: &FixedShards) -> Result<Ends> {
+    fn ends(&self, samples: &Arc<dyn Samples>, plan: &FixedShards) -> Result<Ends> {
         match &self.stages {
             None => Ok(Ends { first: None, last: None }),
             Some(staged) => Ends::new(&staged.workers, samples, plan),
@@ -220,24 +222,28 @@ pub(super) enum Batches {
 }
 
 impl Batches {
-    pub(super) fn new(layout: &Layout, samples: &Arc<Memory>, shares: &Shares) -> Result<Self> {
+    pub(super) fn new(layout: &Layout, samples: &Arc<dyn Samples>, shares: &Shares) -> Result<Self> {
         Ok(match shares {
             Shares::Shards(plan) if !layout.is_whole() => Batches::Ends(layout.ends(samples, plan)?),
-            _ => Batches::Whole(Loader::new(Arc::<Memory>::clone(samples), shares.clone(), Ahead::default())?),
+            _ => Batches::Whole(Loader::new(Arc::clone(samples), shares.clone(), Ahead::default())?),
         })
     }
 }
 
-/// Batches at both ends of a pipeline: images go in at one, and labels are compared at the other.
+/// Batches at both ends of a pipeline: samples go in at one, and labels are compared at the other.
 pub(super) struct Ends {
     first: Option<Loader>,
     last: Option<Loader>,
 }
 
 impl Ends {
-    fn new<P: Plan + Clone + Send + Sync + 'static>(workers: &World, samples: &Arc<Memory>, plan: &P) -> Result<Self> {
+    fn new<P: Plan + Clone + Send + Sync + 'static>(
+        workers: &World,
+        samples: &Arc<dyn Samples>,
+        plan: &P,
+    ) -> Result<Self> {
         let load = |wanted: bool| {
-            let loader = || Loader::new(Arc::<Memory>::clone(samples), plan.clone(), Ahead::default());
+            let loader = || Loader::new(Arc::clone(samples), plan.clone(), Ahead::default());
             wanted.then(loader).transpose()
         };
         Ok(Self { first: load(workers.rank() == 0)?, last: load(workers.rank() + 1 == workers.size())? })
@@ -252,13 +258,7 @@ fn next(batches: &mut Option<Loader>) -> Result<Batch> {
 
 /// The layers of each stage, cut where rank 0 finds that all stages take about as long. Where that is does not change a
 /// bit of the result.
-fn ranges<N: Network>(
-    world: &World,
-    settings: &Settings,
-    stages: Stages,
-    network: &N,
-    kind: ImageKind,
-) -> Result<Vec<Range<usize>>> {
+fn ranges<N: Network>(world: &World, settings: &Settings, stages: Stages, network: &N) -> Result<Vec<Range<usize>>> {
     let depth = network.depth();
     let chunks = if stages.schedule == PipelineSchedule::Interleaved { CHUNKS } else { 1 };
     let count = stages.workers * chunks;
@@ -270,10 +270,10 @@ fn ranges<N: Network>(
     let mut times = vec![0.0; depth];
     if world.rank() == 0 {
         let device = world.device().autodiff();
-        let [channels, height, width] = kind.shape;
         let samples = settings.micro_batch(world.size())?;
-        let images = Tensor::<4>::ones([samples, channels, height, width], &device);
-        let costs = network.whole(&device, 0)?.costs(Flow::new().with(images))?;
+        let costs = Chain::costs(0..depth, &device, network.kind().blank(samples, &device), |number| {
+            network.layer(number, &device)
+        })?;
         times.iter_mut().zip(costs).for_each(|(time, cost)| *time = cost.time);
     }
     let times = world.reduce("times of layers", Reduction::SUM, times)?;

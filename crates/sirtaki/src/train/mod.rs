@@ -1,11 +1,11 @@
-//! A whole training run of an image classifier: what `sirtaki train` does, on every rank.
+//! A whole training run of a network for images or text: what `sirtaki train` does, on every rank.
 //!
 //! It is a program on top of the rest of this crate and uses only its public interface. Everything it decides comes
 //! from [`Settings`]; a caller that wants to follow the run passes an [`Observer`], and gets a [`Report`].
 //!
 //! - `settings`: what is wanted.
 //! - `networks`: the networks to choose from.
-//! - `images`: data sets by their folder.
+//! - `data_sets`: what they are trained on.
 //! - `layout`: who has what of the network.
 //! - `checks`: whether a run is possible.
 //! - `epochs`: the training loop, from the first step to the last.
@@ -15,8 +15,8 @@
 //! - `meter`, `report`: what is counted during the run, and what is reported at its end.
 
 mod checks;
+mod data_sets;
 mod epochs;
-mod images;
 mod layout;
 mod meter;
 mod model;
@@ -27,6 +27,7 @@ mod single_worker;
 mod work_split;
 
 pub use checks::{check, check_data};
+pub use data_sets::Domain;
 pub use epochs::run;
-pub use report::{Epoch, Observer, PipelineReport, Report, Start};
+pub use report::{Epoch, Observer, PipelineReport, Prediction, Report, Start};
 pub use settings::{BatchSize, Method, Model, Precision, Settings, Stages};

@@ -16,14 +16,11 @@ use super::{
     settings::{Method, Precision, Settings},
 };
 use crate::{
-    Chain, Compression, DistributedOptimizer, Layer, Result, Update, World,
+    Chain, Compression, DistributedOptimizer, Flow, Layer, Result, Update, World,
     checkpoint::hex,
     data::Batch,
     lars::{Lars, LarsSgd},
 };
-
-/// Samples that are tested at a time.
-pub(super) const TESTED: usize = 500;
 
 /// How batches go through a network.
 #[derive(Debug, Clone)]
@@ -32,16 +29,25 @@ pub(super) struct Passes {
     pub(super) device: Device,
     pub(super) precision: Precision,
     criterion: CrossEntropyLoss,
+    tensors: TensorsOf,
 }
+
+/// What goes into a network for a batch, and the classes that should come out.
+pub(super) type TensorsOf = fn(Batch, &Device, DType) -> Result<(Flow, Tensor<1, Int>)>;
 
 /// What losses are multiplied by if gradients would be too small for `f16`.
 const LOSS_SCALE: f64 = 1024.0;
 
 impl Passes {
     /// On this device, which keeps gradients if it is for training.
-    pub(super) fn new(world: &World, device: Device, precision: Precision) -> Self {
+    pub(super) fn new(world: &World, device: Device, precision: Precision, tensors: TensorsOf) -> Self {
         let criterion = CrossEntropyLossConfig::new().init(&device);
-        Self { world: world.clone(), device, precision, criterion }
+        Self { world: world.clone(), device, precision, criterion, tensors }
+    }
+
+    /// Without gradients, to test what these train.
+    pub(super) fn for_tests(&self) -> Self {
+        Self::new(&self.world, self.world.device(), Precision::F32, self.tensors)
     }
 
     /// The gradients of a batch, of its mean loss times `weight`. An empty batch has none.
@@ -68,14 +74,13 @@ impl Passes {
 
     /// The loss of a batch, and how well it was classified.
     pub(super) fn forward<L: Layer>(&self, network: &Chain<L>, batch: Batch) -> Result<(Tensor<1>, Score)> {
-        let (images, labels) = self.images(batch)?;
-        self.judge(classify(network, images)?, labels)
+        let (samples, labels) = self.tensors(batch)?;
+        self.judge(classify(network, samples)?, labels)
     }
 
-    /// What goes into the network, and what should come out.
-    pub(super) fn images(&self, batch: Batch) -> Result<(Tensor<4>, Tensor<1, Int>)> {
-        let (images, labels) = batch.into_tensors::<4>(&self.device)?;
-        Ok((images.cast(self.dtype()), labels))
+    /// What goes into the network, and the classes that should come out.
+    pub(super) fn tensors(&self, batch: Batch) -> Result<(Flow, Tensor<1, Int>)> {
+        (self.tensors)(batch, &self.device, self.dtype())
     }
 
     /// The loss of what came out, and how well it was classified.

@@ -1,8 +1,10 @@
 //! What is reported during a run and at its end.
 
-use std::path::PathBuf;
+use std::{f64::consts::LN_2, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
+
+use super::data_sets::Domain;
 
 /// Follows a run, and may end it. Called on every rank, at the same points.
 pub trait Observer {
@@ -23,6 +25,8 @@ impl Observer for () {}
 pub struct Start {
     /// The network's name.
     pub model: &'static str,
+    /// What it is trained on.
+    pub domain: Domain,
     /// How many weights it has.
     pub parameters: usize,
     /// How many workers there are.
@@ -33,7 +37,7 @@ pub struct Start {
     pub samples: (usize, usize),
     /// Epochs there will be.
     pub epochs: u64,
-    /// Images per second of one worker alone, if there are several.
+    /// Samples per second of one worker alone, if there are several.
     pub one_worker: Option<f64>,
     /// The checkpoint that the run resumes from, and its step.
     pub resumed: Option<(PathBuf, u64)>,
@@ -58,10 +62,30 @@ pub struct Epoch {
     pub test_loss: f64,
     /// Share of the test samples that were recognised.
     pub test_accuracy: f64,
-    /// Images per second of all workers, tests not counted.
-    pub images_per_second: f64,
+    /// How well text was predicted.
+    #[serde(flatten)]
+    pub prediction: Option<Prediction>,
+    /// Samples per second of all workers, tests not counted.
+    pub samples_per_second: f64,
     /// The checkpoint that holds the result.
     pub checkpoint: Option<PathBuf>,
+}
+
+/// How well the characters of a text were predicted.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Prediction {
+    /// Bits that a character takes if the likelier ones are written shorter.
+    pub bits_per_character: f64,
+    /// Among how many equally likely characters it would be as hard to choose.
+    pub perplexity: f64,
+}
+
+impl Prediction {
+    /// That of a network with this mean loss; none for images.
+    pub(super) fn new(domain: Domain, loss: f64) -> Option<Self> {
+        let prediction = Self { bits_per_character: loss / LN_2, perplexity: loss.exp() };
+        (domain == Domain::Text).then_some(prediction)
+    }
 }
 
 /// How a network in stages did.
@@ -82,6 +106,8 @@ pub struct PipelineReport {
 pub struct Report {
     /// The network's name.
     pub model: String,
+    /// What it was trained on.
+    pub domain: Domain,
     /// How many weights it has.
     pub parameters: usize,
     /// How many workers there were.
@@ -106,16 +132,19 @@ pub struct Report {
     pub epochs: Vec<Epoch>,
     /// Share of the test samples that were recognised at the end.
     pub test_accuracy: f64,
+    /// How well text was predicted at the end.
+    #[serde(flatten)]
+    pub prediction: Option<Prediction>,
     /// The share to reach.
     pub target_accuracy: f64,
     /// Seconds until a test reached it, tests included; none if none did.
     pub seconds_to_target: Option<f64>,
     /// Seconds of the whole run, including tests but not what came before the first step.
     pub seconds: f64,
-    /// Images per second of all workers, tests not counted.
-    pub images_per_second: f64,
+    /// Samples per second of all workers, tests not counted.
+    pub samples_per_second: f64,
     /// The same of one worker alone on one rank's share of the machine, measured before the run.
-    pub images_per_second_one_worker: Option<f64>,
+    pub samples_per_second_one_worker: Option<f64>,
     /// How many times faster all workers were than that one.
     pub speedup: Option<f64>,
     /// Share of the training time in which a rank waited for gradients, mean over ranks.

@@ -1,22 +1,32 @@
 //! The settings of a training run. All ranks have the same.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    ffi::OsStr,
+    path::{Path, PathBuf},
+};
 
 use serde::{Deserialize, Serialize};
 
 use super::{
+    data_sets::{DataSet, Domain},
     networks::{NETWORKS, NetworkEntry},
     report::{Observer, Report},
 };
 use crate::{Error, Result, World, pipeline::PipelineSchedule};
+
+/// What the text of the grammar is called.
+const MADE: &str = "made by a grammar";
 
 /// Everything that decides how a run goes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// The network.
     pub model: Model,
-    /// The folder with the data set.
-    pub data: PathBuf,
+    /// The folder or file with the data set; none for the text that a grammar makes.
+    pub data: Option<PathBuf>,
+    /// How many characters a sequence of text has, if it is not the usual number.
+    pub context: Option<usize>,
     /// How many times all samples are seen.
     pub epochs: u64,
     /// Ends the run early, after this many steps since its very beginning.
@@ -91,6 +101,25 @@ impl Model {
     /// What it is, in one line.
     pub fn about(self) -> &'static str {
         self.0.about
+    }
+
+    /// What it is trained on.
+    pub fn domain(self) -> Domain {
+        self.0.domain
+    }
+
+    /// An optimizer that suits it.
+    pub fn method(self) -> Method {
+        self.0.method
+    }
+
+    /// A share of the test samples that it should recognise.
+    pub fn target(self) -> f64 {
+        self.0.target
+    }
+
+    pub(super) fn check_data(self, settings: &Settings, workers: usize) -> Result<()> {
+        (self.0.check_data)(settings, workers)
     }
 
     pub(super) fn train(self, world: &World, settings: &Settings, observer: &mut dyn Observer) -> Result<Report> {
@@ -192,13 +221,13 @@ impl Method {
     }
 
     /// A good rate for batches of this size.
-    fn rate(self, batch: usize) -> f64 {
-        let of_64 = match self {
+    fn rate(self, batch: usize, domain: Domain) -> f64 {
+        let usual = match self {
             Method::Sgd => 0.01,
             Method::Adam | Method::AdamW => 0.001,
             Method::Lars => 0.1,
         };
-        of_64 * batch as f64 / 64.0
+        usual * batch as f64 / domain.usual_batch().0 as f64
     }
 }
 
@@ -247,17 +276,17 @@ impl Settings {
             BatchSize::Worker(each) => (each, workers),
             BatchSize::Global(all) => (all, 1),
         };
-        (self.rate.unwrap_or_else(|| self.method.rate(size)), times)
+        (self.rate.unwrap_or_else(|| self.method.rate(size, self.model.domain())), times)
     }
 
     /// What a report has to contain, by plain names.
     pub(super) fn report_settings(
         &self,
         workers: usize,
-        samples: usize,
+        data: &DataSet,
         (each, all): (usize, usize),
     ) -> BTreeMap<String, String> {
-        let mut told = self.resume_settings(workers, samples);
+        let mut told = self.resume_settings(workers, data);
         told.retain(|name, _| !name.contains("batch"));
         let scaling = if matches!(self.batch, BatchSize::Worker(_)) { "weak" } else { "strong" };
         let more = [
@@ -266,14 +295,14 @@ impl Settings {
             ("global_batch", all.to_string()),
             ("scaling", scaling.to_owned()),
             ("target_accuracy", self.target.to_string()),
-            ("data", self.data.file_name().unwrap_or_default().to_string_lossy().into_owned()),
+            ("data", self.data.as_deref().and_then(Path::file_name).map_or(MADE.into(), OsStr::to_string_lossy).into()),
         ];
         told.extend(more.map(|(name, value)| (name.to_owned(), value)));
         told.into_iter().map(|(name, value)| (name.replace('-', "_"), value)).collect()
     }
 
     /// What must be the same to go on from a checkpoint, by the names that people type.
-    pub(super) fn resume_settings(&self, workers: usize, samples: usize) -> BTreeMap<String, String> {
+    pub(super) fn resume_settings(&self, workers: usize, data: &DataSet) -> BTreeMap<String, String> {
         let (rate, _) = self.base_rate(workers);
         let batch = match self.batch {
             BatchSize::Worker(size) => ("batch-size", size),
@@ -288,9 +317,9 @@ impl Settings {
             ("precision", self.precision.name().to_owned()),
             ("seed", self.seed.to_string()),
             ("shards", self.shards.map_or("none".to_owned(), |shards| shards.to_string())),
-            ("samples", samples.to_string()),
+            ("samples", data.train.count().to_string()),
         ];
-        entries.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+        entries.into_iter().chain(data.identity.clone()).map(|(name, value)| (name.to_owned(), value)).collect()
     }
 }
 

@@ -5,10 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{images::ImageSet, model::Passes, settings::Method};
+use super::{data_sets::DataSet, model::Passes, settings::Method};
 use crate::{
     Chain, Layer, Result, World,
-    data::{Ahead, Loader, Memory, Partition, Position, Worker},
+    data::{Ahead, Loader, Partition, Position, Worker},
 };
 
 /// Steps before the measurement.
@@ -17,19 +17,19 @@ const WARM: usize = 3;
 const STEPS: usize = 5;
 const TIME: Duration = Duration::from_millis(800);
 
-/// Images per second of rank 0 alone while the others wait; the same on all ranks. The weights do not change.
+/// Samples per second of rank 0 alone while the others wait; the same on all ranks. The weights do not change.
 pub(super) fn speed<L: Layer>(
     world: &World,
     passes: &Passes,
     network: &Chain<L>,
     method: Method,
-    images: &ImageSet,
+    data: &DataSet,
     batch: usize,
 ) -> Result<Option<f64>> {
     if world.size() == 1 {
         return Ok(None);
     }
-    let mine = if world.rank() == 0 { measure(passes, network.clone(), method, images, batch)? } else { 0.0 };
+    let mine = if world.rank() == 0 { measure(passes, network.clone(), method, data, batch)? } else { 0.0 };
     let [speed] = world.sums("one worker", [mine])?;
     Ok(Some(speed).filter(|&speed| speed > 0.0))
 }
@@ -38,12 +38,12 @@ fn measure<L: Layer>(
     passes: &Passes,
     mut network: Chain<L>,
     method: Method,
-    images: &ImageSet,
+    data: &DataSet,
     batch: usize,
 ) -> Result<f64> {
     let mut optimizer = super::model::optimizer(method);
-    let plan = Partition::new(images.train.labels().len(), Position::start(0), Worker { rank: 0, world: 1 }, batch)?;
-    let batches = Loader::new(Arc::<Memory>::clone(&images.train), plan, Ahead::default())?;
+    let plan = Partition::new(data.train.count(), Position::start(0), Worker { rank: 0, world: 1 }, batch)?;
+    let batches = Loader::new(Arc::clone(&data.train), plan, Ahead::default())?;
     let (mut begun, mut count) = (Instant::now(), 0);
     for (step, batch) in batches.enumerate() {
         if step == WARM {

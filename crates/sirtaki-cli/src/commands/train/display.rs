@@ -14,6 +14,8 @@ pub(super) struct Display<'a> {
     printer: &'a mut Printer,
     quiet: bool,
     epochs: u64,
+    /// What samples are called.
+    samples: &'static str,
     /// The command that continues this run.
     again: &'a str,
     /// When this began, and the machine's load then.
@@ -22,7 +24,7 @@ pub(super) struct Display<'a> {
 
 impl<'a> Display<'a> {
     pub(super) fn new(printer: &'a mut Printer, quiet: bool, again: &'a str) -> Self {
-        Self { printer, quiet, epochs: 0, again, began: (Instant::now(), machine::load()) }
+        Self { printer, quiet, epochs: 0, samples: "", again, began: (Instant::now(), machine::load()) }
     }
 
     /// The result, as data.
@@ -37,6 +39,10 @@ impl<'a> Display<'a> {
             percent(report.test_accuracy, 2),
             last.map_or(String::new(), |last| format!("loss {:.4}", last.test_loss)),
         )];
+        rows.extend(report.prediction.map(|prediction| {
+            let note = format!("perplexity {:.3}", prediction.perplexity);
+            ("bits/character", format!("{:.3}", prediction.bits_per_character), note)
+        }));
         if last.is_some() {
             rows.extend(training(report, self.load()));
         }
@@ -109,15 +115,16 @@ fn training(report: &Report, load: Option<f64>) -> Vec<Row> {
             format!("{} not reached; more --epochs may help", percent(report.target_accuracy, 2)),
         ),
     });
+    let samples = report.domain.samples();
     let workers = if report.workers == 1 { "1 worker".into() } else { format!("{} workers", report.workers) };
     rows.push((
         "throughput",
-        format!("{} images/s", grouped(report.images_per_second)),
-        format!("{workers}, {} images per step", grouped(report.global_batch as f64)),
+        format!("{} {samples}/s", grouped(report.samples_per_second)),
+        format!("{workers}, {} {samples} per step", grouped(report.global_batch as f64)),
     ));
-    if let (Some(speedup), Some(one)) = (report.speedup, report.images_per_second_one_worker) {
+    if let (Some(speedup), Some(one)) = (report.speedup, report.samples_per_second_one_worker) {
         let efficiency = percent(speedup / report.workers as f64, 0);
-        let note = format!("over one worker alone ({} images/s): efficiency {efficiency}", grouped(one));
+        let note = format!("over one worker alone ({} {samples}/s): efficiency {efficiency}", grouped(one));
         rows.push(("speed-up", format!("{speedup:.2}"), note));
         rows.extend(load.and_then(|load| busy(speedup, load, report.workers)));
         rows.push((
@@ -135,16 +142,16 @@ fn training(report: &Report, load: Option<f64>) -> Vec<Row> {
 
 impl Observer for Display<'_> {
     fn begins(&mut self, start: &Start) {
-        self.epochs = start.epochs;
+        (self.epochs, self.samples) = (start.epochs, start.domain.samples());
         let (train, test) = (grouped(start.samples.0 as f64), grouped(start.samples.1 as f64));
         let weights = grouped(start.parameters as f64);
         let workers = match start.workers {
-            1 => format!("1 worker with {} images per step", start.batch_per_worker),
-            some => format!("{some} workers with {} images per step each", start.batch_per_worker),
+            1 => format!("1 worker with {} {} per step", start.batch_per_worker, self.samples),
+            some => format!("{some} workers with {} {} per step each", start.batch_per_worker, self.samples),
         };
         self.say(&format!(
-            "training {} ({weights} weights) on {train} images, testing on {test}; {workers}",
-            start.model
+            "training {} ({weights} weights) on {train} {}, testing on {test}; {workers}",
+            start.model, self.samples
         ));
         for refused in &start.refused {
             self.say(&format!("not used: {refused}"));
@@ -159,13 +166,17 @@ impl Observer for Display<'_> {
     }
 
     fn epoch_ends(&mut self, done: &Epoch) {
+        let predicted = done.prediction.map_or(String::new(), |prediction| {
+            format!("  {:.3} bits/character  perplexity {:.3}", prediction.bits_per_character, prediction.perplexity)
+        });
         let line = format!(
-            "{}  test accuracy {}  loss {:.4}  train accuracy {}  {} images/s  {}",
+            "{}  test accuracy {}  loss {:.4}{predicted}  train accuracy {}  {} {}/s  {}",
             epoch(done.epoch, self.epochs),
             self.printer.paint_message(Style::Bold, &percent(done.test_accuracy, 2)),
             done.test_loss,
             percent(done.train_accuracy, 2),
-            grouped(done.images_per_second),
+            grouped(done.samples_per_second),
+            self.samples,
             seconds_in_words(done.seconds),
         );
         self.say(&line);

@@ -12,10 +12,13 @@ mod folder;
 pub(crate) mod stages;
 mod worker;
 
-use std::{num::NonZeroUsize, path::Path};
+use std::{
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, Result};
-use sirtaki::train::{BatchSize, Method, Precision, Settings, check, check_data};
+use sirtaki::train::{BatchSize, Domain, Method, Model, Precision, Settings, check, check_data};
 use sirtaki_launch::{
     allocation::Allocation,
     cores,
@@ -31,9 +34,6 @@ use crate::{
     launch::{options::Options, output::Tag, outputs},
     printer::{Advice, Printer},
 };
-
-/// The most images per step that is chosen automatically: larger steps need more epochs to recognise as many digits.
-const LARGEST_STEP: usize = 128;
 
 /// Decides what is to be done, and has it done.
 pub fn run(arguments: Train, program: &Path, printer: &mut Printer) -> Result<u8> {
@@ -118,27 +118,31 @@ fn one_worker_per_core(job: &mut Run, shards: Option<NonZeroUsize>, outside: &Ou
 
 fn settings(arguments: &Train, workers: usize) -> Result<Settings> {
     let model = arguments.model.0;
+    // Larger steps need more epochs to learn as much.
+    let (each, all) = model.domain().usual_batch();
     let batch = match (arguments.batch_size, arguments.global_batch) {
-        (Some(each), _) => BatchSize::Worker(each.get()),
-        (None, Some(all)) => BatchSize::Global(all.get()),
-        (None, None) if arguments.reproducible || arguments.mesh.is_some() => BatchSize::Global(LARGEST_STEP),
-        (None, None) => BatchSize::Worker((LARGEST_STEP / workers).clamp(1, 64)),
+        (Some(size), _) => BatchSize::Worker(size.get()),
+        (None, Some(size)) => BatchSize::Global(size.get()),
+        (None, None) if arguments.reproducible || arguments.mesh.is_some() => BatchSize::Global(all),
+        (None, None) => BatchSize::Worker((all / workers).clamp(1, each)),
     };
     let stages = stages::stages(arguments, workers, batch)?;
     let folder = folder::choose(arguments.checkpoint_dir.as_deref(), model.name(), arguments.resume)?;
     Ok(Settings {
         model,
-        data: std::path::absolute(&arguments.data)?,
+        data: data(arguments, model)?,
+        context: arguments.context.map(NonZeroUsize::get),
         epochs: arguments.epochs.get() as u64,
         most_steps: arguments.max_steps.map(|steps| steps.get() as u64),
         batch,
         rate: arguments.lr,
         warmup: arguments.warmup_epochs,
         method: match arguments.optimizer {
-            args::train::Optimizer::Sgd => Method::Sgd,
-            args::train::Optimizer::Adam => Method::Adam,
-            args::train::Optimizer::Adamw => Method::AdamW,
-            args::train::Optimizer::Lars => Method::Lars,
+            None => model.method(),
+            Some(args::train::Optimizer::Sgd) => Method::Sgd,
+            Some(args::train::Optimizer::Adam) => Method::Adam,
+            Some(args::train::Optimizer::Adamw) => Method::AdamW,
+            Some(args::train::Optimizer::Lars) => Method::Lars,
         },
         shard_optimizer: arguments.shard_optimizer,
         precision: match arguments.precision {
@@ -146,7 +150,7 @@ fn settings(arguments: &Train, workers: usize) -> Result<Settings> {
             args::train::Precision::Bf16 => Precision::BF16,
             args::train::Precision::F16 => Precision::F16,
         },
-        target: arguments.target_accuracy,
+        target: arguments.target_accuracy.unwrap_or(model.target()),
         seed: arguments.seed,
         shards: match stages {
             Some((_, shards)) => Some(shards),
@@ -159,6 +163,13 @@ fn settings(arguments: &Train, workers: usize) -> Result<Settings> {
         keep: arguments.keep,
         allow_nan: arguments.allow_nan,
     })
+}
+
+/// Where the data set is; nowhere if it is the text that is made up.
+fn data(arguments: &Train, model: Model) -> Result<Option<PathBuf>> {
+    let usual = (model.domain() == Domain::Images).then(|| PathBuf::from("data/mnist"));
+    let data = arguments.data.clone().or(usual);
+    Ok(data.map(std::path::absolute).transpose()?)
 }
 
 /// What the crate `sirtaki` says, with its hint.

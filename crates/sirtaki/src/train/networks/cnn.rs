@@ -35,6 +35,7 @@ impl Network for Cnn {
     const NAME: &'static str = "cnn";
     const ABOUT: &'static str = "two 3×3 convolutions with 32 and 64 channels, dropout, and two dense layers";
 
+    type Kind = ImageKind;
     type Layer = CnnLayer;
 
     fn new(kind: ImageKind) -> Result<Self> {
@@ -42,6 +43,10 @@ impl Network for Cnn {
         let left = |size: usize| size.checked_sub(4).map(|left| left / 2).filter(|&left| left > 0);
         let features = left(height).zip(left(width)).map(|(height, width)| 64 * height * width);
         Ok(Self { kind, features: features.ok_or_else(|| too_small(kind, 6))? })
+    }
+
+    fn kind(&self) -> &ImageKind {
+        &self.kind
     }
 
     fn depth(&self) -> usize {

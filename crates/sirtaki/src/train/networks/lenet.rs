@@ -35,6 +35,7 @@ impl Network for LeNet {
     const NAME: &'static str = "lenet";
     const ABOUT: &'static str = "two 5×5 convolutions and three dense layers, after LeNet-5";
 
+    type Kind = ImageKind;
     type Layer = LeNetLayer;
 
     fn new(kind: ImageKind) -> Result<Self> {
@@ -42,6 +43,10 @@ impl Network for LeNet {
         let left = |size: usize| Some((size.checked_sub(4)? / 2).checked_sub(4)? / 2).filter(|&left| left > 0);
         let features = left(height).zip(left(width)).map(|(height, width)| 16 * height * width);
         Ok(Self { kind, features: features.ok_or_else(|| too_small(kind, 16))? })
+    }
+
+    fn kind(&self) -> &ImageKind {
+        &self.kind
     }
 
     fn depth(&self) -> usize {

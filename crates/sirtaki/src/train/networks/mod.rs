@@ -4,13 +4,16 @@
 
 mod cnn;
 mod lenet;
+mod transformer;
 
 use burn::tensor::{Device, Tensor};
 
 use super::{
+    checks,
+    data_sets::{Domain, ImageKind, SampleKind, TextKind},
     epochs,
     report::{Observer, Report},
-    settings::Settings,
+    settings::{Method, Settings},
 };
 use crate::{Chain, Error, Flow, Layer, Result, World};
 
@@ -18,51 +21,63 @@ use crate::{Chain, Error, Flow, Layer, Result, World};
 pub(super) struct NetworkEntry {
     pub(super) name: &'static str,
     pub(super) about: &'static str,
+    /// What it is trained on.
+    pub(super) domain: Domain,
+    /// The optimizer and the accuracy to reach, if nobody asks for others.
+    pub(super) method: Method,
+    pub(super) target: f64,
+    /// Whether its data set can be read and has enough samples for this many workers.
+    pub(super) check_data: fn(&Settings, usize) -> Result<()>,
     /// Trains it as the settings say.
     pub(super) train: fn(&World, &Settings, &mut dyn Observer) -> Result<Report>,
 }
 
 /// All of them; the first is the default.
-pub(super) const NETWORKS: [NetworkEntry; 2] = [entry::<lenet::LeNet>(), entry::<cnn::Cnn>()];
+pub(super) const NETWORKS: [NetworkEntry; 3] =
+    [entry::<lenet::LeNet>(), entry::<cnn::Cnn>(), entry::<transformer::Transformer>()];
 
 const fn entry<N: Network>() -> NetworkEntry {
-    NetworkEntry { name: N::NAME, about: N::ABOUT, train: epochs::train::<N> }
+    NetworkEntry {
+        name: N::NAME,
+        about: N::ABOUT,
+        domain: N::Kind::DOMAIN,
+        method: N::METHOD,
+        target: N::TARGET,
+        check_data: checks::data::<N>,
+        train: epochs::train::<N>,
+    }
 }
 
-/// What images are like: channels, height and width, and the number of classes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ImageKind {
-    pub(super) shape: [usize; 3],
-    pub(super) classes: usize,
-}
-
-/// A network that classifies images: its first layer takes them, and its last gives a number for each class, the larger
-/// the likelier.
+/// A network that classifies: its first layer takes samples, and its last gives a number for each class, the larger the
+/// likelier, of an image or of the character that follows.
 pub(super) trait Network: Sized + 'static {
     const NAME: &'static str;
     /// What it is, in one line.
     const ABOUT: &'static str;
+    /// An optimizer that suits it.
+    const METHOD: Method = Method::Sgd;
+    /// An accuracy that it should reach.
+    const TARGET: f64 = 0.985;
 
+    type Kind: SampleKind;
     type Layer: Layer;
 
-    /// The network for such images.
-    fn new(kind: ImageKind) -> Result<Self>;
+    /// The network for such samples.
+    fn new(kind: Self::Kind) -> Result<Self>;
+
+    /// What its samples are like.
+    fn kind(&self) -> &Self::Kind;
 
     /// How many layers it has.
     fn depth(&self) -> usize;
 
     /// One of them, with random weights.
     fn layer(&self, number: usize, device: &Device) -> Result<Self::Layer>;
-
-    /// All of them.
-    fn whole(&self, device: &Device, seed: u64) -> Result<Chain<Self::Layer>> {
-        Chain::new(0..self.depth(), device, seed, |number| self.layer(number, device))
-    }
 }
 
 /// The numbers for each class.
-pub(super) fn classify<L: Layer>(network: &Chain<L>, images: Tensor<4>) -> Result<Tensor<2>> {
-    network.forward(Flow::new().with(images))?.take()
+pub(super) fn classify<L: Layer>(network: &Chain<L>, samples: Flow) -> Result<Tensor<2>> {
+    network.forward(samples)?.take()
 }
 
 fn too_small(kind: ImageKind, least: usize) -> Error {
@@ -73,14 +88,22 @@ fn too_small(kind: ImageKind, least: usize) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use burn::module::Module;
+    use burn::{
+        module::Module,
+        tensor::{Int, TensorData},
+    };
 
-    use super::{cnn::Cnn, lenet::LeNet, *};
+    use super::{cnn::Cnn, lenet::LeNet, transformer::Transformer, *};
 
-    fn parameters<N: Network>(kind: ImageKind) -> usize {
+    fn whole<N: Network>(kind: N::Kind, device: &Device) -> Chain<N::Layer> {
+        let network = N::new(kind).unwrap();
+        Chain::new(0..network.depth(), device, 1, |number| network.layer(number, device)).unwrap()
+    }
+
+    fn parameters<N: Network<Kind = ImageKind>>(kind: ImageKind) -> usize {
         let device = Device::flex();
-        let network = N::new(kind).unwrap().whole(&device, 1).unwrap();
-        assert_eq!(classify(&network, Tensor::ones([3, 1, 28, 28], &device)).unwrap().dims(), [3, kind.classes]);
+        let network = whole::<N>(kind, &device);
+        assert_eq!(classify(&network, kind.blank(3, &device)).unwrap().dims(), [3, kind.classes]);
         network.num_params()
     }
 
@@ -89,6 +112,24 @@ mod tests {
         let kind = ImageKind { shape: [1, 28, 28], classes: 10 };
         assert_eq!(parameters::<LeNet>(kind), 44_426);
         assert_eq!(parameters::<Cnn>(kind), 1_199_882);
+    }
+
+    #[test]
+    fn no_character_is_seen_before_its_place() {
+        let (device, kind) = (Device::flex(), TextKind { length: 5, characters: 7 });
+        let network = whole::<Transformer>(kind, &device);
+        let scores = |text: [i64; 5]| {
+            let text = Tensor::<2, Int>::from_data(TensorData::new(text.to_vec(), [1, 5]), &device);
+            let scores = classify(&network, Flow::new().with(text)).unwrap();
+            assert_eq!(scores.dims(), [5, 7]);
+            scores.into_data().try_to_vec::<f32>().unwrap()
+        };
+        let (one, other) = (scores([1, 2, 3, 4, 5]), scores([1, 2, 3, 6, 5]));
+        assert_eq!(one[..3 * 7], other[..3 * 7]);
+        assert!((3..5).all(|place| one[place * 7..][..7] != other[place * 7..][..7]));
+        // The same character in another place is something else.
+        let same = scores([2, 2, 2, 2, 2]);
+        assert_ne!(same[..7], same[7..14]);
     }
 
     #[test]

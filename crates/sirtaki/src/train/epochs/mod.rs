@@ -1,25 +1,20 @@
 //! The epochs of a run, from the first step to the last.
 
-use std::{
-    path::PathBuf,
-    time::{Duration, Instant},
-};
+mod results;
+
+use std::{path::PathBuf, time::Instant};
 
 use burn::module::Module;
-use sirtaki_comm::Reduction;
-use sirtaki_engine::{
-    Phase,
-    telemetry::{self, largest_memory},
-};
+use sirtaki_engine::{Phase, telemetry};
 
 use super::{
-    checks::{rates, same_settings},
-    images::{self, ImageSet},
+    checks::{rates, same_on_all_ranks, same_settings},
+    data_sets::{DataSet, SampleKind as _},
     layout::{Batches, Layout},
     meter::{Score, Watch},
     model::{self, Passes},
     networks::Network,
-    report::{Epoch, Observer, PipelineReport, Report, Start},
+    report::{Epoch, Observer, Prediction, Report},
     settings::Settings,
     single_worker,
     work_split::Shares,
@@ -27,7 +22,7 @@ use super::{
 use crate::{
     Chain, Error, Layer, Result, Resumed, Update, World,
     checkpoint::Manifest,
-    data::{Loader, Position, Samples},
+    data::{Loader, Position},
     schedule::Schedule,
     seed,
 };
@@ -49,7 +44,7 @@ pub(super) fn train<N: Network>(world: &World, settings: &Settings, observer: &m
 struct Course<'a, L> {
     world: &'a World,
     settings: &'a Settings,
-    images: ImageSet,
+    data: DataSet,
     layout: Layout,
     passes: Passes,
     /// Taken out while it is changed.
@@ -63,7 +58,7 @@ struct Course<'a, L> {
     resumed: Option<Resumed>,
     begun: Instant,
     training: Watch,
-    /// Images seen in this run by all workers.
+    /// Samples seen in this run by all workers.
     seen: usize,
     epochs: Vec<Epoch>,
     /// The result of the newest test.
@@ -76,12 +71,12 @@ impl<'a, L: Layer> Course<'a, L> {
     fn prepare<N: Network<Layer = L>>(world: &'a World, settings: &'a Settings) -> Result<Self> {
         let copies = settings.copies(world.size())?;
         let sizes = settings.batch.sizes(copies)?;
-        let images = images::open(&settings.data)?;
-        images.check_batch(settings.batch, sizes.1)?;
-        let samples = images.train.count();
+        let (data, kind) = N::Kind::open(settings)?;
+        same_on_all_ranks(world, settings, copies, &data)?;
+        data.check_batch(settings.batch, sizes.1)?;
         let device = world.device().autodiff();
-        let network = N::new(images.kind)?;
-        let layout = Layout::new(world, settings, &network, images.kind)?;
+        let network = N::new(kind)?;
+        let layout = Layout::new(world, settings, &network)?;
         let network = layout.chain(&network, &device, settings.seed)?;
         let mut update = model::update(layout.copies(), settings);
         let (network, resumed) = match &settings.checkpoints {
@@ -91,18 +86,18 @@ impl<'a, L: Layer> Course<'a, L> {
             _ => (layout.copies().broadcast(network, 0)?, None),
         };
         if let Some(resumed) = &resumed {
-            same_settings(resumed, settings, copies, samples)?;
+            same_settings(resumed, settings, copies, &data)?;
         }
         let start = (Position::start(settings.seed), 0);
         let (position, step) =
             resumed.as_ref().map_or(start, |resumed| (resumed.manifest.position, resumed.manifest.step));
-        let rates = rates(settings, copies, samples.div_ceil(sizes.1))?;
-        let passes = Passes::new(world, device, settings.precision);
+        let rates = rates(settings, copies, data.train.count().div_ceil(sizes.1))?;
+        let passes = Passes::new(world, device, settings.precision, N::Kind::tensors);
         let (begun, training) = (Instant::now(), Watch::running());
         Ok(Self {
             world,
             settings,
-            images,
+            data,
             layout,
             passes,
             network: Some(network),
@@ -128,11 +123,11 @@ impl<'a, L: Layer> Course<'a, L> {
         let parameters = self.layout.over_layers(network.num_params() as f64)? as usize;
         let one_worker = match self.is_done() || !self.layout.is_whole() {
             true => None,
-            false => single_worker::speed(self.world, &self.passes, network, method, &self.images, self.sizes.0)?,
+            false => single_worker::speed(self.world, &self.passes, network, method, &self.data, self.sizes.0)?,
         };
         observer.begins(&self.start(parameters, one_worker));
         let copies = self.layout.copies().size();
-        let settings = self.settings.report_settings(copies, self.images.train.count(), self.sizes);
+        let settings = self.settings.report_settings(copies, &self.data, self.sizes);
         self.world.engine().describe(settings);
         self.say(telemetry::Progress::default());
         self.begun = Instant::now();
@@ -145,22 +140,6 @@ impl<'a, L: Layer> Course<'a, L> {
         }
         self.training.pause();
         self.report(parameters, one_worker)
-    }
-
-    fn start(&self, parameters: usize, one_worker: Option<f64>) -> Start {
-        let resumed = self.resumed.as_ref();
-        Start {
-            model: self.settings.model.name(),
-            parameters,
-            workers: self.world.size(),
-            batch_per_worker: self.sizes.0,
-            samples: (self.images.train.count(), self.images.test.count()),
-            epochs: self.settings.epochs,
-            one_worker,
-            resumed: resumed.map(|resumed| (resumed.path.clone(), resumed.manifest.step)),
-            refused: resumed.map_or(Vec::new(), |resumed| resumed.refused.clone()),
-            is_finished: self.is_done(),
-        }
     }
 
     fn is_done(&self) -> bool {
@@ -180,10 +159,10 @@ impl<'a, L: Layer> Course<'a, L> {
 
     /// What is left of an epoch, or of all steps that were wanted; then a test.
     fn epoch(&mut self, observer: &mut dyn Observer) -> Result<()> {
-        let samples = self.images.train.count();
+        let samples = self.data.train.count();
         let worker = self.layout.copies().worker();
         let shares = Shares::new(samples, self.position, worker, self.settings.shards, self.sizes)?;
-        let mut batches = Batches::new(&self.layout, &self.images.train, &shares)?;
+        let mut batches = Batches::new(&self.layout, &self.data.train, &shares)?;
         let (mut whole, mut recent) = (Score::default(), Score::default());
         let (before, seen_before, epoch) = (self.training.time(), self.seen, self.position.epoch);
         let steps = shares.steps();
@@ -212,8 +191,8 @@ impl<'a, L: Layer> Course<'a, L> {
             }
         }
         let trained = self.training.time() - before;
-        let images_per_second = (self.seen - seen_before) as f64 / trained.as_secs_f64();
-        self.end_epoch(epoch, whole, images_per_second, observer)
+        let samples_per_second = (self.seen - seen_before) as f64 / trained.as_secs_f64();
+        self.end_epoch(epoch, whole, samples_per_second, observer)
     }
 
     fn one_step(&mut self, shares: &Shares, step: usize, batches: &mut Batches) -> Result<Score> {
@@ -279,20 +258,6 @@ impl<'a, L: Layer> Course<'a, L> {
         Err(Error::setting(problem, format!("{kept}; {hint}")))
     }
 
-    /// Tells the launcher and the folder of the run how far the run has come.
-    fn say(&self, news: telemetry::Progress) {
-        let samples = self.images.train.count().max(1) as f64;
-        let all = self.settings.epochs * (self.images.train.count().div_ceil(self.sizes.1)) as u64;
-        self.world.engine().progress(&telemetry::Progress {
-            step: self.step,
-            steps: Some(self.settings.most_steps.map_or(all, |most| most.min(all))),
-            epoch: Some(self.position.epoch as f64 + self.position.seen as f64 / samples),
-            epochs: Some(self.settings.epochs),
-            samples: Some(self.seen as u64),
-            ..news
-        });
-    }
-
     fn end_epoch(&mut self, epoch: u64, trained: Score, rate: f64, observer: &mut dyn Observer) -> Result<()> {
         self.training.pause();
         let test = self.test()?;
@@ -305,7 +270,8 @@ impl<'a, L: Layer> Course<'a, L> {
             train_accuracy: trained.accuracy(),
             test_loss: test.mean_loss(),
             test_accuracy: test.accuracy(),
-            images_per_second: rate,
+            prediction: Prediction::new(self.data.domain, test.mean_loss()),
+            samples_per_second: rate,
             checkpoint: self.checkpoint.clone(),
         };
         observer.epoch_ends(&epoch);
@@ -322,8 +288,7 @@ impl<'a, L: Layer> Course<'a, L> {
     fn test(&mut self) -> Result<Score> {
         self.settle()?;
         let network = self.network().valid();
-        let tests = Passes::new(self.world, self.world.device(), super::Precision::F32);
-        let test = self.layout.test(&tests, &network, &self.images.test)?;
+        let test = self.layout.test(&self.passes.for_tests(), &network, &self.data)?;
         self.check_finite("the test loss", test.mean_loss())?;
         self.tested = Some(test);
         Ok(test)
@@ -335,63 +300,13 @@ impl<'a, L: Layer> Course<'a, L> {
         self.settle()?;
         let sum = self.layout.over_layers(model::sum_of_weights(self.network()))?;
         self.check_finite("the sum of all weights", sum)?;
-        let settings = self.settings.resume_settings(self.layout.copies().size(), self.images.train.count());
+        let settings = self.settings.resume_settings(self.layout.copies().size(), &self.data);
         let manifest = Manifest { settings, ..Manifest::new(self.settings.model.name(), self.step, self.position) };
         let path = self.layout.save(folder, self.settings.keep, manifest, self.network(), self.update.as_ref())?;
         self.checkpoint = Some(path);
         self.training.go_on();
         Ok(())
     }
-
-    fn report(self, parameters: usize, one_worker: Option<f64>) -> Result<Report> {
-        let (world, settings) = (self.world, self.settings);
-        let target = self.epochs.iter().find(|epoch| epoch.test_accuracy >= settings.target);
-        let training = self.training.time();
-        let speed = self.seen as f64 / training.as_secs_f64().max(f64::MIN_POSITIVE);
-        let waited = share(self.update.waited(), training);
-        let mut memory = vec![0.0; world.size()];
-        memory[world.rank()] = largest_memory() as f64;
-        Ok(Report {
-            model: settings.model.name().into(),
-            parameters,
-            workers: world.size(),
-            batch_per_worker: self.sizes.0,
-            global_batch: self.sizes.1,
-            optimizer: settings.method.name().into(),
-            precision: settings.precision.name().into(),
-            seed: settings.seed,
-            shards: settings.shards,
-            steps: self.step,
-            interrupted: self.interrupted,
-            test_accuracy: self.tested.map_or(0.0, Score::accuracy),
-            target_accuracy: settings.target,
-            seconds_to_target: target.map(|epoch| epoch.seconds),
-            seconds: self.begun.elapsed().as_secs_f64(),
-            images_per_second: speed,
-            images_per_second_one_worker: one_worker,
-            speedup: one_worker.map(|one| speed / one),
-            communication_share: world.average(waited)?,
-            peak_memory: world
-                .reduce("memory", Reduction::SUM, memory)?
-                .into_iter()
-                .map(|bytes| bytes as u64)
-                .collect(),
-            pipeline: self.layout.bubble()?.zip(settings.stages).map(|(bubble, stages)| PipelineReport {
-                workers: stages.workers,
-                micro_batches: stages.micros,
-                schedule: stages.schedule.name().into(),
-                bubble,
-            }),
-            weights: self.layout.digest(self.network())?,
-            skipped: self.update.skipped(),
-            checkpoint: self.checkpoint,
-            epochs: self.epochs,
-        })
-    }
-}
-
-fn share(part: Duration, whole: Duration) -> f64 {
-    part.as_secs_f64() / whole.as_secs_f64().max(f64::MIN_POSITIVE)
 }
 
 fn missing_batch(step: usize) -> Error {
