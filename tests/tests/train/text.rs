@@ -25,7 +25,7 @@ fn it_learns_what_follows_and_reports_it() {
     for text in ["test accuracy", "bits/character", "time to target", "throughput", "speed-up"] {
         assert!(done.out.iter().any(|line| line.starts_with(text)), "{text}: {:?}", done.out);
     }
-    for text in ["sequences, testing on", "8 sequences per step", "bits/character  perplexity", "sequences/s"] {
+    for text in ["sequences, testing on", "8 sequences per step", "bits/character  train accuracy", "sequences/s"] {
         assert!(done.message().contains(text), "{text}: {}", done.message());
     }
     let report: Value = serde_json::from_slice(&fs::read(place.path("report.json")).unwrap()).unwrap();

@@ -13,7 +13,7 @@ Examples:
   sirtaki predict trace.json --workers 2..64 --bandwidth 10Gbit --latency 50us
   sirtaki predict trace.json --workers 8,16 --per-host 4 --strong --json
   sirtaki predict --model docs/predict/vgg16.json --workers 1..512 --per-host 4
-  sirtaki predict trace.json --workers 8 --micro-batches 16 --memory 8G   # stages
+  sirtaki predict trace.json --workers 8 --micro-batches 16 --memory 8G
 
 Efficiency is the speed of N workers divided by N times the speed of one.
 Latency is the time of a small message from process to process: half of what

@@ -73,7 +73,7 @@ pub struct Train {
     pub global_batch: Option<NonZeroUsize>,
 
     /// Learning rate of one worker, multiplied by the number of workers; with --global-batch, used as it is [default:
-    /// 0.01 for sgd, 0.001 for adam and adamw, 0.1 for lars, per 64 images or 16 sequences]
+    /// 0.01 for sgd, 0.001 for adam and adamw (0.003 for text), 0.1 for lars, per 64 images or 16 sequences]
     #[arg(long, value_name = "RATE", value_parser = positive)]
     pub lr: Option<f64>,
 

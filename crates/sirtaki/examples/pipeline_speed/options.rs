@@ -59,7 +59,8 @@ impl Options {
         if !options.workers.contains(&1) {
             options.workers.insert(0, 1);
         }
-        match options.workers.iter().find(|&&workers| workers == 0 || options.size.layers % (2 * workers) > 0) {
+        let is_unequal = |&&workers: &&usize| workers == 0 || !options.size.layers.is_multiple_of(2 * workers);
+        match options.workers.iter().find(is_unequal) {
             None => Ok(Some(options)),
             Some(workers) => {
                 let layers = options.size.layers;

@@ -152,8 +152,8 @@ mod tests {
         assert_eq!(values, [0.0, 1.0, 2.0, 4.0]);
         assert_eq!(train.read(1, &mut values).unwrap(), 4);
         assert_eq!(values, [3.0, 0.0, 1.0, 2.0]);
-        assert_eq!(test.read(0, &mut values).unwrap(), 4);
-        assert_eq!(values, [3.0, 0.0, 1.0, 2.0]);
+        assert_eq!(test.read(0, &mut values).unwrap(), 3);
+        assert_eq!(values, [0.0, 1.0, 2.0, 4.0]);
         assert!(train.read(14, &mut values).is_err() && train.read(0, &mut [0.0]).is_err());
     }
 

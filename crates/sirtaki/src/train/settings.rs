@@ -222,10 +222,11 @@ impl Method {
 
     /// A good rate for batches of this size.
     fn rate(self, batch: usize, domain: Domain) -> f64 {
-        let usual = match self {
-            Method::Sgd => 0.01,
-            Method::Adam | Method::AdamW => 0.001,
-            Method::Lars => 0.1,
+        let usual = match (self, domain) {
+            (Method::Sgd, _) => 0.01,
+            (Method::Adam | Method::AdamW, Domain::Images) => 0.001,
+            (Method::Adam | Method::AdamW, Domain::Text) => 0.003,
+            (Method::Lars, _) => 0.1,
         };
         usual * batch as f64 / domain.usual_batch().0 as f64
     }

@@ -90,9 +90,11 @@ fn print(work: &Work, wanted: Wanted, rows: &[MeshForecast], printer: &mut Print
 }
 
 fn table(rows: &[MeshForecast]) -> Vec<String> {
+    let mesh = |row: &MeshForecast| format!("data={},pipe={}", row.data, row.pipe);
+    let width = rows.iter().map(|row| mesh(row).len()).max().unwrap_or(0);
     let head = format!(
-        "{:>7}  {:<17}  {:>8}  {:>10}  {:>8}  {:>7}  {:>13}  {:>9}  {:>10}",
-        "workers", "mesh", "step", "efficiency", "speed-up", "bubble", "longest stage", "reduction", "memory"
+        "{:>7}  {:<width$}  {:>8}  {:>10}  {:>8}  {:>7}  {:>8}  {:>9}  {:>8}",
+        "workers", "mesh", "step", "efficiency", "speed-up", "bubble", "stage", "reduction", "memory"
     );
     let line = |row: &MeshForecast| {
         let longest = row.stage_seconds.iter().copied().fold(0.0, f64::max);
@@ -102,9 +104,9 @@ fn table(rows: &[MeshForecast]) -> Vec<String> {
             (false, false) => "  too large",
         };
         format!(
-            "{:>7}  {:<17}  {:>8}  {:>8.1} %  {:>8.2}  {:>5.1} %  {:>13}  {:>9}  {:>10}{remark}",
+            "{:>7}  {:<width$}  {:>8}  {:>8.1} %  {:>8.2}  {:>5.1} %  {:>8}  {:>9}  {:>8}{remark}",
             row.workers,
-            format!("data={},pipe={}", row.data, row.pipe),
+            mesh(row),
             seconds(row.step_seconds),
             100.0 * row.efficiency,
             row.speedup,

@@ -166,14 +166,14 @@ impl Observer for Display<'_> {
     }
 
     fn epoch_ends(&mut self, done: &Epoch) {
-        let predicted = done.prediction.map_or(String::new(), |prediction| {
-            format!("  {:.3} bits/character  perplexity {:.3}", prediction.bits_per_character, prediction.perplexity)
-        });
+        let loss = match done.prediction {
+            Some(prediction) => format!("{:.3} bits/character", prediction.bits_per_character),
+            None => format!("loss {:.4}", done.test_loss),
+        };
         let line = format!(
-            "{}  test accuracy {}  loss {:.4}{predicted}  train accuracy {}  {} {}/s  {}",
+            "{}  test accuracy {}  {loss}  train accuracy {}  {} {}/s  {}",
             epoch(done.epoch, self.epochs),
             self.printer.paint_message(Style::Bold, &percent(done.test_accuracy, 2)),
-            done.test_loss,
             percent(done.train_accuracy, 2),
             grouped(done.samples_per_second),
             self.samples,
