@@ -1,10 +1,10 @@
-//! Figures of frameworks other than PyTorch, measured by Python programs in `benches`.
+//! Figures of front ends that Python programs in `benches` measure.
 
 use anyhow::Result;
 
 use crate::{
     python::{pip_install, wheel},
-    python_tests::{WITH_TORCH, borrow_packages},
+    python_tests::{WITH_TORCH, borrow_packages, environment, install},
     shell::{Call, Shell},
 };
 
@@ -29,4 +29,13 @@ pub(crate) fn bench_tensorflow(shell: &Shell, arguments: &[String]) -> Result<()
     shell.run(pip_install(&python).args(["--force-reinstall", "--no-deps", &wheel]))?;
     shell.run(pip_install(&python).args(["cloudpickle"]))?;
     shell.run(Call::new(&python).args(["benches/tensorflow/bench.py", &sirtaki]).args(arguments))
+}
+
+/// Samples and bytes that local SGD needs; the arguments are passed on.
+pub(crate) fn bench_local_sgd(shell: &Shell, arguments: &[String]) -> Result<()> {
+    let folder = "target/python/bench-local-sgd";
+    let python = install(shell, folder, &environment(shell)?, &[])?;
+    let sirtaki = format!("{folder}/bin/sirtaki");
+    let run = Call::new(&sirtaki).args(["run", "-n", "2", "--progress", "off", "--", &python]);
+    shell.run(run.args(["benches/local_sgd/bench.py"]).args(arguments))
 }

@@ -42,7 +42,8 @@ enum Task {
     },
     /// Compare with other libraries and launchers: `cargo xtask bench comm`; what encryption costs: `… bench tls`; with
     /// PyTorch's own NCCL on a machine with a GPU: `… bench gpu`; Keras with TensorFlow's strategy: `… bench tensorflow`;
-    /// networks in stages beside theory and PyTorch's: `… bench pipeline`
+    /// networks in stages beside theory and PyTorch's: `… bench pipeline`;
+    /// what local SGD needs: `… bench local-sgd`
     Bench {
         /// Passed on to the benchmark program
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -83,6 +84,9 @@ fn perform(task: Task) -> Result<()> {
         Task::Bench { arguments } if arguments == ["gpu"] => gpu::bench(&shell),
         Task::Bench { arguments } if arguments.first().is_some_and(|name| name == "tensorflow") => {
             frameworks::bench_tensorflow(&shell, &arguments[1..])
+        }
+        Task::Bench { arguments } if arguments.first().is_some_and(|name| name == "local-sgd") => {
+            frameworks::bench_local_sgd(&shell, &arguments[1..])
         }
         // Takes root and none of the other libraries.
         Task::Bench { arguments } if arguments == ["tls"] => {

@@ -172,7 +172,7 @@ pub(crate) fn environment(shell: &Shell) -> Result<String> {
 }
 
 /// Makes an environment with the wheel, the packages of `other`, and whatever else is needed; returns its Python.
-fn install(shell: &Shell, folder: &str, other: &str, needs: &[&str]) -> Result<String> {
+pub(crate) fn install(shell: &Shell, folder: &str, other: &str, needs: &[&str]) -> Result<String> {
     let wheel = wheel_for_tests(shell)?;
     shell.run(Call::new("python3").args(["-m", "venv", "--clear", folder]))?;
     let python = format!("{folder}/bin/python");
