@@ -68,12 +68,15 @@ HOOKS = {
         1e-5,
     ),
 }
+ONCE_ON_GPUS_ONLY = {"fp16 powerSGD", "quantized by tensor", "quantized by channel"}
 
 
 @pytest.mark.parametrize("name", HOOKS)
 def test_hooks_of_pytorch(name):
     if VERSION < (2, 0):
         pytest.skip("the hooks of this PyTorch differ")
+    if VERSION < (2, 1) and name in ONCE_ON_GPUS_ONLY:
+        pytest.skip("this hook of this PyTorch needs GPUs")
     state, hook, tolerance = HOOKS[name]()
     model = hooked(state, hook)
     assert_equal_on_all_ranks(model)
