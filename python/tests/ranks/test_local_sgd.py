@@ -126,11 +126,11 @@ def test_what_rounding_takes_away_comes_later(kind):
     generator = torch.Generator().manual_seed(hvd.rank())
     changes = [torch.randn(700, generator=generator), torch.randn(3, 2, generator=generator)]
     travels = kind(hvd.global_process_set)
-    got = [torch.zeros_like(change) for change in changes]
+    got = [torch.zeros_like(change, dtype=torch.float64) for change in changes]
     for _ in range(50):
         for total, mean in zip(got, travels.mean([c.clone() for c in changes], "test")):
             total.add_(mean)
-    wanted = [50 * hvd.allreduce(change) for change in changes]
+    wanted = [50 * hvd.allreduce(change).double() for change in changes]
     for one, other in zip(got, wanted):
         # Twice the largest error of one rounding; those of 50 add up to many times that.
         assert (one - other).abs().max() < {Whole: 1e-4, Halves: 0.04, Bytes: 0.06}[kind]
