@@ -1,6 +1,7 @@
 //! A study by hand, for checks against Optuna and for figures.
 //!
-//! - `study write` prints the journal of a study in which trials end in all ways there are, some run and one waits.
+//! - `study write` prints a journal with two studies. In one, trials end in all ways there are, some run and one waits; the
+//!   other has two objectives, and its parameters come one by one.
 //! - `study read FILE` says what is in a journal, whoever wrote it, and asks for one trial more.
 //! - `study speed [FINISHED]...` prints how long one ask and one tell take, lines of the journal included, when so many
 //!   trials have finished, with 11 parameters.
@@ -12,7 +13,7 @@ use sirtaki_search::{
     SearchError,
     journal::{Time, read},
     sampler::SAMPLERS,
-    space::Choice,
+    space::{Choice, Domain, Space},
     study::{Archive, Definition, Ending, State, Study},
 };
 
@@ -61,6 +62,25 @@ fn write() -> Result<String, SearchError> {
         study.tell(asked.number, ending, second(2 * turn + 1))?;
     }
     study.enqueue(&[("lr".into(), Choice::Number(0.01))])?;
+    let first = study.take_lines();
+    Ok(first + &write_two_objectives(study.archive().clone())?)
+}
+
+fn write_two_objectives(archive: Archive) -> Result<String, SearchError> {
+    let mut definition = Definition::new("two objectives", Space::default());
+    definition.objectives = vec!["minimize loss".parse()?, "maximize speed".parse()?];
+    let mut study = Study::create(definition, archive, "sirtaki-0")?;
+    while let Some(number) = study.ask_open(Time(1_795_000_000_000_000))? {
+        let depth = study.suggest(number, "depth", &Domain::Int { low: 1, high: 9, log: false, step: 2 })?;
+        let mut speed = 10.0 - depth;
+        if depth > 4.0 {
+            speed -= study.suggest(number, "skip", &Domain::Choices(vec![Choice::Flag(true), Choice::Null]))?;
+        }
+        study.tell(number, Ending::Finished(vec![1.0 / depth, speed]), Time(1_795_000_001_000_000))?;
+        if number == 30 {
+            break;
+        }
+    }
     Ok(study.take_lines())
 }
 
@@ -87,6 +107,7 @@ fn summary(bytes: &[u8]) -> Result<String, SearchError> {
         text += &format!("study `{}` in {}\n  {}\n", record.name, study.definition().space, states.join(", "));
         if let Some(best) = study.best() {
             let settings: Vec<String> = best.settings.iter().map(|s| format!("{}={}", s.name, s.value)).collect();
+            text += &format!("  front: {:?}\n", study.front().iter().map(|trial| trial.number).collect::<Vec<_>>());
             text += &format!("  best: trial {} with {:?}: {}\n", best.number, best.values, settings.join(" "));
         }
         text += &format!("  next: {:?}\n", study.ask(Time(0))?);

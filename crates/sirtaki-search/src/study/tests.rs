@@ -151,6 +151,42 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Lines that are lost, doubled, in another order or damaged may be refused, but nothing panics.
+    #[test]
+    fn a_damaged_journal_is_read_or_refused(
+        lines in prop::collection::vec(any::<prop::sample::Index>(), 1..40),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+    ) {
+        let mut study = study();
+        for number in 0..6 {
+            study.ask(Time(1)).unwrap();
+            study.report(number, 1, 0.5).unwrap();
+            let ending = if number == 3 { Ending::Failed("exit 1".into()) } else { Ending::Finished(vec![1.0]) };
+            study.tell(number, ending, Time(2)).unwrap();
+        }
+        let journal = study.take_lines();
+        let known: Vec<&str> = journal.split_inclusive('\n').collect();
+        let mut bytes: Vec<u8> = known[..7].concat().into_bytes();
+        lines.iter().for_each(|line| bytes.extend_from_slice(line.get(&known).as_bytes()));
+        for (place, byte) in damage {
+            let place = place.index(bytes.len());
+            bytes[place] = byte;
+        }
+        let Ok(reading) = read(&bytes) else { return Ok(()) };
+        let archive = Archive::new(reading.records);
+        for record in archive.studies() {
+            if let Ok(mut study) = Study::open(archive.clone(), &record.name, "test")
+                && let Some(asked) = study.ask(Time(3)).unwrap()
+            {
+                prop_assert!(study.definition().space.contains(&asked.point));
+            }
+        }
+    }
+}
+
 #[test]
 fn a_study_ends_when_its_trials_are_used_up() {
     let mut study = study();
