@@ -120,6 +120,11 @@ impl Launch {
         kill_process(self.pid(), signal).expect("the launcher is there");
     }
 
+    /// Whether the launcher has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("a child of ours").is_some()
+    }
+
     /// Waits until `count` lines of standard output contain `text`; returns them.
     pub fn prints(&self, text: &str, count: usize) -> Vec<String> {
         self.await_lines(&self.out, text, count)

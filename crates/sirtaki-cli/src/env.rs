@@ -22,6 +22,34 @@ const OUTPUT: Section = Section {
     }],
 };
 
+/// The study that a trial belongs to.
+pub const STUDY: &str = "SIRTAKI_STUDY";
+/// A trial's number.
+pub const TRIAL: &str = "SIRTAKI_TRIAL";
+/// A trial's folder.
+pub const TRIAL_FOLDER: &str = "SIRTAKI_TRIAL_FOLDER";
+/// What trials report.
+pub const OBJECTIVE: &str = "SIRTAKI_OBJECTIVE";
+/// What a trial tries.
+pub const PARAMETERS: &str = "SIRTAKI_PARAMETERS";
+
+/// Variables that the trials of a study get.
+const TRIALS: Section = Section {
+    title: "Trials of a study",
+    about: "What `sirtaki search` tells the program of a trial.",
+    variables: &[
+        of_trial(STUDY, "The name of the study."),
+        of_trial(TRIAL, "The number of the trial."),
+        of_trial(TRIAL_FOLDER, "The folder of the trial, for whatever it writes."),
+        of_trial(OBJECTIVE, "The names of the values to report, separated by commas."),
+        of_trial(PARAMETERS, "The parameters of the trial, as a JSON object."),
+    ],
+};
+
+const fn of_trial(name: &'static str, about: &'static str) -> Variable {
+    Variable { name, allowed: "set by `sirtaki search`", default: "not set", about }
+}
+
 /// Variables that the Python package reads.
 const PYTHON: Section = Section {
     title: "Python",
@@ -41,7 +69,7 @@ pub fn process(name: &str) -> Option<String> {
 
 /// The page `docs/environment.md`.
 pub fn page() -> String {
-    reference(&[launch::variables::SECTION, OUTPUT, PYTHON])
+    reference(&[launch::variables::SECTION, TRIALS, OUTPUT, PYTHON])
 }
 
 #[cfg(test)]

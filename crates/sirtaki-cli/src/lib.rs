@@ -8,6 +8,7 @@
 //! - [`mod@env`]: the process's environment; what its variables mean is in [`sirtaki_engine::job`].
 //! - [`plot`]: plots as SVG, for reports and benchmarks.
 //! - [`printer`]: the only place that writes to the terminal.
+//! - [`study`]: hyper-parameter studies in files.
 
 pub mod args;
 pub mod commands;
@@ -15,6 +16,7 @@ pub mod env;
 pub mod launch;
 pub mod plot;
 pub mod printer;
+pub mod study;
 
 use std::{
     ffi::OsString,
@@ -71,6 +73,7 @@ fn dispatch(command: Command, program: &Path, printer: &mut Printer) -> Result<u
         Command::Train(arguments) => return commands::train::run(*arguments, program, printer),
         #[cfg(feature = "train")]
         Command::TrainWorker(arguments) => commands::train::work(&arguments, printer),
+        Command::Search(arguments) => return commands::search::run(*arguments, program, printer),
         Command::Agent => sirtaki_launch::agent::work(program).map_err(Into::into),
         Command::MpiRelay(arguments) => {
             sirtaki_launch::agent::relay(&arguments.socket, &arguments.ends).map_err(Into::into)

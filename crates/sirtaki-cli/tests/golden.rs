@@ -52,6 +52,8 @@ fn help() {
     compare("help_predict", &["predict", "--help"]);
     compare("help_bench", &["bench", "--help"]);
     compare("help_report", &["report", "--help"]);
+    compare("help_search", &["search", "--help"]);
+    compare("help_search_show", &["search", "show", "--help"]);
     compare("help_scaling", &["bench", "scaling", "--help"]);
     compare("help_allreduce", &["bench", "allreduce", "--help"]);
 }
@@ -61,6 +63,7 @@ fn summaries() {
     compare("summary", &["-h"]);
     compare("summary_run", &["run", "-h"]);
     compare("summary_train", &["train", "-h"]);
+    compare("summary_search", &["search", "-h"]);
 }
 
 #[test]
@@ -223,6 +226,11 @@ fn manual_pages_are_there_for_all_commands_and_well_formed() {
         "-predict",
         "-report",
         "-run",
+        "-search-best",
+        "-search-export",
+        "-search-report",
+        "-search-show",
+        "-search",
         "-train",
         "",
     ];

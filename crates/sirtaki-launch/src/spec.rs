@@ -41,6 +41,9 @@ pub struct JobSpec {
     pub divide_cores: bool,
     /// Whether a rank sees only its own GPUs.
     pub divide_gpus: bool,
+    /// Which part of every host's cores and GPUs the job has, and how many equal parts there are: several jobs that
+    /// share hosts keep out of each other's way.
+    pub part: (usize, usize),
     /// Whether ranks are connected through Open MPI's launcher, if given.
     pub mpi: Option<bool>,
     /// Whether ranks are told where each other's TensorFlow servers would be.
@@ -74,6 +77,7 @@ impl JobSpec {
             env: Vec::new(),
             divide_cores: true,
             divide_gpus: false,
+            part: (0, 1),
             mpi: None,
             tf_config: false,
             pulses: false,

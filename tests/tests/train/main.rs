@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails has to panic")]
 
 mod place;
+mod search;
 mod text;
 
 use std::{

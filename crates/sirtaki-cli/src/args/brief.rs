@@ -57,6 +57,22 @@ Example:
   sirtaki train -n 2 --model cnn --epochs 6",
 };
 
+const SEARCH: Brief = Brief {
+    command: "search",
+    options: &[
+        ("file", "The file that describes the study"),
+        ("train", "Search settings of `sirtaki train` instead"),
+        ("slots", "Trials at a time"),
+        ("hosts", "Hosts and ranks on each, such as a:4,b:4"),
+        ("resume", "Continue the study where it ended"),
+        ("time_limit", "End after this time, such as 90m"),
+        ("help", "Print this summary (-h) or all options (--help)"),
+    ],
+    below: "\
+Example:
+  sirtaki search study.toml -n 4",
+};
+
 const MAIN: &str = "\
 Examples:
   sirtaki train                              handwritten digits, on all cores
@@ -66,7 +82,7 @@ Examples:
 pub(super) fn command() -> Command {
     let mut whole = Arguments::command().after_help(MAIN);
     whole.build();
-    [RUN, TRAIN].iter().fold(whole, |whole, brief| match whole.find_subcommand(brief.command) {
+    [RUN, TRAIN, SEARCH].iter().fold(whole, |whole, brief| match whole.find_subcommand(brief.command) {
         Some(_) => whole.mut_subcommand(brief.command, |command| shorten(command, brief)),
         None => whole,
     })
@@ -92,7 +108,12 @@ mod tests {
     #[test]
     fn a_summary_is_one_screen_and_parses_alike() {
         super::command().debug_assert();
-        for path in [vec!["sirtaki", "-h"], vec!["sirtaki", "run", "-h"], vec!["sirtaki", "train", "-h"]] {
+        for path in [
+            vec!["sirtaki", "-h"],
+            vec!["sirtaki", "run", "-h"],
+            vec!["sirtaki", "train", "-h"],
+            vec!["sirtaki", "search", "-h"],
+        ] {
             let text = super::command().try_get_matches_from(&path).unwrap_err().to_string();
             assert!(text.lines().count() <= 24, "{path:?} has {} lines:\n{text}", text.lines().count());
             assert!(text.lines().all(|line| line.chars().count() <= 80), "{path:?}:\n{text}");

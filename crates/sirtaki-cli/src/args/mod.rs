@@ -6,6 +6,7 @@ pub mod predict;
 pub mod report;
 pub mod run;
 pub mod scaling;
+pub mod search;
 #[cfg(feature = "train")]
 pub mod train;
 
@@ -24,6 +25,7 @@ const EXAMPLES: &str = "\
 Examples:
   sirtaki train                                  handwritten digits, all cores
   sirtaki run -n 4 -- python train.py            a job of 4 processes
+  sirtaki search study.toml -n 4                 try settings, 4 at a time
   sirtaki report runs                            compare all runs in a folder
   sirtaki doctor                                 what this machine offers
   sirtaki bench allreduce -n 4                   how fast 4 processes all-reduce
@@ -72,6 +74,8 @@ pub enum Command {
     /// Train an image classifier on all cores, or on many machines
     #[cfg(feature = "train")]
     Train(Box<train::Train>),
+    /// Search for the best settings of a program, with many trials at a time
+    Search(Box<search::Search>),
     /// Report on recorded runs: speed, accuracy and scaling
     Report(report::Report),
     /// Check this machine: cores, memory, network, MPI, NCCL, GPUs, Slurm

@@ -332,7 +332,7 @@ fn dashboard(text: &str) -> Result<Page, String> {
     }
 }
 
-fn host_list(text: &str) -> Result<HostList, String> {
+pub(super) fn host_list(text: &str) -> Result<HostList, String> {
     hosts::parse_list(text).map(HostList).map_err(|advice| format!("{}; {}", advice.message, advice.hint))
 }
 

@@ -5,6 +5,7 @@ pub mod doctor;
 pub mod predict;
 pub mod report;
 pub mod run;
+pub mod search;
 pub mod shell;
 #[cfg(feature = "train")]
 pub mod train;

@@ -50,7 +50,7 @@ impl Bars {
             svg.text("tick", "start", (x + 15.0, y), name);
         }
         let letters = |text: &str, most: usize| text.chars().count().min(most) as f64 * LETTER;
-        let left = 10.0 + self.rows.iter().map(|row| letters(&row.name, NAME)).fold(14.0, f64::max);
+        let left = 18.0 + self.rows.iter().map(|row| letters(&row.name, NAME)).fold(14.0, f64::max);
         let right = WIDTH - 10.0 - self.rows.iter().map(|row| letters(&row.note, NAME)).fold(8.0, f64::max);
         let sums = |row: &BarRow| row.bars.iter().map(|bar| bar.iter().map(|part| part.1).sum()).collect::<Vec<f64>>();
         let mut values: Vec<f64> = self.rows.iter().flat_map(sums).collect();

@@ -27,6 +27,8 @@ pub struct Series {
     pub faint: bool,
     /// Whether every point has a mark, and the text of its tooltip.
     pub marks: Option<Vec<String>>,
+    /// Whether no line connects its points.
+    pub loose: bool,
 }
 
 /// Something to compare with.
@@ -132,7 +134,9 @@ impl Chart {
 
     fn series(&self, svg: &mut Svg, frame: &Frame, series: &Series) {
         let places: Vec<(f64, f64)> = series.points.iter().map(|&point| frame.place(point)).collect();
-        svg.path(series.style, series.faint, &places);
+        if !series.loose {
+            svg.path(series.style, series.faint, &places);
+        }
         for (point, range) in series.points.iter().zip(&series.ranges) {
             let (low, high) = (frame.place((point.0, range.0)), frame.place((point.0, range.1)));
             if low.1 - high.1 > 1.0 {

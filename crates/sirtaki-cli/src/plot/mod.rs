@@ -8,6 +8,8 @@ mod axis;
 mod bars;
 mod chart;
 mod dots;
+mod parallel;
+mod spans;
 mod svg;
 
 pub use self::{
@@ -17,6 +19,8 @@ pub use self::{
 pub(crate) use self::{
     bars::{BarRow, Bars},
     dots::{Dots, Dotted},
+    parallel::{Parallel, Strand, Upright},
+    spans::{Span, Spans},
     svg::{patterns, sample},
 };
 

@@ -76,17 +76,20 @@ fn mpirun(job: &Job, name: &str, socket: &str) -> Vec<String> {
 fn of_rank(job: &Job, found: &Found, host: usize, place: &Place, has: &dyn Fn(&str) -> bool) -> RankStart {
     let hello = &found.hellos[host];
     let (rank, size) = (place.local_rank, place.local_size);
-    let cores = if job.spec.divide_cores { cores::share(&hello.cores, rank, size) } else { Vec::new() };
+    let (part, parts) = job.spec.part;
+    let own_cores = cores::share(&hello.cores, part, parts);
+    let own_gpus = cores::share(&hello.gpus, part, parts);
+    let cores = if job.spec.divide_cores { cores::share(&own_cores, rank, size) } else { Vec::new() };
+    let gpus = match job.spec.divide_gpus {
+        true => gpus::share(&own_gpus, rank, size),
+        // Programs that choose among all they see must not see those of other jobs.
+        false => Some(own_gpus).filter(|gpus| parts > 1 && !gpus.is_empty()),
+    };
     let interface = found.checked[host]
         .network
         .as_ref()
         .map(|(address, name, _)| Interface { name: name.clone(), address: address.to_string() });
-    let share = Share {
-        host: job.hosts()[host].host.clone(),
-        gpus: job.spec.divide_gpus.then(|| gpus::share(&hello.gpus, rank, size)).flatten(),
-        cores: cores.clone(),
-        interface,
-    };
+    let share = Share { host: job.hosts()[host].host.clone(), gpus, cores: cores.clone(), interface };
     let meeting = Meeting {
         job: job.id.clone(),
         store: format!("{}://{}", if job.hosts().len() > 1 { "tls" } else { "tcp" }, found.store(host)),

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{Outcome, Question, Sampler};
+use super::{Question, Sampler};
 use crate::{
     random::Random,
     space::{Point, Space},
@@ -39,9 +39,9 @@ impl GridSampler {
     }
 
     fn untried(&mut self, question: &Question<'_>) -> Option<Point> {
+        // What failed there once fails there again; what was lost on its way is run again by the study.
         let observations = question.history.ended().iter().chain(question.history.running());
-        let known = observations.filter(|observation| observation.outcome != Outcome::Failed);
-        let tried: HashSet<Vec<u64>> = known.map(|observation| key(&observation.point)).collect();
+        let tried: HashSet<Vec<u64>> = observations.map(|observation| key(&observation.point)).collect();
         self.points(question).iter().find(|point| !tried.contains(&key(point))).cloned()
     }
 }

@@ -24,7 +24,7 @@ pub use ask::Asked;
 pub use definition::Definition;
 pub use objective::Objective;
 pub use tell::Ending;
-pub use trial::{CONSTRAINT, ENDED, FIXED, FROM, REASON, State, Trial};
+pub use trial::{CONSTRAINT, ENDED, FIXED, FROM, INTERRUPTIONS, REASON, State, Trial};
 
 use crate::{
     SearchError,
@@ -143,7 +143,18 @@ impl Study {
     /// Takes a line in that somebody else wrote.
     pub fn take_in(&mut self, record: Record) {
         let change = self.archive.apply(record.operation);
-        self.observe(change);
+        match change {
+            Change::Study(id) if id == self.id => self.redefine(),
+            _ => self.observe(change),
+        }
+    }
+
+    /// Follows what others wrote about the study as a whole, such as parameters that their trials came up with.
+    fn redefine(&mut self) {
+        let found = self.archive.study(self.id).and_then(|record| Definition::from_record(record).ok());
+        let Some(found) = found.filter(|found| *found != self.definition) else { return };
+        self.definition = Definition { sampler: self.definition.sampler.clone(), ..found };
+        self.observe_all();
     }
 
     /// Does something: first as a line, then as its readers do it.

@@ -1,6 +1,6 @@
 //! What came of trials: reports on the way, endings, and the best of all.
 
-use super::{CONSTRAINT, ENDED, REASON, State, Study, Trial};
+use super::{CONSTRAINT, ENDED, INTERRUPTIONS, REASON, State, Study, Trial};
 use crate::{
     SearchError,
     journal::{Json, Operation, OptunaState, Owner, Time},
@@ -21,6 +21,8 @@ pub enum Ending {
     TimedOut,
     /// Something else took it away, such as a host that died: why. It waits to be run again, unless it was lost too often.
     Lost(String),
+    /// Whoever ran it stopped doing so, which says nothing about the trial: why. It waits to be run again, as often as needed.
+    Interrupted(String),
 }
 
 impl Study {
@@ -67,7 +69,8 @@ impl Study {
     /// Ends a running trial. Says how it stands now.
     pub fn tell(&mut self, number: u64, ending: Ending, now: Time) -> Result<State, SearchError> {
         let trial = self.running_trial(number)?;
-        let (id, attempts) = (trial.id, trial.attempts);
+        let interruptions = trial.attribute(INTERRUPTIONS).and_then(Json::count).unwrap_or(0);
+        let (id, attempts) = (trial.id, trial.attempts.saturating_sub(interruptions));
         let last = trial.reports.last().map(|(_, value)| *value);
         let (state, values, ended, reason) = match ending {
             Ending::Finished(values) if values.len() != self.directions.len() => {
@@ -89,6 +92,10 @@ impl Study {
             Ending::Failed(reason) => (OptunaState::Fail, None, Some(State::Failed), Some(reason)),
             Ending::TimedOut => (OptunaState::Fail, None, Some(State::TimedOut), None),
             Ending::Lost(reason) if attempts < self.definition.attempts => {
+                (OptunaState::Waiting, None, None, Some(reason))
+            }
+            Ending::Interrupted(reason) => {
+                self.attribute(number, Owner::User, INTERRUPTIONS, (interruptions + 1).into())?;
                 (OptunaState::Waiting, None, None, Some(reason))
             }
             Ending::Lost(reason) => {

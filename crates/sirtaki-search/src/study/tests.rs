@@ -233,6 +233,17 @@ fn a_lost_trial_runs_again_and_at_last_fails() {
 }
 
 #[test]
+fn interruptions_are_not_counted_against_a_trial() {
+    let mut study = study();
+    let first = study.ask(Time(1)).unwrap().unwrap();
+    for attempt in 2..12 {
+        assert_eq!(study.tell(0, Ending::Interrupted("Ctrl-C".into()), Time(2)).unwrap(), State::Waiting);
+        assert_eq!(study.ask(Time(3)).unwrap().unwrap(), Asked { attempt, ..first.clone() });
+    }
+    assert_eq!(study.tell(0, Ending::Lost("host a is down".into()), Time(4)).unwrap(), State::Waiting);
+}
+
+#[test]
 fn a_changed_space_is_refused_with_the_difference() {
     let mut study = study();
     let study = reopened(&study.take_lines());
@@ -298,6 +309,26 @@ fn parameters_may_come_one_by_one() {
     let mut again = reopened(&study.take_lines());
     assert_eq!(again.definition().space, study.definition().space);
     assert_eq!(again.ask_open(Time(1)).unwrap(), Some(16));
+}
+
+/// Two workers of one journal, each of which reads what the other wrote before it acts.
+#[test]
+fn workers_learn_each_other_s_parameters() {
+    let mut first = Study::create(Definition::new("s", Space::default()), Archive::default(), "a").unwrap();
+    let mut journal = first.take_lines();
+    let mut second = reopened(&journal);
+    let unit = Domain::Float { low: 0.0, high: 1.0, log: false, step: None };
+    for turn in 0..6 {
+        let (own, other) = if turn % 2 == 0 { (&mut first, &mut second) } else { (&mut second, &mut first) };
+        let number = own.ask_open(Time(1)).unwrap().unwrap();
+        own.suggest(number, if turn % 2 == 0 { "x" } else { "y" }, &unit).unwrap();
+        own.set_trials(100 + turn);
+        let lines = own.take_lines();
+        read(lines.as_bytes()).unwrap().records.into_iter().for_each(|record| other.take_in(record));
+        journal += &lines;
+        assert_eq!(own.definition(), other.definition());
+    }
+    assert_eq!(reopened(&journal).definition().space.len(), 2);
 }
 
 #[test]

@@ -49,6 +49,8 @@ impl State {
 pub const ENDED: &str = "sirtaki:ended";
 /// The attribute that says why.
 pub const REASON: &str = "sirtaki:reason";
+/// The attribute that says how many of a trial's starts were interrupted through no fault of its own.
+pub const INTERRUPTIONS: &str = "sirtaki:interruptions";
 /// The attribute of trials that come from an earlier study: from which.
 pub const FROM: &str = "sirtaki:from";
 /// Optuna's attribute for the parameters of an enqueued trial.

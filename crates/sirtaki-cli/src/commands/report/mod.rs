@@ -8,13 +8,13 @@
 //! open in ten years.
 
 mod compare;
-mod document;
-mod figures;
+pub(crate) mod document;
+pub(crate) mod figures;
 mod findings;
 mod json;
 mod markdown;
 mod measure;
-mod page;
+pub(crate) mod page;
 pub(crate) mod read;
 mod spread;
 mod terminal;

@@ -16,8 +16,13 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 /// Cells with at least this many letters may be broken into lines.
 const LONG: usize = 32;
 
-/// The whole page.
+/// The page of a report on runs.
 pub(crate) fn write(findings: &Findings, document: &Document, sections: &[Section]) -> String {
+    assemble(document, &legend(findings), sections, &super::document::READING)
+}
+
+/// A whole page; `legend` is HTML, and `reading` says how to read the figures.
+pub(crate) fn assemble(document: &Document, legend: &str, sections: &[Section], reading: &[&str]) -> String {
     let title = escape(&document.title);
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -27,7 +32,7 @@ pub(crate) fn write(findings: &Findings, document: &Document, sections: &[Sectio
         plot::STYLE,
         plot::patterns()
     );
-    head(&mut page, findings, document);
+    head(&mut page, document, legend);
     page.push_str("<main>\n");
     for section in sections {
         let _ = writeln!(page, "<section>\n<h2>{}</h2>\n<div class=\"grid\">", escape(section.title));
@@ -36,12 +41,12 @@ pub(crate) fn write(findings: &Findings, document: &Document, sections: &[Sectio
     }
     document.tables.iter().for_each(|one| table(&mut page, one));
     page.push_str("</main>\n");
-    foot(&mut page);
+    foot(&mut page, reading);
     page.push_str("</body>\n</html>\n");
     page
 }
 
-fn head(page: &mut String, findings: &Findings, document: &Document) {
+fn head(page: &mut String, document: &Document, legend: &str) {
     let (title, sentence, census) = (escape(&document.title), escape(&document.sentence), escape(&document.census));
     let _ = writeln!(
         page,
@@ -55,14 +60,7 @@ fn head(page: &mut String, findings: &Findings, document: &Document) {
         );
     }
     page.push_str("</dl>\n");
-    if findings.groups.len() > 1 {
-        page.push_str("<ul class=\"legend\" aria-label=\"Groups of runs\">\n");
-        for (index, group) in findings.groups.iter().enumerate() {
-            let (letter, words) = (escape(&group.letter), escape(&findings.describe(index)));
-            let _ = writeln!(page, "<li>{}<b>{letter}</b> <span>{words}</span></li>", plot::sample(index));
-        }
-        page.push_str("</ul>\n");
-    }
+    page.push_str(legend);
     if !document.notes.is_empty() {
         page.push_str("<ul class=\"notes\" aria-label=\"What to keep in mind\">\n");
         for note in &document.notes {
@@ -70,6 +68,20 @@ fn head(page: &mut String, findings: &Findings, document: &Document) {
         }
         page.push_str("</ul>\n");
     }
+}
+
+/// The groups of runs, where there are several.
+fn legend(findings: &Findings) -> String {
+    let mut text = String::new();
+    if findings.groups.len() > 1 {
+        text.push_str("<ul class=\"legend\" aria-label=\"Groups of runs\">\n");
+        for (index, group) in findings.groups.iter().enumerate() {
+            let (letter, words) = (escape(&group.letter), escape(&findings.describe(index)));
+            let _ = writeln!(text, "<li>{}<b>{letter}</b> <span>{words}</span></li>", plot::sample(index));
+        }
+        text.push_str("</ul>\n");
+    }
+    text
 }
 
 fn figure(page: &mut String, figure: &Figure) {
@@ -116,9 +128,9 @@ fn table(page: &mut String, table: &Table) {
     page.push_str("</tbody>\n</table>\n</div>\n</section>\n");
 }
 
-fn foot(page: &mut String) {
+fn foot(page: &mut String, reading: &[&str]) {
     let _ = writeln!(page, "<footer class=\"soft\">");
-    for line in super::document::READING {
+    for line in reading {
         let _ = writeln!(page, "<p>{}</p>", escape(line));
     }
     let _ = writeln!(page, "<p>Made by sirtaki {}.</p>\n</footer>", env!("CARGO_PKG_VERSION"));

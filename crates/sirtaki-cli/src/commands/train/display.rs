@@ -68,6 +68,20 @@ impl<'a> Display<'a> {
         Ok(())
     }
 
+    /// A line for the study that this run is a trial of; a loss that is not a number is written as Python would.
+    pub(super) fn report_to_study(&mut self, epoch: &Epoch) {
+        let number = |value: f64| if value.is_finite() { value.to_string() } else { "NaN".into() };
+        let line = format!(
+            "{{\"step\": {}, \"train_loss\": {}, \"test_loss\": {}, \"test_accuracy\": {}}}",
+            epoch.epoch,
+            number(epoch.train_loss),
+            number(epoch.test_loss),
+            number(epoch.test_accuracy)
+        );
+        // A study that no longer listens has ended, and ends this run, too.
+        let _ = self.printer.data(&line);
+    }
+
     /// The machine's load during the run.
     fn load(&self) -> Option<f64> {
         let (began, before) = self.began;

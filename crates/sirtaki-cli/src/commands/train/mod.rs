@@ -18,6 +18,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use clap::Parser;
 use sirtaki::train::{BatchSize, Domain, Method, Model, Precision, Settings, check, check_data};
 use sirtaki_launch::{
     allocation::Allocation,
@@ -73,6 +74,39 @@ pub fn run(arguments: Train, program: &Path, printer: &mut Printer) -> Result<u8
     let ended = super::run::run(job, program, printer);
     drop(claim);
     ended
+}
+
+/// What a worker of a study's trial runs, given options of `sirtaki train`; without a place they are only checked. A trial
+/// whose loss is not a number says so to its study rather than failing.
+pub(crate) fn as_trial(
+    options: &[String],
+    workers: usize,
+    place: Option<(&Path, bool)>,
+) -> Result<Vec<String>, Advice> {
+    let typed = ["sirtaki", "train"].into_iter().chain(options.iter().map(String::as_str));
+    let explain = |error: anyhow::Error| match error.downcast::<Advice>() {
+        Ok(advice) => advice,
+        Err(error) => Advice::bare(format!("{error:#}")),
+    };
+    let arguments = match args::Arguments::try_parse_from(typed) {
+        Ok(args::Arguments { command: args::Command::Train(arguments) }) => arguments,
+        Ok(_) => return Err(Advice::bare("these are not options of `sirtaki train`")),
+        Err(error) => {
+            let text = error.to_string();
+            let line = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+            return Err(Advice::new(format!("sirtaki train: {line}"), "`sirtaki train --help` lists its options"));
+        }
+    };
+    let mut settings = settings(&arguments, workers).map_err(explain)?;
+    settings.allow_nan = true;
+    if let Some((folder, again)) = place {
+        settings.checkpoints = Some(folder.join("checkpoints"));
+        settings.resume = again && folder.join("checkpoints").is_dir();
+    }
+    check(&settings, workers).map_err(advice).map_err(explain)?;
+    check_data(&settings, workers).map_err(advice).map_err(explain)?;
+    let text = serde_json::to_string(&settings).map_err(|error| Advice::bare(error.to_string()))?;
+    Ok([ITSELF, "train-worker", "--settings", &text, "--again", "", "--quiet"].map(str::to_owned).to_vec())
 }
 
 /// Makes the folder of the checkpoints and keeps other runs out of it, if it is on this host.

@@ -24,7 +24,8 @@ pub fn work(arguments: &TrainWorker, printer: &mut Printer) -> Result<()> {
         outputs::check(file, "--json")?;
     }
     let display = talks.then(|| Display::new(printer, arguments.quiet, &arguments.again));
-    let mut watching = Watching { display, stop: Arc::default() };
+    let is_trial = env::process(env::OBJECTIVE).is_some();
+    let mut watching = Watching { display, is_trial, stop: Arc::default() };
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, watching.stop.clone()).context("cannot listen to signals")?;
     }
@@ -45,6 +46,8 @@ pub fn work(arguments: &TrainWorker, printer: &mut Printer) -> Result<()> {
 /// Shows the run on rank 0, and ends it when the launcher asks for that.
 struct Watching<'a> {
     display: Option<Display<'a>>,
+    /// Whether this is a trial of a study, which wants to hear how it goes.
+    is_trial: bool,
     stop: Arc<AtomicBool>,
 }
 
@@ -58,6 +61,9 @@ impl Observer for Watching<'_> {
     fn epoch_ends(&mut self, epoch: &Epoch) {
         if let Some(display) = &mut self.display {
             display.epoch_ends(epoch);
+            if self.is_trial {
+                display.report_to_study(epoch);
+            }
         }
     }
 
