@@ -42,8 +42,8 @@ pub use mesh::Mesh;
 pub use parallel::Strategy;
 #[cfg(feature = "burn")]
 pub use parallel::{
-    Carried, Chain, DistributedOptimizer, Flow, Gradients, Layer, LeafSums, OptimizerState, Pipeline, PipelineTime,
-    Resumed, ShardDropout, ShardedOptimizer, SyncBatchNorm, Update, seed, tensor_parallel,
+    Carried, Chain, DistributedOptimizer, Flow, Gradients, Layer, LeafSums, LocalSgd, OptimizerState, Pipeline,
+    PipelineTime, Resumed, ShardDropout, ShardedOptimizer, SyncBatchNorm, Update, seed, tensor_parallel,
 };
 pub use sirtaki_engine::Compression;
 pub use world::{World, init};
@@ -52,6 +52,11 @@ pub use world::{World, init};
 #[cfg(all(doctest, feature = "burn"))]
 #[doc = include_str!("../../../README.md")]
 pub struct Readme;
+
+/// So are those of the page about local SGD.
+#[cfg(all(doctest, feature = "burn"))]
+#[doc = include_str!("../../../docs/local-sgd.md")]
+pub struct LocalSgdPage;
 
 /// So are those of the page about networks that are divided among workers.
 #[cfg(all(doctest, feature = "burn"))]

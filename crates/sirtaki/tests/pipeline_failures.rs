@@ -136,6 +136,7 @@ fn workers_with_different_texts_do_not_begin() {
             warmup: 0.0,
             method: Method::Sgd,
             shard_optimizer: false,
+            local: None,
             precision: Precision::F32,
             target: 0.5,
             seed: 1,

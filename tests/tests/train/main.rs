@@ -96,6 +96,19 @@ fn halves_learn_as_well() {
 }
 
 #[test]
+fn workers_that_average_weights_now_and_then_learn_as_well_and_go_on_exactly() {
+    let place = Place::new();
+    let common = "-n 2 --batch-size 16 --lr 0.02 --strategy local --every 4 --after 10";
+    let report = place.report(&format!("{common} --max-steps 60"));
+    assert!(number(&report, "test_accuracy") > 0.5, "{report}");
+    let weights =
+        |arguments: &str| place.weights(&format!("{common} --outer nesterov --checkpoint-every 15 {arguments}"));
+    let whole = weights("--max-steps 25 --checkpoint-dir whole");
+    weights("--max-steps 15 --checkpoint-dir parts");
+    assert_eq!(weights("--max-steps 25 --checkpoint-dir parts --resume"), whole);
+}
+
+#[test]
 fn mistakes_are_told_before_anything_starts() {
     let place = Place::new();
     assert!(place.refused("--data nowhere").contains("nowhere"));
@@ -117,6 +130,8 @@ fn mistakes_are_told_before_anything_starts() {
     assert!(place.refused("-n 2 --micro-batches 4").contains("--mesh"));
     assert!(place.refused("-n 2 --mesh pipe=2 --schedule zigzag").contains("gpipe, 1f1b, interleaved"));
     assert!(place.refused("-n 2 --mesh pipe=2 --reproducible --micro-batches 3").contains("--shards 3"));
+    assert!(place.refused("-n 2 --strategy local --reproducible").contains("leave out --strategy local or --rep"));
+    assert!(place.refused("-n 2 --after 5").contains("--strategy local"));
     assert!(place.refused("--epochs 1 --warmup-epochs 2").contains("epochs"));
     assert!(place.refused("--resume").contains("no run of lenet"));
     assert!(place.refused("lenet").contains("`lenet`"));

@@ -30,6 +30,9 @@ Examples:
     sirtaki train --model transformer
     sirtaki train --model transformer --data book.txt --epochs 20
 
+  Over a slow network: weights averaged every 16 steps, instead of gradients in each:
+    sirtaki train -H a:4,b:4 --strategy local --every 16
+
   Two copies of a network in two stages, with the same bits:
     sirtaki train -n 4 --mesh data=2,pipe=2 --reproducible
 
@@ -89,6 +92,23 @@ pub struct Train {
     /// Split the optimizer's state over the workers instead of keeping all of it on each; not for lars
     #[arg(long)]
     pub shard_optimizer: bool,
+
+    /// How workers learn together: data (the mean of all gradients in every step), sharded (the same as
+    /// --shard-optimizer), or local (every worker by itself, with weights averaged now and then)
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true, ignore_case = true)]
+    pub strategy: Strategy,
+
+    /// Steps between two averages [default: 8]
+    #[arg(long, value_name = "STEPS", value_parser = at_least_one, help_heading = "With --strategy local")]
+    pub every: Option<NonZeroUsize>,
+
+    /// Steps with the mean of all gradients before the first of these [default: 0]
+    #[arg(long, value_name = "STEPS", help_heading = "With --strategy local")]
+    pub after: Option<u64>,
+
+    /// Use what changed between two averages as the gradient of an outer optimizer: nesterov
+    #[arg(long, value_enum, hide_possible_values = true, ignore_case = true, help_heading = "With --strategy local")]
+    pub outer: Option<OuterOptimizer>,
 
     /// Workers as a product of axes: data (copies of the network) and pipe (workers that share one, in stages)
     #[arg(long, value_name = "AXES", value_parser = stages::sizes, help_heading = "Stages")]
@@ -241,6 +261,23 @@ pub enum Optimizer {
     Adam,
     Adamw,
     Lars,
+}
+
+/// How workers learn together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs)]
+pub enum Strategy {
+    #[default]
+    Data,
+    Sharded,
+    Local,
+}
+
+/// What may follow the steps of workers by themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs)]
+pub enum OuterOptimizer {
+    Nesterov,
 }
 
 /// The precisions.

@@ -13,6 +13,7 @@
 //! - [`update`]: how gradients become weights, whoever computed them.
 //! - [`optimizer`], [`passes`], [`share_state`]: any Burn optimizer, with reduced gradients.
 //! - [`sharded`]: the same with the optimizer's state split over the ranks.
+//! - [`local_sgd`]: weights averaged now and then, instead of gradients in every step.
 //! - [`norm`]: the norm of all gradients, whoever has them.
 //! - [`sum_tree`], [`tree_sums`], [`leaf_sums`], [`shards`]: steps whose bits do not depend on the number of ranks.
 //! - [`checkpoint_tensors`], [`optimizer_record`], [`resume`]: checkpoints of a module and its optimizer.
@@ -34,6 +35,7 @@ mod lars;
 mod leaf_sums;
 #[cfg(feature = "train")]
 mod learner;
+mod local_sgd;
 mod module_tensors;
 mod norm;
 mod optimizer;
@@ -59,6 +61,7 @@ pub use lars::LarsSgd;
 pub use leaf_sums::LeafSums;
 #[cfg(feature = "train")]
 pub use learner::Strategy;
+pub use local_sgd::LocalSgd;
 pub use optimizer::DistributedOptimizer;
 pub use pipeline::{Carried, Chain, Flow, Layer, Pipeline, PipelineTime};
 pub use resume::Resumed;

@@ -17,6 +17,8 @@ pub(super) enum Which {
     All,
     /// Floating-point tensors that are not trained, such as the running mean of a batch norm.
     NotTrained,
+    /// Floating-point tensors that are trained.
+    Trained,
 }
 
 /// One tensor of a module.
@@ -112,7 +114,12 @@ impl ModuleVisitor for Reader {
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let tensor = param.base();
-        if self.which == Which::All || !tensor.is_require_grad() {
+        let is_meant = match self.which {
+            Which::All => true,
+            Which::NotTrained => !tensor.is_require_grad(),
+            Which::Trained => tensor.is_require_grad(),
+        };
+        if is_meant {
             self.add(param.id, tensor.shape(), tensor.dtype(), || tensor.into_data());
         }
     }

@@ -64,20 +64,34 @@ impl World {
         let cast = |data: TensorData, to: DType| {
             data.try_cast(to).map_err(|error| Error::setting(error.to_string(), "use floating-point statistics"))
         };
-        let mut requests = Vec::new();
-        let mut expected = Vec::new();
-        for Part { name, id, shape, dtype, data } in parts {
-            let data = cast(data.unwrap_or_else(|| zeros(&shape, dtype)), DType::F64)?;
-            requests.push(outbound(&name, Operation::AllReduce(Reduction::AVERAGE), data));
-            expected.push((name, id, shape, dtype));
+        let mut types = Vec::new();
+        let mut wide = Vec::new();
+        for part in parts {
+            types.push(part.dtype);
+            let data = part.data.unwrap_or_else(|| zeros(&part.shape, part.dtype));
+            wide.push(Part { data: Some(cast(data, DType::F64)?), dtype: DType::F64, ..part });
         }
-        let group = group(STATISTICS, expected.iter().map(|(name, ..)| name.as_str()));
-        let outputs = self.engine().submit_group(&group, requests).wait()?;
-        let mut values = Vec::new();
-        for ((name, id, shape, dtype), output) in expected.into_iter().zip(outputs) {
-            let data = cast(inbound(&name, output, shape, DType::F64)?, dtype)?;
-            values.push((name, id, data));
+        let mut values = mean(self, STATISTICS, wide)?;
+        for ((.., data), dtype) in values.iter_mut().zip(types) {
+            *data = cast(std::mem::replace(data, TensorData::new(Vec::<f64>::new(), [0])), dtype)?;
         }
         Ok(replace(module, STATISTICS, values))
     }
+}
+
+/// The mean of all ranks' tensors, submitted together.
+pub(super) fn mean(world: &World, purpose: &str, parts: Vec<Part>) -> Result<Vec<(String, ParamId, TensorData)>> {
+    let mut requests = Vec::new();
+    let mut expected = Vec::new();
+    for Part { name, id, shape, dtype, data } in parts {
+        let data = data.unwrap_or_else(|| zeros(&shape, dtype));
+        requests.push(outbound(&name, Operation::AllReduce(Reduction::AVERAGE), data));
+        expected.push((name, id, shape, dtype));
+    }
+    let group = group(purpose, expected.iter().map(|(name, ..)| name.as_str()));
+    let outputs = world.engine().submit_group(&group, requests).wait()?;
+    let values = expected.into_iter().zip(outputs);
+    values
+        .map(|((name, id, shape, dtype), output)| Ok((name.clone(), id, inbound(&name, output, shape, dtype)?)))
+        .collect()
 }

@@ -77,6 +77,9 @@ impl From<LeafSums> for Gradients {
     }
 }
 
+/// A tensor of a state, and its elements.
+pub(super) type SavedTensor = (Description, Vec<u8>);
+
 /// Reads the elements of a tensor.
 type Read<'a> = Box<dyn FnMut(&Description) -> Result<Vec<u8>> + 'a>;
 
@@ -116,6 +119,26 @@ impl<'a> OptimizerState<'a> {
     /// The elements of a tensor. On ranks other than 0 there may be none.
     pub fn read(&mut self, tensor: &Description) -> Result<Vec<u8>> {
         (self.read)(tensor)
+    }
+
+    /// The same and more; without these tensors again by [`OptimizerState::without`].
+    pub(super) fn with(self, more: Vec<SavedTensor>) -> Self {
+        let Self { mut tensors, mut read, origin } = self;
+        tensors.extend(more.iter().map(|(tensor, _)| tensor.clone()));
+        let own = move |tensor: &Description| match more.iter().find(|(other, _)| other.name == tensor.name) {
+            Some((_, bytes)) => Ok(bytes.clone()),
+            None => read(tensor),
+        };
+        Self::new(tensors, own, origin)
+    }
+
+    /// Some of the tensors, and the state without them.
+    pub(super) fn without(mut self, is_taken: impl Fn(&Description) -> bool) -> Result<(Vec<SavedTensor>, Self)> {
+        let (taken, rest) = std::mem::take(&mut self.tensors).into_iter().partition(is_taken);
+        self.tensors = rest;
+        let contents = |tensor: Description| self.read(&tensor).map(|bytes| (tensor, bytes));
+        let taken: Result<Vec<_>> = Vec::into_iter(taken).map(contents).collect();
+        Ok((taken?, self))
     }
 
     /// The error that this state does not fit.

@@ -114,7 +114,7 @@ fn recognised(guesses: Tensor<1, Int>, labels: Tensor<1, Int>) -> f64 {
 }
 
 /// The optimizer of that name, for all ranks.
-pub(super) fn update<L: Layer>(world: &World, settings: &Settings) -> Box<dyn Update<Chain<L>>> {
+pub(super) fn update<L: Layer>(world: &World, settings: &Settings) -> Result<Box<dyn Update<Chain<L>>>> {
     let optimizer = DistributedOptimizer::new(world, optimizer(settings.method));
     // What is exact, or goes to the worker that has the elements, is not compressed.
     let compressed = |optimizer: DistributedOptimizer, to: Compression| match settings.shards {
@@ -126,7 +126,11 @@ pub(super) fn update<L: Layer>(world: &World, settings: &Settings) -> Box<dyn Up
         Precision::BF16 => compressed(optimizer, Compression::BF16),
         Precision::F16 => compressed(optimizer, Compression::F16).loss_scale(LOSS_SCALE),
     };
-    if settings.shard_optimizer { Box::new(optimizer.shard()) } else { Box::new(optimizer) }
+    Ok(match settings.local {
+        Some(local) => Box::new(local.update(optimizer)?),
+        None if settings.shard_optimizer => Box::new(optimizer.shard()),
+        None => Box::new(optimizer),
+    })
 }
 
 /// The optimizer of that name, for one rank.

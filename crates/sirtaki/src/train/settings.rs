@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     data_sets::{DataSet, Domain},
+    local::Local,
     networks::{NETWORKS, NetworkEntry},
     report::{Observer, Report},
 };
@@ -41,6 +42,8 @@ pub struct Settings {
     pub method: Method,
     /// Split the optimizer's state over the workers.
     pub shard_optimizer: bool,
+    /// Average weights now and then instead of gradients in every step.
+    pub local: Option<Local>,
     /// What is computed with.
     pub precision: Precision,
     /// The share of test samples to recognise; the time until then is reported.
@@ -320,7 +323,13 @@ impl Settings {
             ("shards", self.shards.map_or("none".to_owned(), |shards| shards.to_string())),
             ("samples", data.train.count().to_string()),
         ];
-        entries.into_iter().chain(data.identity.clone()).map(|(name, value)| (name.to_owned(), value)).collect()
+        let local = self.local.into_iter().flat_map(Local::told);
+        entries
+            .into_iter()
+            .chain(local)
+            .chain(data.identity.clone())
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect()
     }
 }
 

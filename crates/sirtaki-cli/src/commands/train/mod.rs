@@ -19,7 +19,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use sirtaki::train::{BatchSize, Domain, Method, Model, Precision, Settings, check, check_data};
+use sirtaki::train::{BatchSize, Domain, Local, Method, Model, Precision, Settings, check, check_data};
 use sirtaki_launch::{
     allocation::Allocation,
     cores,
@@ -31,7 +31,11 @@ use sirtaki_launch::{
 use self::folder::Claim;
 pub use self::worker::work;
 use crate::{
-    args::{self, run::Run, train::Train},
+    args::{
+        self,
+        run::Run,
+        train::{Strategy, Train},
+    },
     launch::{options::Options, output::Tag, outputs},
     printer::{Advice, Printer},
 };
@@ -178,7 +182,8 @@ fn settings(arguments: &Train, workers: usize) -> Result<Settings> {
             Some(args::train::Optimizer::Adamw) => Method::AdamW,
             Some(args::train::Optimizer::Lars) => Method::Lars,
         },
-        shard_optimizer: arguments.shard_optimizer,
+        shard_optimizer: arguments.shard_optimizer || arguments.strategy == Strategy::Sharded,
+        local: local(arguments)?,
         precision: match arguments.precision {
             args::train::Precision::F32 => Precision::F32,
             args::train::Precision::Bf16 => Precision::BF16,
@@ -197,6 +202,23 @@ fn settings(arguments: &Train, workers: usize) -> Result<Settings> {
         keep: arguments.keep,
         allow_nan: arguments.allow_nan,
     })
+}
+
+/// When weights are averaged, with --strategy local.
+fn local(arguments: &Train) -> Result<Option<Local>> {
+    let Train { strategy, every, after, outer, .. } = arguments;
+    if *strategy == Strategy::Local {
+        let every = every.map_or(8, |every| every.get() as u64);
+        return Ok(Some(Local { every, after: after.unwrap_or(0), outer: outer.is_some() }));
+    }
+    let given = [("--every", every.is_some()), ("--after", after.is_some()), ("--outer", outer.is_some())];
+    match given.iter().find(|(_, is_given)| *is_given) {
+        None => Ok(None),
+        Some((name, _)) => {
+            let problem = format!("{name} is for workers that step by themselves");
+            Err(Advice::new(problem, "add --strategy local, or leave it out").into())
+        }
+    }
 }
 
 /// Where the data set is; nowhere if it is the text that is made up.
