@@ -12,7 +12,7 @@ use crate::{
 /// Where PyTorch and the following are installed, once.
 const ENVIRONMENT: &str = "target/python/environment";
 /// What the tests need besides the wheel and PyTorch.
-const NEEDS: [&str; 18] = [
+const NEEDS: [&str; 20] = [
     "accelerate",
     "cloudpickle",
     "flax",
@@ -24,6 +24,8 @@ const NEEDS: [&str; 18] = [
     "mypy",
     "nibabel",
     "numpy",
+    "onnx",
+    "onnxruntime",
     "optax",
     "pytest",
     "selenium",
@@ -34,7 +36,7 @@ const NEEDS: [&str; 18] = [
 ];
 const PYTEST: [&str; 7] = ["-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider"];
 /// Tests that one process runs.
-const ALONE: [&str; 13] = [
+const ALONE: [&str; 14] = [
     "python/tests/test_horovodrun.py",
     "python/tests/test_torch_jobs.py",
     "python/tests/test_distributed_jobs.py",
@@ -48,6 +50,7 @@ const ALONE: [&str; 13] = [
     "python/tests/test_perfetto.py",
     "python/tests/test_mpi.py",
     "python/tests/test_volumes.py",
+    "python/tests/test_infer.py",
 ];
 
 /// Modules that are not imported beside PyTorch: a process that has imported TensorFlow aborts in PyTorch's compiler,

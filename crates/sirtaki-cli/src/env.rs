@@ -50,6 +50,21 @@ const fn of_trial(name: &'static str, about: &'static str) -> Variable {
     Variable { name, allowed: "set by `sirtaki search`", default: "not set", about }
 }
 
+/// Where ONNX Runtime is.
+pub const ONNXRUNTIME: &str = "SIRTAKI_ONNXRUNTIME";
+
+/// Variables about networks on volumes.
+const VOLUMES: Section = Section {
+    title: "Volumes",
+    about: "What `sirtaki infer` computes with.",
+    variables: &[Variable {
+        name: ONNXRUNTIME,
+        allowed: "the path of libonnxruntime.so, or of its folder",
+        default: "the system's, else that of the Python in PATH",
+        about: "The library that computes networks in ONNX files.",
+    }],
+};
+
 /// Variables that the Python package reads.
 const PYTHON: Section = Section {
     title: "Python",
@@ -69,7 +84,7 @@ pub fn process(name: &str) -> Option<String> {
 
 /// The page `docs/environment.md`.
 pub fn page() -> String {
-    reference(&[launch::variables::SECTION, TRIALS, OUTPUT, PYTHON])
+    reference(&[launch::variables::SECTION, TRIALS, VOLUMES, OUTPUT, PYTHON])
 }
 
 #[cfg(test)]

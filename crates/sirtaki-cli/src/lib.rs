@@ -74,6 +74,8 @@ fn dispatch(command: Command, program: &Path, printer: &mut Printer) -> Result<u
         #[cfg(feature = "train")]
         Command::TrainWorker(arguments) => commands::train::work(&arguments, printer),
         Command::Search(arguments) => return commands::search::run(*arguments, program, printer),
+        Command::Infer(arguments) => return commands::infer::run(&arguments, program, printer),
+        Command::InferWorker(arguments) => commands::infer::work(&arguments),
         Command::Agent => sirtaki_launch::agent::work(program).map_err(Into::into),
         Command::MpiRelay(arguments) => {
             sirtaki_launch::agent::relay(&arguments.socket, &arguments.ends).map_err(Into::into)

@@ -15,6 +15,7 @@ use std::{
 use rustix::{fs::fstat, termios::tcgetwinsize};
 use sirtaki_comm::CommError;
 use sirtaki_engine::job::JobError;
+use sirtaki_infer::InferError;
 pub use sirtaki_launch::{Advice, protocol::Stream};
 
 use self::queue::{Queue, Sink};
@@ -337,7 +338,8 @@ pub fn hint(error: &anyhow::Error) -> Option<String> {
     error.chain().find_map(|cause| {
         let advice = cause.downcast_ref::<Advice>().map(|advice| advice.hint.clone()).filter(|hint| !hint.is_empty());
         let job = || cause.downcast_ref::<JobError>()?.hint().map(Into::into);
-        advice.or_else(job).or_else(|| cause.downcast_ref::<CommError>()?.hint().map(Into::into))
+        let infer = || cause.downcast_ref::<InferError>()?.hint().map(Into::into);
+        advice.or_else(job).or_else(infer).or_else(|| cause.downcast_ref::<CommError>()?.hint().map(Into::into))
     })
 }
 

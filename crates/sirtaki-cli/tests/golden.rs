@@ -46,6 +46,7 @@ fn help() {
     compare("help", &["--help"]);
     compare("help_run", &["run", "--help"]);
     compare("help_train", &["train", "--help"]);
+    compare("help_infer", &["infer", "--help"]);
     compare("help_completions", &["completions", "--help"]);
     compare("help_man", &["man", "--help"]);
     compare("help_doctor", &["doctor", "--help"]);
@@ -64,6 +65,7 @@ fn summaries() {
     compare("summary_run", &["run", "-h"]);
     compare("summary_train", &["train", "-h"]);
     compare("summary_search", &["search", "-h"]);
+    compare("summary_infer", &["infer", "-h"]);
 }
 
 #[test]
@@ -138,6 +140,10 @@ fn wrong_arguments() {
     compare("bad_dtype", &["bench", "allreduce", "--dtype", "f31"]);
     compare("bad_timeout", &["bench", "allreduce", "--timeout", "0"]);
     compare("unknown_command", &["docter"]);
+    compare("infer_nothing", &["infer"]);
+    compare("infer_bad_output", &["infer", "net.onnx", "in.zarr", "out.zarr", "--output", "argmin"]);
+    compare("infer_bad_region", &["infer", "net.onnx", "in.zarr", "out.zarr", "--roi", "0-64"]);
+    compare_with("infer_no_library", &["infer", "net.onnx", "in.zarr", "out.zarr"], &[("PATH", "/nowhere")]);
     compare("report_no_run", &["report"]);
     compare("report_absent", &["report", "tests/golden/absent"]);
     compare("report_not_a_run", &["report", "tests/golden"]);
@@ -222,6 +228,7 @@ fn manual_pages_are_there_for_all_commands_and_well_formed() {
         "-bench",
         "-completions",
         "-doctor",
+        "-infer",
         "-man",
         "-predict",
         "-report",

@@ -37,6 +37,8 @@ pub struct JobSpec {
     pub workdir: Option<PathBuf>,
     /// Variables for all ranks.
     pub env: Vec<Wish>,
+    /// Whether ranks do without each other: one that fails ends alone, and the job fails only if none succeeds.
+    pub independent: bool,
     /// Whether the cores of a host are divided among its ranks.
     pub divide_cores: bool,
     /// Whether a rank sees only its own GPUs.
@@ -75,6 +77,7 @@ impl JobSpec {
             remote_sirtaki: None,
             workdir: None,
             env: Vec::new(),
+            independent: false,
             divide_cores: true,
             divide_gpus: false,
             part: (0, 1),

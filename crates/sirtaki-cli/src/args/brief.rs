@@ -73,6 +73,27 @@ Example:
   sirtaki search study.toml -n 4",
 };
 
+const INFER: Brief = Brief {
+    command: "infer",
+    options: &[
+        ("model", "Network in an ONNX file"),
+        ("input", "Volume to read: zarr, npy, TIFF, NIfTI, MRC or raw"),
+        ("output", "Volume to write"),
+        ("ranks", "Number of workers [default: one per core]"),
+        ("hosts", "Hosts and workers on each, such as a:4,b:4"),
+        ("content", "What to write: values, argmax or probabilities"),
+        ("mask", "Volume that is zero where nothing is wanted"),
+        ("roi", "Region of the output, such as 0:64,:,:"),
+        ("tolerance", "Smaller halos with at most this error"),
+        ("join", "Work with others on the same output"),
+        ("dry_run", "Show tiles, memory and time"),
+        ("help", "Print this summary (-h) or all options (--help)"),
+    ],
+    below: "\
+Example:
+  sirtaki infer net.onnx in.zarr out.zarr -n 4 --output argmax",
+};
+
 const MAIN: &str = "\
 Examples:
   sirtaki train                              handwritten digits, on all cores
@@ -82,7 +103,7 @@ Examples:
 pub(super) fn command() -> Command {
     let mut whole = Arguments::command().after_help(MAIN);
     whole.build();
-    [RUN, TRAIN, SEARCH].iter().fold(whole, |whole, brief| match whole.find_subcommand(brief.command) {
+    [RUN, TRAIN, SEARCH, INFER].iter().fold(whole, |whole, brief| match whole.find_subcommand(brief.command) {
         Some(_) => whole.mut_subcommand(brief.command, |command| shorten(command, brief)),
         None => whole,
     })
@@ -113,6 +134,7 @@ mod tests {
             vec!["sirtaki", "run", "-h"],
             vec!["sirtaki", "train", "-h"],
             vec!["sirtaki", "search", "-h"],
+            vec!["sirtaki", "infer", "-h"],
         ] {
             let text = super::command().try_get_matches_from(&path).unwrap_err().to_string();
             assert!(text.lines().count() <= 24, "{path:?} has {} lines:\n{text}", text.lines().count());

@@ -2,6 +2,7 @@
 
 mod brief;
 pub mod habits;
+pub mod infer;
 pub mod predict;
 pub mod report;
 pub mod run;
@@ -26,6 +27,7 @@ Examples:
   sirtaki train                                  handwritten digits, all cores
   sirtaki run -n 4 -- python train.py            a job of 4 processes
   sirtaki search study.toml -n 4                 try settings, 4 at a time
+  sirtaki infer net.onnx in.zarr out.zarr -n 4   a network on a large volume
   sirtaki report runs                            compare all runs in a folder
   sirtaki doctor                                 what this machine offers
   sirtaki bench allreduce -n 4                   how fast 4 processes all-reduce
@@ -76,6 +78,8 @@ pub enum Command {
     Train(Box<train::Train>),
     /// Search for the best settings of a program, with many trials at a time
     Search(Box<search::Search>),
+    /// Apply a network to a volume larger than memory, exactly
+    Infer(Box<infer::Infer>),
     /// Report on recorded runs: speed, accuracy and scaling
     Report(report::Report),
     /// Check this machine: cores, memory, network, MPI, NCCL, GPUs, Slurm
@@ -96,6 +100,9 @@ pub enum Command {
     #[cfg(feature = "train")]
     #[command(hide = true)]
     TrainWorker(train::TrainWorker),
+    /// One worker of an inference, started by `infer`
+    #[command(hide = true)]
+    InferWorker(infer::InferWorker),
     /// Stands for a rank below Open MPI's launcher, started by `run`
     #[command(hide = true)]
     MpiRelay(RelayArguments),

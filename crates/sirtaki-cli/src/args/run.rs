@@ -315,7 +315,7 @@ impl Page {
     }
 }
 
-fn via() -> impl TypedValueParser<Value = Via> {
+pub(super) fn via() -> impl TypedValueParser<Value = Via> {
     PossibleValuesParser::new(Via::ALL.map(|(name, _)| name)).map(|name| Via::named(&name).unwrap_or_default())
 }
 
@@ -349,7 +349,7 @@ fn wish(text: &str) -> Result<Wish, String> {
     Ok(Wish { name: name.into(), value: value.map(Into::into) })
 }
 
-fn ssh_option(text: &str) -> Result<String, String> {
+pub(super) fn ssh_option(text: &str) -> Result<String, String> {
     let name = text.split(['=', ' ']).next().unwrap_or_default();
     let fine = name.len() < text.len() && name.bytes().all(|byte| byte.is_ascii_alphabetic()) && !name.is_empty();
     if fine { Ok(text.into()) } else { Err("must be NAME=VALUE, such as ProxyJump=gate".into()) }

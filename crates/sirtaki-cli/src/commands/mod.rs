@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod doctor;
+pub mod infer;
 pub mod predict;
 pub mod report;
 pub mod run;

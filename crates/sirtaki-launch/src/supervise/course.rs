@@ -8,6 +8,8 @@
 //! process ends, and they may be faster. So a rank that fails because another one is gone names that one, whose end is
 //! then awaited and decides the result.
 //!
+//! Ranks that do without each other are let go on: the job fails only if none of them succeeds.
+//!
 //! Once a rank has ended well, the others are looked at now and then: one that is stopped by a signal while nobody else is
 //! left to miss it would keep the job for ever. It gets the time that ranks may be silent.
 
@@ -96,6 +98,8 @@ pub(super) struct Course {
     stopped: Vec<Option<Instant>>,
     /// Whether that was reported.
     reported: bool,
+    /// Set for ranks that do without each other: whether one of them has succeeded, and which one failed first.
+    independent: Option<(bool, Option<(usize, Ended)>)>,
     ended: Vec<bool>,
     closed: Vec<bool>,
     /// Hosts that have been asked what their ranks are doing and have not answered yet.
@@ -117,6 +121,7 @@ impl Course {
             silence,
             stopped: vec![None; ranks],
             reported: false,
+            independent: None,
             ended: vec![false; ranks],
             closed: vec![false; ranks],
             asked: vec![false; hosts],
@@ -126,6 +131,11 @@ impl Course {
             early: None,
             next: Next::Nothing,
         }
+    }
+
+    /// The same for ranks that do without each other.
+    pub(super) fn independent(self) -> Self {
+        Self { independent: Some((false, None)), ..self }
     }
 
     pub(super) fn outcome(&self) -> &Outcome {
@@ -175,6 +185,13 @@ impl Course {
     ) -> Vec<Action> {
         self.ended[rank] = true;
         let failed = !how.is_success();
+        if failed && self.independent.is_some() {
+            self.failed_alone(rank, how);
+            return Vec::new();
+        }
+        if let Some((succeeded, _)) = &mut self.independent {
+            *succeeded = true;
+        }
         match &self.outcome {
             Outcome::Success if failed => {
                 self.fail(rank, how, culprit, now);
@@ -203,6 +220,15 @@ impl Course {
                 Vec::new()
             }
             _ => Vec::new(),
+        }
+    }
+
+    /// A rank failed that nobody else needs. The first one to do so decides if none succeeds.
+    fn failed_alone(&mut self, rank: usize, how: &Ended) {
+        let Some((succeeded, first)) = &mut self.independent else { return };
+        let (first, how) = first.get_or_insert((rank, how.clone())).clone();
+        if !*succeeded && self.outcome == Outcome::Success && self.ended.iter().all(|&ended| ended) {
+            self.outcome = Outcome::Failed { rank: first, how };
         }
     }
 

@@ -150,6 +150,26 @@ fn a_rank_that_ends_before_it_joins_fails_the_job_as_soon_as_another_waits_for_i
 }
 
 #[test]
+fn ranks_that_do_without_each_other_fail_alone() {
+    let (mut course, start) = (usual(3, 1).independent(), Instant::now());
+    assert!(course.ended(1, &killed(), UNKNOWN, start).is_empty());
+    assert_eq!((course.outcome(), course.alarm()), (&Outcome::Success, None), "the others go on");
+    course.ended(0, &Ended::Code(0), UNKNOWN, start);
+    course.ended(2, &Ended::Code(1), UNKNOWN, start);
+    assert_eq!(course.outcome(), &Outcome::Success, "one succeeded");
+
+    let mut course = usual(2, 1).independent();
+    course.ended(1, &Ended::Code(7), UNKNOWN, start);
+    course.ended(0, &killed(), UNKNOWN, start);
+    assert_eq!(course.outcome(), &Outcome::Failed { rank: 1, how: Ended::Code(7) }, "none succeeded");
+
+    let mut course = usual(2, 1).independent();
+    course.signalled(SIGINT, start);
+    (0..2).for_each(|rank| drop(course.ended(rank, &killed(), UNKNOWN, start)));
+    assert_eq!(course.outcome(), &Outcome::Interrupted(SIGINT));
+}
+
+#[test]
 fn an_interrupt_is_polite_once() {
     let (mut course, start) = (usual(1, 1), Instant::now());
     assert_eq!(course.signalled(SIGUSR1, start), [Action::Signal(SIGUSR1)]);

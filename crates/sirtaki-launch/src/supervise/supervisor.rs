@@ -50,7 +50,9 @@ impl<'a> Supervisor<'a> {
         };
         let started = Instant::now();
         observer.begins(started);
-        let (course, owed) = (Course::new(size, hosts, job.spec.grace, job.spec.timeout), vec![0; hosts]);
+        let course = Course::new(size, hosts, job.spec.grace, job.spec.timeout);
+        let course = if job.spec.independent { course.independent() } else { course };
+        let owed = vec![0; hosts];
         Self { job, links, observer, course, ending, started, owed, hurried: false }
     }
 

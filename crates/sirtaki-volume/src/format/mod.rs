@@ -38,10 +38,12 @@ mod zlib;
 
 use std::{fmt::Debug, fs::File, io, os::unix::fs::FileExt, path::Path};
 
+use serde::{Deserialize, Serialize};
+
 pub use dtype::Dtype;
 pub use layout::{Axis, AxisKind, Blosc, BloscInner, Compression, Shuffle, VolumeLayout, ZarrStyle};
 pub use place::Existing;
-pub use registry::{create, names, open, resume};
+pub use registry::{create, is_begun, names, open, resume, unit};
 
 use crate::{Region, VolumeError};
 
@@ -88,7 +90,7 @@ pub enum Coarsen {
 }
 
 /// What files do not say themselves.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choices {
     /// The shape of a raw file.
     pub shape: Option<Vec<u64>>,

@@ -18,6 +18,8 @@ struct Format {
     recognise: fn(&Path, &[u8]) -> bool,
     open: fn(&Path, &Choices) -> Opened,
     create: fn(OutputPlace, VolumeLayout) -> Opened,
+    /// The size of what one writer of a new volume must write as a whole, see [`VolumeLayout::unit`].
+    unit: fn(OutputPlace, VolumeLayout) -> Result<Vec<u64>, VolumeError>,
     resume: fn(OutputPlace, &Choices) -> Opened,
 }
 
@@ -28,6 +30,7 @@ const FORMATS: &[Format] = &[
         recognise: |path, _| zarr::recognise(path),
         open: zarr::open,
         create: zarr::create,
+        unit: |_, layout| Ok(layout.with_some_chunks().unit()),
         resume: zarr::resume,
     },
     Format {
@@ -36,6 +39,7 @@ const FORMATS: &[Format] = &[
         recognise: |_, head| head.starts_with(npy::MAGIC),
         open: npy::open,
         create: npy::create,
+        unit: any_voxel,
         resume: npy::resume,
     },
     Format {
@@ -44,6 +48,7 @@ const FORMATS: &[Format] = &[
         recognise: |_, head| tiff::recognise(head),
         open: tiff::open,
         create: tiff::create,
+        unit: tiff::unit,
         resume: tiff::resume,
     },
     Format {
@@ -52,6 +57,7 @@ const FORMATS: &[Format] = &[
         recognise: nifti::recognise,
         open: nifti::open,
         create: nifti::create,
+        unit: any_voxel,
         resume: nifti::resume,
     },
     Format {
@@ -60,6 +66,7 @@ const FORMATS: &[Format] = &[
         recognise: |_, head| mrc::recognise(head),
         open: mrc::open,
         create: mrc::create,
+        unit: any_voxel,
         resume: mrc::resume,
     },
     Format {
@@ -68,6 +75,7 @@ const FORMATS: &[Format] = &[
         recognise: |_, _| false,
         open: raw::open,
         create: raw::create,
+        unit: any_voxel,
         resume: raw::resume,
     },
 ];
@@ -97,11 +105,25 @@ pub fn create(path: &Path, layout: &VolumeLayout, existing: Existing) -> Result<
     (format.create)(OutputPlace::prepare(path, existing)?, layout.clone())
 }
 
+/// What one writer of such a volume would have to write as a whole, without making it.
+pub fn unit(path: &Path, layout: &VolumeLayout) -> Result<Vec<u64>, VolumeError> {
+    (by_name(path)?.unit)(OutputPlace::of(path, Existing::Keep)?, layout.clone())
+}
+
+fn any_voxel(_: OutputPlace, layout: VolumeLayout) -> Result<Vec<u64>, VolumeError> {
+    Ok(vec![1; layout.shape.axes()])
+}
+
+/// Whether a volume of this name was begun and not finished.
+pub fn is_begun(path: &Path) -> Result<bool, VolumeError> {
+    Ok(OutputPlace::of(path, Existing::Keep)?.unfinished().exists())
+}
+
 /// Continues a volume that was begun and not finished.
 pub fn resume(path: &Path, choices: &Choices, existing: Existing) -> Result<Box<dyn Volume>, VolumeError> {
     let format = by_name(path)?;
     let place = OutputPlace::of(path, existing)?;
-    if !place.unfinished().exists() {
+    if !is_begun(path)? {
         return Err(VolumeError::format(path, "no output of this name was begun", "create it"));
     }
     (format.resume)(place, choices)

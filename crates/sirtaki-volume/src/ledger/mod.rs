@@ -160,6 +160,16 @@ impl Ledger {
         self.write(Record::Free { free: tiles.to_vec(), by: self.worker.clone() }, false)
     }
 
+    /// Gives back all tiles of another worker, which is known to be gone. How many they were.
+    pub fn give_back_for(&mut self, worker: &str) -> Result<usize, VolumeError> {
+        self.refresh()?;
+        let tiles = self.state.leased_by(worker);
+        if !tiles.is_empty() {
+            self.write(Record::Free { free: tiles.clone(), by: worker.to_owned() }, false)?;
+        }
+        Ok(tiles.len())
+    }
+
     /// Says that a tile is done, after its output is safely on disk. Whether it was not done before; a result with
     /// other bits than the one before is an error.
     pub fn finish(&mut self, tile: u64, sum: u64) -> Result<bool, VolumeError> {

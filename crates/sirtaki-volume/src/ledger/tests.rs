@@ -43,6 +43,18 @@ fn a_run_goes_on_where_it_was() {
 }
 
 #[test]
+fn tiles_of_a_worker_that_is_gone_are_given_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger");
+    let [mut gone, mut starter] = ["gone", "starter"].map(|name| open(&path, name, Company::Shared).unwrap());
+    assert_eq!(gone.claim(&[0, 1, 2], 2, 100, 60).unwrap(), [0, 1]);
+    gone.finish(0, 7).unwrap();
+    assert_eq!(starter.claim(&[0, 1, 2], 9, 100, 60).unwrap(), [2]);
+    assert_eq!((starter.give_back_for("gone").unwrap(), starter.give_back_for("gone").unwrap()), (1, 0));
+    assert_eq!(starter.claim(&[0, 1, 2], 9, 100, 60).unwrap(), [1]);
+}
+
+#[test]
 fn another_run_is_refused_with_the_difference() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ledger");

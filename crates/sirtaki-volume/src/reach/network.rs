@@ -112,7 +112,7 @@ impl Network {
         Err(VolumeError::Inexact {
             problem: format!("`{name}` ({operator}) does something else for {sizes} voxels than for a step more: no tile equals the whole"),
             hint: "pad the volume to a multiple of the network's stride, or export the network with scale factors instead of \
-                   sizes; or accept an approximation: --blend, --inexact"
+                   sizes"
                 .to_owned(),
         })
     }

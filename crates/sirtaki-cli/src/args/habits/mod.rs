@@ -35,7 +35,7 @@ pub fn understand(
     };
     if STARTERS.contains(&name.as_str()) {
         Reader { words: &mut words, command: starter, name, is_program }.read()?;
-    } else if name == "bench" {
+    } else if name == "bench" || name == "infer" {
         let options = words.iter_mut().take_while(|word| *word != "--");
         options.filter(|word| *word == "-np").for_each(|word| *word = "-n".into());
     }

@@ -7,10 +7,11 @@ use std::{
 };
 
 use super::finding::Finding;
+use crate::commands::infer::find_library;
 
 /// Programs that start jobs, and Python.
 pub(super) fn examine() -> Vec<Finding> {
-    vec![mpirun(), slurm(), ssh(), python()]
+    vec![mpirun(), slurm(), ssh(), python(), onnx_runtime()]
 }
 
 fn mpirun() -> Finding {
@@ -44,6 +45,17 @@ fn python() -> Finding {
     match ["python3", "python"].into_iter().find_map(find) {
         Some(path) => Finding::ok("Python", described(&path, &["--version"])),
         None => Finding::missing("Python", "not in PATH", "only needed to train with Python frameworks"),
+    }
+}
+
+fn onnx_runtime() -> Finding {
+    match find_library(None) {
+        Ok(found) => Finding::ok("ONNX Runtime", format!("{} ({})", found.version(), found.path().display())),
+        Err(error) => Finding::missing(
+            "ONNX Runtime",
+            error.to_string(),
+            "only needed for `sirtaki infer`: pip install onnxruntime",
+        ),
     }
 }
 

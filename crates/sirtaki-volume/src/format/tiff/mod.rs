@@ -24,7 +24,7 @@ use stack::{Examined, examine};
 use staged::StagedTiff;
 
 use super::{
-    Choices, Dtype, Opened,
+    Choices, Dtype, Opened, Volume,
     flat::Flat,
     layout::{Compression, VolumeLayout},
     place::OutputPlace,
@@ -60,6 +60,14 @@ pub(super) fn create(place: OutputPlace, layout: VolumeLayout) -> Opened {
     behind.extend(plan.directories(big, end + gap, |number, _| (head + number * page, page)));
     let layout = VolumeLayout { chunk: None, ..layout };
     Ok(Box::new(Flat::create(place, layout, &plan.header(big, end + gap), &behind)?))
+}
+
+/// What one writer of a new file must write as a whole.
+pub(super) fn unit(place: OutputPlace, layout: VolumeLayout) -> Result<Vec<u64>, VolumeError> {
+    match layout.compression {
+        Compression::None => Ok(vec![1; layout.shape.axes()]),
+        _ => Ok(StagedTiff::new(place, VolumeLayout { shard: None, ..layout })?.layout().unit()),
+    }
 }
 
 pub(super) fn resume(place: OutputPlace, _choices: &Choices) -> Opened {

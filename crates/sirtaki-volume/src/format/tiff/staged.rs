@@ -54,7 +54,8 @@ impl StagedTiff {
         Self::new(place, layout)
     }
 
-    fn new(place: OutputPlace, layout: VolumeLayout) -> Result<Self, VolumeError> {
+    /// A file that is not there yet.
+    pub(super) fn new(place: OutputPlace, layout: VolumeLayout) -> Result<Self, VolumeError> {
         let mut plan = PagePlan::new(&layout).ok_or_else(|| super::too_few_axes(place.path()))?;
         let leading = layout.shape.axes() - plan.own;
         let wanted = layout.chunk.as_ref().map(|chunk| (chunk.sizes()[leading], chunk.sizes()[leading + 1]));

@@ -13,21 +13,20 @@ fn inexact(node: &OnnxNode, why: &str, hint: &str) -> VolumeError {
     VolumeError::Inexact { problem, hint: hint.to_owned() }
 }
 
-const APPROXIMATE: &str = "accept an approximation: --blend, or --inexact";
+const RETRAIN: &str = "use a network that looks at a neighbourhood of each voxel, or a volume that fits into memory";
 
 /// For statistics over a whole sample.
 pub(super) fn statistics(node: &OnnxNode) -> VolumeError {
     inexact(
         node,
         "normalises with statistics of everything it is given",
-        "compute the statistics over the whole volume in passes of their own (exact), train with batch norm, or accept \
-         an approximation: --blend, or --inexact",
+        "train with batch norm, or accept an approximation, the statistics of each tile: --inexact",
     )
 }
 
 /// For an operator that mixes all places.
 pub(super) fn everything(node: &OnnxNode) -> VolumeError {
-    inexact(node, "looks at the whole volume at once", APPROXIMATE)
+    inexact(node, "looks at the whole volume at once", RETRAIN)
 }
 
 /// For positions that depend on the size of the whole.
@@ -35,13 +34,13 @@ pub(super) fn corners(node: &OnnxNode, mode: &str) -> VolumeError {
     inexact(
         node,
         &format!("interpolates with `{mode}`, where every position depends on the size of the whole"),
-        "export the network with align_corners=False if it was trained so, or accept an approximation: --blend, or --inexact",
+        "train and export the network with align_corners=False",
     )
 }
 
 /// For numbers along an axis of space that are part of the network.
 pub(super) fn positional(node: &OnnxNode) -> VolumeError {
-    inexact(node, "combines its input with a constant that differs from place to place", APPROXIMATE)
+    inexact(node, "combines its input with a constant that differs from place to place", RETRAIN)
 }
 
 /// For what is only known while the network runs.
@@ -49,17 +48,14 @@ pub(super) fn dynamic(node: &OnnxNode, number: usize) -> VolumeError {
     inexact(
         node,
         &format!("takes input {number} from a computation that cannot be followed"),
-        "export the network with constant weights, sizes and scales; or give the halo by hand: --halo",
+        "export the network with constant weights, sizes and scales",
     )
 }
 
 /// For what is not known here at all.
 pub(super) fn unknown(node: &OnnxNode) -> VolumeError {
     let problem = format!("how far {} looks is not known", said(node));
-    VolumeError::Inexact {
-        problem,
-        hint: "give the halo by hand (--halo), which a probe checks; or accept an approximation: --blend".to_owned(),
-    }
+    VolumeError::Inexact { problem, hint: "export the network with operators of ONNX's own".to_owned() }
 }
 
 /// For all operators that nobody else deals with.

@@ -110,6 +110,6 @@ fn fraction(node: &OnnxNode, scale: f64) -> Lowered<Ratio> {
     let found = (1..=FINEST).find(near).and_then(|under| Ratio::new((scale * under as f64).round() as u64, under));
     found.ok_or_else(|| VolumeError::Inexact {
         problem: format!("{} enlarges by {scale}, so tiles and whole have no grid in common", refuse::said(node)),
-        hint: "accept an approximation: --blend, or --inexact".to_owned(),
+        hint: "use a network that enlarges by whole numbers or simple fractions".to_owned(),
     })
 }

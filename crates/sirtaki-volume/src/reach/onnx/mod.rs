@@ -95,6 +95,24 @@ pub enum Numbers {
 /// More values than this are weights, and are not kept.
 pub const FEW: u64 = 64;
 
+/// Operators that normalise with statistics of all that they are given.
+const STATISTICS: [&str; 3] = ["InstanceNormalization", "GroupNormalization", "MeanVarianceNormalization"];
+
+impl OnnxModel {
+    /// The same network as if its normalisation over a whole sample changed nothing: how far the rest of it looks. A tile
+    /// that is read with so much is an approximation.
+    #[must_use]
+    pub fn locally(mut self) -> Self {
+        for node in &mut self.nodes {
+            if STATISTICS.contains(&node.operator.as_str()) {
+                node.operator = "Identity".to_owned();
+                node.inputs.truncate(1);
+            }
+        }
+        self
+    }
+}
+
 impl OnnxNode {
     /// A whole number among its settings.
     pub fn int(&self, name: &str) -> Option<i64> {

@@ -1,0 +1,120 @@
+//! From what is typed to a job.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use sirtaki_infer::{
+    InferError, Job, Model, Settings,
+    decide::{self, Means},
+    onnx::{Graph, Runtime},
+    place::Place,
+};
+use sirtaki_launch::{allocation::Allocation, cores, outside::Outside, placement::Placement, protocol::ITSELF};
+use sirtaki_volume::{format::Choices, grid::choose::Limits};
+
+use super::{absolute, library, memory};
+use crate::{args::infer::Infer, launch::options::Options};
+
+/// The memory of a worker unless another one is given: larger tiles save little.
+const MEMORY: u64 = 512 << 20;
+/// Tiles that each worker should have at least, so that all end at about the same time.
+const TILES: u64 = 6;
+
+/// A job, and what computes it.
+pub(super) struct Prepared {
+    pub(super) job: Job,
+    graph: Graph,
+    threads: usize,
+    runtime: Option<Runtime>,
+}
+
+impl Prepared {
+    /// The network, ready to compute in this process.
+    pub(super) fn model(&mut self) -> Result<Box<dyn Model>, InferError> {
+        load(&self.graph, &mut self.runtime, self.threads)
+    }
+
+    /// Whether the result should be that of the whole volume in every bit.
+    pub(super) fn is_exact(&self) -> bool {
+        let settings = &self.job.settings;
+        settings.tolerance.is_none() && !settings.inexact && self.job.reach.notes.is_empty()
+    }
+}
+
+fn load(graph: &Graph, runtime: &mut Option<Runtime>, threads: usize) -> Result<Box<dyn Model>, InferError> {
+    let runtime = match runtime {
+        Some(runtime) => runtime,
+        None => runtime.insert(library::find(None)?),
+    };
+    Ok(Box::new(graph.clone().load(runtime, threads)?))
+}
+
+/// What is asked for.
+pub(super) fn settings(arguments: &Infer) -> Result<Settings> {
+    let choices = Choices {
+        shape: arguments.shape.as_ref().map(|shape| shape.sizes().to_vec()),
+        dtype: arguments.dtype,
+        level: arguments.level,
+        ..Choices::default()
+    };
+    Ok(Settings {
+        model: absolute(&arguments.model)?,
+        input: absolute(&arguments.input)?,
+        output: absolute(&arguments.output)?,
+        choices,
+        content: arguments.content,
+        channels: (!arguments.channels.is_empty()).then(|| arguments.channels.clone()),
+        region: arguments.roi.as_ref().map(|spans| spans.0.clone()),
+        mask: arguments.mask.as_deref().map(absolute).transpose()?,
+        tile: arguments.tile.clone(),
+        chunk: arguments.chunk.clone(),
+        tolerance: arguments.tolerance,
+        inexact: arguments.inexact,
+        allow_nan: arguments.allow_nan,
+        replace: arguments.replace,
+    })
+}
+
+/// Where workers run, and how they are started.
+pub(super) fn placement(arguments: &Infer, output: &Path) -> Result<(Options, Placement)> {
+    let outside = Outside::real();
+    let output = output.to_str().with_context(|| format!("{}: the name is not text", output.display()))?;
+    let library = library::find(None)?.path().display().to_string();
+    let words =
+        ["infer-worker", "--output", output, "--threads", &arguments.threads.to_string(), "--library", &library];
+    let mut job = arguments.job([ITSELF].iter().chain(&words).map(ToString::to_string).collect());
+    let elsewhere = job.hosts.is_some() || job.hostfile.is_some() || Allocation::find(&outside)?.is_some();
+    if job.ranks.is_none() && !elsewhere {
+        job.ranks = (cores::usable().len() / arguments.threads).max(1).try_into().ok();
+    }
+    let mut options = Options::resolve(job, &outside)?;
+    options.job.independent = true;
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let placement = Placement::find(&options.job, &outside, &name)?;
+    Ok((options, placement))
+}
+
+/// Decides on tiles, or takes those of a job that was begun.
+pub(super) fn decide(arguments: &Infer, settings: Settings, place: &Place, workers: usize) -> Result<Prepared> {
+    let graph = Graph::open(&settings.model)?;
+    let graph = if settings.inexact { graph.locally() } else { graph };
+    let (threads, mut runtime) = (arguments.threads.get(), None);
+    let begun = place.job()?.filter(|_| settings.tile.is_none());
+    let memory = match arguments.memory {
+        Some(bytes) => bytes as u64,
+        None => memory::for_each(workers).min(MEMORY),
+    };
+    // Whatever memory there is now, a job that was begun keeps its tiles.
+    let tiled = begun.map(|job| Settings { tile: Some(job.spec.core), ..settings.clone() });
+    let mut means = Means { network: &graph, facts: graph.facts(), model: &mut || load(&graph, &mut runtime, threads) };
+    let limits = Limits { memory, tiles: workers as u64 * TILES };
+    let mut job = decide::decide(tiled.as_ref().unwrap_or(&settings), &mut means, limits)?;
+    job.settings = settings;
+    Ok(Prepared { job, graph, threads, runtime })
+}
+
+/// The file that a worker reads its job from.
+pub(super) fn graph_of(job: &Job) -> Result<Graph, InferError> {
+    let path: &PathBuf = &job.settings.model;
+    Graph::open(path)
+}

@@ -1,0 +1,94 @@
+//! A job with everything decided: what all its processes have to agree in.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use sirtaki_volume::{
+    Extent, Region, VolumeError,
+    format::VolumeLayout,
+    grid::{
+        order::ordered,
+        plan::{Plan, PlanSpec},
+    },
+    ledger::Identity,
+    reach::Reach,
+};
+
+use crate::{InferError, Settings};
+
+/// A job with everything decided.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    /// What was asked for.
+    pub settings: Settings,
+    /// The channels of the input that the network is given.
+    pub channels: Vec<u64>,
+    /// The tiles.
+    pub spec: PlanSpec,
+    /// The numbers of the tiles that are needed, where a mask says so.
+    pub tiles: Option<Vec<u64>>,
+    /// The output.
+    pub layout: VolumeLayout,
+    /// How far the network looks.
+    pub reach: Reach,
+    /// The error of smaller halos, in standard deviations of the output, along each axis.
+    pub error: Option<Vec<f64>>,
+    /// Bytes that a process needs, as far as that can be said beforehand.
+    pub memory: u64,
+    /// The checksum of the network's file.
+    pub model_sum: u64,
+    /// What is known of the input: another one of the same name has another.
+    pub input_sum: u64,
+}
+
+impl Job {
+    /// The tiles.
+    pub fn plan(&self) -> Result<Plan, InferError> {
+        Ok(Plan::new(self.spec.clone())?)
+    }
+
+    /// The numbers of the tiles that are needed, each next to the one before.
+    pub fn order(&self, plan: &Plan) -> Result<Vec<u64>, InferError> {
+        match &self.tiles {
+            Some(tiles) => Ok(tiles.clone()),
+            None => Ok(ordered(plan, |_| Ok(true))?),
+        }
+    }
+
+    /// What processes that share a ledger have to agree in.
+    pub fn identity(&self) -> Identity {
+        let settings = &self.settings;
+        let list = |numbers: &[u64]| numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
+        let halo = self.spec.halo.iter().map(|halo| format!("{}+{}", halo.before.max(0), halo.after.max(0)));
+        let mut facts = BTreeMap::from([
+            ("model", format!("{} ({:016x})", settings.model.display(), self.model_sum)),
+            ("input", format!("{} ({}, {:016x})", settings.input.display(), self.spec.input, self.input_sum)),
+            ("content", settings.content.name().to_owned()),
+            ("channels", list(&self.channels)),
+            ("halo", halo.collect::<Vec<_>>().join(",")),
+            ("tile", list(self.spec.core.sizes())),
+            ("chunk", list(&self.layout.unit())),
+        ]);
+        if let Some(region) = &self.spec.wanted {
+            facts.insert("region", region.to_string());
+        }
+        if let Some(mask) = &settings.mask {
+            facts.insert("mask", mask.display().to_string());
+        }
+        Identity(facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+    }
+
+    /// A region of the axes of space as one of the output's file.
+    pub fn in_output(&self, region: &Region) -> Result<Region, VolumeError> {
+        let (shape, space) = (self.layout.shape.sizes(), region.axes());
+        let before = shape.len() - space;
+        let start: Vec<u64> = std::iter::repeat_n(0, before).chain(region.start().iter().copied()).collect();
+        let size: Vec<u64> = shape[..before].iter().chain(region.size()).copied().collect();
+        Region::new(start, size)
+    }
+
+    /// How many voxels the output has along the axes of space.
+    pub fn space(&self) -> &Extent {
+        &self.spec.output
+    }
+}

@@ -1,0 +1,32 @@
+//! A network applied to a volume larger than any memory, tile by tile, with the result of the whole.
+//!
+//! [`sirtaki_volume`] knows what tiles are and how volumes lie in files; a [`Model`] computes. This crate brings them
+//! together: it decides on tiles, and any number of processes take them from one ledger, read, compute and write them.
+//! Processes need nothing from each other but the folder in which they work, so it makes no difference who started them,
+//! on which hosts, or when.
+//!
+//! # Layout
+//!
+//! - [`model`]: the trait of models; [`onnx`]: models in ONNX files.
+//! - [`settings`]: what is asked for; [`decide`]: what is done about it, as a [`Job`]; [`memory`]: what it takes.
+//! - [`source`] and `sink`: voxels as the network wants them, and what becomes of its output.
+//! - [`place`]: the folder that all processes of a job share, from its beginning to its end.
+//! - [`mod@work`]: one process at work; [`verify`]: random places computed once more.
+
+pub mod decide;
+mod error;
+pub mod job;
+pub mod memory;
+pub mod model;
+pub mod onnx;
+pub mod place;
+pub mod settings;
+mod sink;
+pub mod source;
+pub mod verify;
+pub mod work;
+
+pub use error::InferError;
+pub use job::Job;
+pub use model::{Facts, Model, Network};
+pub use settings::{Content, Settings};

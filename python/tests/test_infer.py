@@ -1,0 +1,424 @@
+"""``sirtaki infer`` gives the bits of the whole volume, whatever the tiles, workers and deaths.
+
+The reference is ONNX Runtime on the whole volume, with one thread. Networks are small, so that a
+run takes about a second.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import mrcfile
+import nibabel
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import tifffile
+import zarr
+from onnx import TensorProto, helper, numpy_helper
+
+BESIDE = Path(sys.executable).parent
+SIRTAKI = os.environ.get("SIRTAKI_COMMAND", str(BESIDE / "sirtaki"))
+SHAPE = (40, 52, 46)
+PATIENCE = 300
+
+
+class Net:
+    """An ONNX graph, node by node, with weights that are the same in every run."""
+
+    def __init__(self, axes=3, channels=1):
+        self.axes, self.channels = axes, channels
+        self.nodes, self.weights = [], []
+        self.random = np.random.default_rng(axes)
+
+    def weight(self, *shape):
+        name = f"w{len(self.weights)}"
+        values = self.random.standard_normal(shape) * (1.5 / np.prod(shape[1:])) ** 0.5
+        self.weights.append(numpy_helper.from_array(values.astype("float32"), name))
+        return name
+
+    def node(self, kind, inputs, **settings):
+        name = f"v{len(self.nodes)}"
+        self.nodes.append(helper.make_node(kind, inputs, [name], **settings))
+        return name
+
+    def conv(self, x, channels, to, edge=3, relu=True):
+        weight = self.weight(to, channels, *[edge] * self.axes)
+        pads = [edge // 2] * 2 * self.axes
+        y = self.node(
+            "Conv", [x, weight, self.weight(to)], kernel_shape=[edge] * self.axes, pads=pads
+        )
+        return self.node("Relu", [y]) if relu else y
+
+    def save(self, path, out, space=None):
+        space = space or [f"s{axis}" for axis in range(self.axes)]
+        sizes = [f"o{axis}" for axis in range(self.axes)]
+        x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, self.channels, *space])
+        y = helper.make_tensor_value_info(out, TensorProto.FLOAT, [1, "c", *sizes])
+        graph = helper.make_graph(self.nodes, "net", [x], [y], self.weights)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        onnx.save(model, path)
+        return path
+
+
+def plain(path, width=4, layers=2, axes=3, channels=1, out=2, space=None):
+    net = Net(axes, channels)
+    x, count = "x", channels
+    for _ in range(layers):
+        x, count = net.conv(x, count, width), width
+    return net.save(path, net.conv(x, count, out, edge=1, relu=False), space)
+
+
+def unet(path, norm=None):
+    net = Net()
+    pair = {"kernel_shape": [2] * 3, "strides": [2] * 3}
+    fine = net.conv("x", 1, 4)
+    if norm:
+        ones = [np.ones(4, "float32"), np.zeros(4, "float32")]
+        names = [f"{norm}{number}" for number in range(2)]
+        net.weights += [numpy_helper.from_array(*pair) for pair in zip(ones, names)]
+        fine = net.node(norm, [fine, *names])
+    coarse = net.conv(net.node("MaxPool", [fine], **pair), 4, 8)
+    up = net.node("ConvTranspose", [coarse, net.weight(8, 4, 2, 2, 2)], **pair)
+    both = net.conv(net.node("Concat", [up, fine], axis=1), 8, 4)
+    return net.save(path, net.conv(both, 4, 3, edge=1, relu=False))
+
+
+def whole(model, volume):
+    """What ONNX Runtime makes of the whole volume."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    x = volume if volume.ndim == len(session.get_inputs()[0].shape) - 1 else volume[None]
+    return session.run(None, {"x": x[None].astype("float32")})[0][0]
+
+
+def command(*words):
+    return [SIRTAKI, "infer", *map(str, words)]
+
+
+def environment(**more):
+    # The Python that is first in PATH has ONNX Runtime.
+    return {**os.environ, "PATH": f"{BESIDE}{os.pathsep}{os.environ['PATH']}", **more}
+
+
+def infer(*words, code=0, **variables):
+    done = subprocess.run(
+        command(*words),
+        env=environment(**variables),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    assert "panicked" not in done.stderr
+    return done
+
+
+def start(*words):
+    return subprocess.Popen(
+        command(*words),
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ledger_of(output):
+    return output.with_name(f".{output.name}.job") / "ledger"
+
+
+def done_in(output):
+    """How many tiles the ledger says are done."""
+    try:
+        return ledger_of(output).read_text().count('"done":')
+    except OSError:
+        return 0
+
+
+def workers_of(output):
+    """The processes that work on an output."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"infer-worker" in words and str(output).encode() in words:
+            found.append(int(process.name))
+    return found
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, "it does not happen"
+        time.sleep(0.01)
+
+
+def left_behind(folder):
+    return [path.name for path in folder.iterdir() if path.name.startswith(".")]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A volume in two formats, two networks, and what they make of it."""
+    folder = tmp_path_factory.mktemp("made")
+    volume = np.random.default_rng(1).standard_normal(SHAPE).astype("float32")
+    np.save(folder / "in.npy", volume)
+    zarr.create_array(str(folder / "in.zarr"), data=volume, chunks=(16, 16, 16))
+    plain(folder / "plain.onnx")
+    unet(folder / "unet.onnx")
+    nets = {name: whole(folder / f"{name}.onnx", volume) for name in ("plain", "unet")}
+    return folder, volume, nets
+
+
+@pytest.mark.parametrize(
+    ("net", "workers", "tile"),
+    [("plain", 1, None), ("unet", 2, "16,32,48"), ("unet", 4, "16,16,16")],
+)
+def test_tiles_are_bitwise_the_whole(made, tmp_path, net, workers, tile):
+    folder, _, nets = made
+    out = tmp_path / "out.zarr"
+    words = [
+        folder / f"{net}.onnx",
+        folder / "in.zarr",
+        out,
+        "-n",
+        workers,
+        "--verify",
+        4,
+        "--json",
+    ]
+    said = json.loads(infer(*words, *(["--tile", tile] if tile else [])).stdout)
+    assert np.array_equal(zarr.open_array(str(out))[:], nets[net])
+    assert zarr.open_array(str(out)).chunks == (1, 16, 16, 16)
+    assert said["verified"]["equal"] == said["verified"]["places"] == 4
+    assert (
+        sum(worker["tiles"] for worker in said["workers"]) == said["tiles_done"] == said["tiles"]
+    )
+    assert left_behind(tmp_path) == []
+
+
+def test_all_are_killed_and_the_same_command_continues(made, tmp_path):
+    folder, volume, _ = made
+    # Slow enough to be killed in the middle.
+    model, out = plain(tmp_path / "slow.onnx", width=12, layers=3), tmp_path / "out.zarr"
+    words = [model, folder / "in.zarr", out, "-n", 2, "--tile", "16,16,16", "--json"]
+    for least in (3, 9):
+        run = start(*words)
+        wait_for(lambda least=least: done_in(out) >= least)
+        run.kill()
+        run.communicate()
+        wait_for(lambda: not workers_of(out))
+        assert not out.exists()
+    before = done_in(out)
+    assert 9 <= before < 36
+    other = plain(tmp_path / "other.onnx", width=6)
+    refused = infer(other, *words[1:], code=1).stderr
+    assert "another job was begun and not completed" in refused
+    assert re.search(r"model: `.*slow.onnx .*` there, `.*other.onnx", refused), refused
+    said = infer(*words)
+    assert f"continuing: {before} of 36 tiles are done" in said.stderr
+    assert json.loads(said.stdout)["tiles_done"] == 36 - before
+    assert np.array_equal(zarr.open_array(str(out))[:], whole(model, volume))
+    assert left_behind(tmp_path) == []
+
+
+def test_tiles_of_a_killed_worker_go_to_others(made, tmp_path):
+    folder, volume, _ = made
+    model, out = plain(tmp_path / "slow.onnx", width=12, layers=3), tmp_path / "out.npy"
+    run = start(model, folder / "in.npy", out, "-n", 2, "--tile", "16,16,16")
+    wait_for(lambda: done_in(out) >= 1)
+    os.kill(workers_of(out)[0], signal.SIGKILL)
+    _, said = run.communicate(timeout=PATIENCE)
+    assert run.returncode == 0, said
+    assert re.search(r"warning: worker \d was killed by SIGKILL .*others compute its tiles", said)
+    assert np.array_equal(np.load(out), whole(model, volume))
+
+
+def test_independent_processes_join(made, tmp_path):
+    folder, _, nets = made
+    out = tmp_path / "out.zarr"
+    words = [
+        folder / "unet.onnx",
+        folder / "in.zarr",
+        out,
+        "-n",
+        1,
+        "--tile",
+        "16,16,16",
+        "--join",
+    ]
+    runs = [start(*words) for _ in range(3)]
+    for run in runs:
+        _, said = run.communicate(timeout=PATIENCE)
+        assert run.returncode == 0, said
+    assert np.array_equal(zarr.open_array(str(out))[:], nets["unet"])
+    assert "nothing is left to do" in infer(*words).stderr
+    assert left_behind(tmp_path) == []
+
+
+def test_an_interrupt_is_not_an_end(made, tmp_path):
+    folder, volume, _ = made
+    model, out = plain(tmp_path / "slow.onnx", width=12, layers=3), tmp_path / "out.zarr"
+    words = [model, folder / "in.zarr", out, "-n", 1, "--tile", "16,16,16"]
+    run = start(*words)
+    wait_for(lambda: done_in(out) >= 2)
+    # Somebody else is told how to take part.
+    worker = workers_of(out)[0]
+    os.kill(worker, signal.SIGSTOP)
+    assert "--join" in infer(*words, code=1).stderr
+    os.kill(worker, signal.SIGCONT)
+    run.send_signal(signal.SIGINT)
+    _, said = run.communicate(timeout=PATIENCE)
+    assert run.returncode == 130
+    assert re.search(r"note: \d+ of 36 tiles are done; the same command continues", said)
+    infer(*words)
+    assert np.array_equal(zarr.open_array(str(out))[:], whole(model, volume))
+
+
+def test_formats_and_contents(made, tmp_path):
+    folder, volume, nets = made
+    model, classes = folder / "unet.onnx", nets["unet"].argmax(0)
+    infer(model, folder / "in.npy", tmp_path / "a.tif", "--output", "argmax")
+    assert np.array_equal(tifffile.imread(tmp_path / "a.tif"), classes)
+    single = plain(tmp_path / "single.onnx", out=1)
+    infer(single, folder / "in.npy", tmp_path / "a.mrc")
+    assert np.array_equal(mrcfile.read(tmp_path / "a.mrc"), whole(single, volume)[0])
+    refused = infer(model, folder / "in.npy", tmp_path / "b.mrc", "--output", "argmax", code=1)
+    assert "MRC has no voxels of uint8" in refused.stderr and left_behind(tmp_path) == []
+    scaled = nibabel.Nifti1Image(volume.T, np.diag([0.5, 0.6, 0.7, 1.0]))
+    nibabel.save(scaled, tmp_path / "in.nii")
+    infer(model, tmp_path / "in.nii", tmp_path / "a.nii", "--output", "argmax")
+    written = nibabel.load(tmp_path / "a.nii")
+    assert np.array_equal(np.asarray(written.dataobj).T, classes)
+    assert np.allclose(written.header.get_zooms(), (0.5, 0.6, 0.7))
+    volume.tofile(tmp_path / "in.raw")
+    raw = ["--shape", ",".join(map(str, SHAPE)), "--dtype", "float32"]
+    infer(model, tmp_path / "in.raw", tmp_path / "p.npy", *raw, "--output", "probabilities")
+    shares = np.exp(nets["unet"] - nets["unet"].max(0))
+    assert np.allclose(np.load(tmp_path / "p.npy"), shares / shares.sum(0), atol=1e-6)
+
+
+def test_the_examples_of_the_documentation_run(made, tmp_path):
+    folder, volume, _ = made
+    zarr.create_array(str(tmp_path / "in.zarr"), data=volume, chunks=(16, 16, 16))
+    (tmp_path / "net.onnx").write_bytes((folder / "plain.onnx").read_bytes())
+    page = (Path(__file__).parents[2] / "docs/volumes.md").read_text()
+    examples = re.findall(r"^(sirtaki infer [^#\n]*)", page, re.MULTILINE)
+    # The other hosts of an example are not there.
+    examples = [example for example in examples if " -H " not in example]
+    assert len(examples) >= 3
+    for example in examples:
+        words = [SIRTAKI, *example.split()[1:]]
+        done = subprocess.run(
+            words, env=environment(), cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, (example, done.stderr)
+    assert zarr.open_array(str(tmp_path / "out.zarr")).shape == (2, *SHAPE)
+
+
+def test_regions_and_masks(made, tmp_path):
+    folder, _, nets = made
+    words = [folder / "plain.onnx", folder / "in.zarr"]
+    infer(*words, tmp_path / "r.zarr", "--roi", "10:30,:,5:", "--verify", 3)
+    want = np.zeros_like(nets["plain"])
+    want[:, 10:30, :, 5:] = nets["plain"][:, 10:30, :, 5:]
+    assert np.array_equal(zarr.open_array(str(tmp_path / "r.zarr"))[:], want)
+    mask = np.zeros(SHAPE, "uint8")
+    mask[3:12, 20:30, 8:40] = 1
+    np.save(tmp_path / "mask.npy", mask)
+    tiles = ["--tile", "16,16,16", "--json"]
+    said = infer(*words, tmp_path / "m.npy", "--mask", tmp_path / "mask.npy", *tiles)
+    assert json.loads(said.stdout)["tiles"] == 3
+    assert np.array_equal(np.load(tmp_path / "m.npy"), nets["plain"] * mask)
+
+
+def test_channels_planes_and_fixed_inputs(made, tmp_path):
+    folder, volume, nets = made
+    several = np.stack([volume, -volume, volume * 2])
+    np.save(tmp_path / "several.npy", several)
+    model = plain(tmp_path / "two.onnx", channels=2)
+    infer(model, tmp_path / "several.npy", tmp_path / "c.npy", "--channels", "2,0")
+    assert np.array_equal(np.load(tmp_path / "c.npy"), whole(model, several[[2, 0]]))
+    np.save(tmp_path / "plane.npy", volume[0])
+    model = plain(tmp_path / "plane.onnx", axes=2)
+    infer(model, tmp_path / "plane.npy", tmp_path / "plane_out.npy", "--tile", "32,32")
+    assert np.array_equal(np.load(tmp_path / "plane_out.npy"), whole(model, volume[0]))
+    model = plain(tmp_path / "fixed.onnx", space=[40, 40, 40])
+    infer(model, folder / "in.npy", tmp_path / "f.npy")
+    assert np.array_equal(np.load(tmp_path / "f.npy"), nets["plain"])
+
+
+def test_tolerance_and_plan(made, tmp_path):
+    folder, volume, _ = made
+    model = plain(tmp_path / "deep.onnx", layers=6)
+    words = [model, folder / "in.npy", tmp_path / "t.npy"]
+    plan = json.loads(infer(*words, "-n", 2, "--dry-run", "--json").stdout)
+    assert [halo["before"] for halo in plan["halo"]] == [6] * 3
+    assert plan["memory_per_worker"] > 0 and plan["seconds"] > 0 and plan["workers"] == 2
+    assert not (tmp_path / "t.npy").exists() and left_behind(tmp_path) == []
+    said = json.loads(infer(*words, "--tolerance", "0.2", "--tile", "32,32,32", "--json").stdout)
+    assert all(halo["before"] < 6 for halo in said["halo"]) and max(said["error"]) <= 0.2
+    exact = whole(model, volume)
+    assert 0 < np.abs(np.load(tmp_path / "t.npy") - exact).max() < 2 * exact.std()
+
+
+def test_what_cannot_be_done_is_said(made, tmp_path):
+    folder, volume, _ = made
+    model, out = folder / "plain.onnx", tmp_path / "out.npy"
+
+    def refusal(*words, **variables):
+        said = infer(*words, code=1, **variables).stderr
+        assert said.startswith("error: ") and "hint: " in said, said
+        assert not out.exists() and left_behind(tmp_path) == []
+        return said
+
+    said = refusal(model, folder / "in.npy", out, SIRTAKI_ONNXRUNTIME="/nowhere/libonnxruntime.so")
+    assert "pip install onnxruntime" in said
+    np.save(tmp_path / "plane.npy", volume[0])
+    assert "(y, x) has 2 axes of space, and the network takes 3" in refusal(
+        model, tmp_path / "plane.npy", out
+    )
+    np.save(tmp_path / "rgb.npy", np.stack([volume] * 3))
+    assert "has 3 channels, of which 3 are used, and the network takes 1" in refusal(
+        model, tmp_path / "rgb.npy", out
+    )
+    assert "--inexact" in refusal(
+        unet(tmp_path / "norm.onnx", "InstanceNormalization"), folder / "in.npy", out
+    )
+    assert "is not inside the output" in refusal(
+        model, folder / "in.npy", out, "--roi", "0:99,:,:"
+    )
+    assert "needs" in refusal(model, folder / "in.npy", out, "--memory", "1M")
+    (tmp_path / "there.npy").write_bytes(b"mine")
+    infer(model, folder / "in.npy", tmp_path / "there.npy", code=1)
+    assert (tmp_path / "there.npy").read_bytes() == b"mine" and left_behind(tmp_path) == []
+
+
+def test_damaged_input_is_named(made, tmp_path):
+    folder, volume, _ = made
+    model, out = folder / "plain.onnx", tmp_path / "out.npy"
+    odd = volume.copy()
+    odd[7, 8, 9] = np.nan
+    np.save(tmp_path / "odd.npy", odd)
+    said = infer(model, tmp_path / "odd.npy", out, "-n", 2, code=1).stderr
+    assert re.search(r"error: tile \d+, .*odd.npy: voxel \[7, 8, 9\] is not a number", said), said
+    assert said.count("error:") == 1 and "--allow-nan" in said and not out.exists()
+    infer(model, tmp_path / "odd.npy", tmp_path / "nan.npy", "--allow-nan")
+    assert np.isnan(np.load(tmp_path / "nan.npy")[:, 7, 8, 9]).all()
+    damaged = tmp_path / "in.zarr"
+    zarr.create_array(str(damaged), data=volume, chunks=(16, 16, 16))
+    chunk = damaged / "c" / "1" / "1" / "1"
+    chunk.write_bytes(chunk.read_bytes()[:100])
+    said = infer(model, damaged, tmp_path / "d.npy", code=1).stderr
+    assert "c/1/1/1: chunk [1, 1, 1]" in said and "hint: " in said
