@@ -60,7 +60,7 @@ impl Queue {
         Self { tiles, stretches, returned: VecDeque::new(), under_way: Vec::new() }
     }
 
-    /// The next tile for a worker. None are left when there is none, but some may still be [under way](Self::left).
+    /// The next tile for a worker; nothing once all are handed out, of which some may still be [under way](Self::left).
     pub fn next(&mut self, worker: usize) -> Option<u64> {
         if worker >= self.stretches.len() {
             self.stretches.resize(worker + 1, 0..0);

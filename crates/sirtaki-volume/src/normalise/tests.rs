@@ -37,6 +37,7 @@ fn two_passes(parts: &[Vec<f32>], percent: f64) -> f64 {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn percentiles_are_those_of_the_sorted_volume(
         parts in prop::collection::vec(prop::collection::vec(number(), 1..30), 1..5), percent in 0.0_f64..100.0

@@ -57,15 +57,14 @@ pub(super) fn evaluate(node: &OnnxNode, inputs: &[Option<Value>]) -> Lowered<Val
 }
 
 fn constant(node: &OnnxNode) -> Option<OnnxConstant> {
-    let (name, value) = node.attributes.iter().find(|(name, _)| name.starts_with("value"))?;
+    let (_, value) = node.attributes.iter().find(|(name, _)| name.starts_with("value"))?;
     let (shape, values) = match value {
         OnnxAttribute::Constant(constant) => return Some(constant.clone()),
         OnnxAttribute::Int(value) => (vec![], Numbers::Ints(vec![*value])),
         OnnxAttribute::Float(value) => (vec![], Numbers::Floats(vec![*value])),
         OnnxAttribute::Ints(values) => (vec![values.len() as u64], Numbers::Ints(values.clone())),
         OnnxAttribute::Floats(values) => (vec![values.len() as u64], Numbers::Floats(values.clone())),
-        OnnxAttribute::Text(_) | OnnxAttribute::Other if name.contains("string") => return None,
-        _ => return None,
+        OnnxAttribute::Text(_) | OnnxAttribute::Other => return None,
     };
     Some(OnnxConstant { shape, values: Some(values) })
 }

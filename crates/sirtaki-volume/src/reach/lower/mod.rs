@@ -237,9 +237,8 @@ fn settings(node: &OnnxNode, inputs: &[Option<Value>], number: usize) -> Lowered
 
 /// An axis as a place in a shape; negative ones count from the end.
 fn axis_of(node: &OnnxNode, axis: i64, rank: usize) -> Lowered<usize> {
-    let rank_ = i64::try_from(rank).unwrap_or(i64::MAX);
-    let axis_ = if axis < 0 { axis + rank_ } else { axis };
-    usize::try_from(axis_).ok().filter(|axis| *axis < rank).ok_or_else(|| {
+    let place = if axis < 0 { axis.checked_add_unsigned(rank as u64) } else { Some(axis) };
+    place.and_then(|place| usize::try_from(place).ok()).filter(|place| *place < rank).ok_or_else(|| {
         VolumeError::Invalid(format!("{} names axis {axis} of a tensor that has {rank}", refuse::said(node)))
     })
 }
