@@ -61,7 +61,7 @@ pub struct Infer {
 
     /// Region of the output to compute, such as `0:512,:,100:900`; the rest is zero
     #[arg(long, value_name = "REGION", value_parser = region)]
-    pub roi: Option<Spans>,
+    pub roi: Option<RegionSpans>,
 
     /// Volume that is zero where nothing is wanted; tiles without anything else are not computed
     #[arg(long, value_name = "VOLUME")]
@@ -198,9 +198,9 @@ pub struct InferWorker {
 
 /// The first voxel and the one behind the last, along each axis.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Spans(pub Vec<(u64, Option<u64>)>);
+pub struct RegionSpans(pub Vec<(u64, Option<u64>)>);
 
-fn region(text: &str) -> Result<Spans, String> {
+fn region(text: &str) -> Result<RegionSpans, String> {
     let bad = || format!("`{text}` is no region; write from:to for each axis of space, as in 0:512,:,100:900");
     let one = |part: &str| {
         let (from, to) = part.split_once(':').ok_or_else(bad)?;
@@ -208,7 +208,7 @@ fn region(text: &str) -> Result<Spans, String> {
         let from = if from.trim().is_empty() { 0 } else { number(from)? };
         Ok((from, if to.trim().is_empty() { None } else { Some(number(to)?) }))
     };
-    text.split(',').map(one).collect::<Result<_, String>>().map(Spans)
+    text.split(',').map(one).collect::<Result<_, String>>().map(RegionSpans)
 }
 
 fn sizes(text: &str) -> Result<Extent, String> {

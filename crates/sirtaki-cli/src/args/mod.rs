@@ -76,13 +76,13 @@ pub enum Command {
     /// Train an image classifier on all cores, or on many machines
     #[cfg(feature = "train")]
     Train(Box<train::Train>),
-    /// Search for the best settings of a program, with many trials at a time
+    /// Search for the best settings of a program
     Search(Box<search::Search>),
     /// Apply a network to a volume larger than memory, exactly
     Infer(Box<infer::Infer>),
     /// Report on recorded runs: speed, accuracy and scaling
     Report(report::Report),
-    /// Check this machine: cores, memory, network, MPI, NCCL, GPUs, Slurm
+    /// Check this machine: cores, memory, network, MPI, GPUs, Slurm
     Doctor(Doctor),
     /// Measure communication, and how a job scales
     #[command(subcommand)]

@@ -32,7 +32,7 @@ use sirtaki_volume::ledger::Ledger;
 
 pub(crate) use self::library::find as find_library;
 pub use self::worker::work;
-use self::{prepare::Prepared, watch::Watched};
+use self::{prepare::Decided, watch::Watched};
 use crate::{
     args::infer::Infer,
     printer::{Advice, Printer, Style},
@@ -83,7 +83,7 @@ fn nothing_left(place: &Place, printer: &mut Printer) -> Result<u8> {
 /// Checks and completes an output whose tiles are all done, and reports it.
 fn complete(
     arguments: &Infer,
-    prepared: &mut Prepared,
+    prepared: &mut Decided,
     place: &Place,
     (ledger, began, placement): (&mut Ledger, (Instant, usize), &Placement),
     printer: &mut Printer,

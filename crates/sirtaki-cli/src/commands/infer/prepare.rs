@@ -21,14 +21,14 @@ const MEMORY: u64 = 512 << 20;
 const TILES: u64 = 6;
 
 /// A job, and what computes it.
-pub(super) struct Prepared {
+pub(super) struct Decided {
     pub(super) job: Job,
     graph: Graph,
     threads: usize,
     runtime: Option<Runtime>,
 }
 
-impl Prepared {
+impl Decided {
     /// The network, ready to compute in this process.
     pub(super) fn model(&mut self) -> Result<Box<dyn Model>, InferError> {
         load(&self.graph, &mut self.runtime, self.threads)
@@ -95,7 +95,7 @@ pub(super) fn placement(arguments: &Infer, output: &Path) -> Result<(Options, Pl
 }
 
 /// Decides on tiles, or takes those of a job that was begun.
-pub(super) fn decide(arguments: &Infer, settings: Settings, place: &Place, workers: usize) -> Result<Prepared> {
+pub(super) fn decide(arguments: &Infer, settings: Settings, place: &Place, workers: usize) -> Result<Decided> {
     let graph = Graph::open(&settings.model)?;
     let graph = if settings.inexact { graph.locally() } else { graph };
     let (threads, mut runtime) = (arguments.threads.get(), None);
@@ -110,7 +110,7 @@ pub(super) fn decide(arguments: &Infer, settings: Settings, place: &Place, worke
     let limits = Limits { memory, tiles: workers as u64 * TILES };
     let mut job = decide::decide(tiled.as_ref().unwrap_or(&settings), &mut means, limits)?;
     job.settings = settings;
-    Ok(Prepared { job, graph, threads, runtime })
+    Ok(Decided { job, graph, threads, runtime })
 }
 
 /// The file that a worker reads its job from.

@@ -7,7 +7,7 @@ use sirtaki_infer::{Job, verify::Verdict, work::WorkerReport};
 use sirtaki_launch::words::{grouped, percent, seconds_in_words};
 use sirtaki_volume::{Extent, grid::plan::Plan, ledger::Ledger};
 
-use super::prepare::Prepared;
+use super::prepare::Decided;
 use crate::printer::{Printer, Style};
 
 type Row = (&'static str, String, String);
@@ -16,12 +16,7 @@ type Row = (&'static str, String, String);
 const SAMPLE: u64 = 48 * 48 * 48;
 
 /// `--dry-run`: tiles, memory and time.
-pub(super) fn plan(
-    prepared: &mut Prepared,
-    workers: usize,
-    as_json: bool,
-    printer: &mut Printer,
-) -> anyhow::Result<()> {
+pub(super) fn plan(prepared: &mut Decided, workers: usize, as_json: bool, printer: &mut Printer) -> anyhow::Result<()> {
     let plan = prepared.job.plan()?;
     let seconds = estimate(prepared, &plan)? / workers as f64;
     let job = &prepared.job;
@@ -44,7 +39,7 @@ pub(super) fn plan(
 }
 
 /// Seconds that one worker would take for everything.
-fn estimate(prepared: &mut Prepared, plan: &Plan) -> anyhow::Result<f64> {
+fn estimate(prepared: &mut Decided, plan: &Plan) -> anyhow::Result<f64> {
     let (job, tile) = (&prepared.job, plan.largest_read());
     let mut sizes = tile.sizes().to_vec();
     let (steps, inputs) = (job.spec.halo.clone(), job.spec.input.sizes().to_vec());
