@@ -1,5 +1,5 @@
 //! State that is split over workers takes that much less of each worker's memory, and a network that is measured takes that
-//! of one layer, counted byte by byte.
+//! of one layer, counted byte by byte. What a worker has no memory for, by order of the kernel, several train together.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -11,11 +11,17 @@ use std::{
 
 use burn::{
     module::{Module, Param, ParamId},
+    nn::{Linear, LinearConfig},
     optim::{AdamConfig, GradientsParams},
     tensor::{Device, Tensor, TensorData},
 };
+use rustix::process::{Resource, Rlimit, setrlimit};
 use sirtaki::{
-    Chain, DistributedOptimizer, Flow, Layer, Result, Update, World, checkpoint::Manifest, data::Position, launch,
+    Chain, DistributedOptimizer, Error, Flow, Layer, Pipeline, Result, Update, World,
+    checkpoint::Manifest,
+    data::{FixedShards, Position},
+    launch,
+    pipeline::PipelineSchedule,
 };
 
 /// Counts what is allocated.
@@ -130,4 +136,73 @@ fn a_network_is_measured_layer_by_layer() {
     // A layer, its gradients, and some that are computed from others; four layers have four times as many weights.
     let grown = grown.unwrap()[0];
     assert!((2 * WEIGHTS..3 * WEIGHTS).contains(&grown), "{grown} of {WEIGHTS}");
+}
+
+/// A layer with 8 MiB of weights.
+#[derive(Module, Debug)]
+struct Wide {
+    layers: [Linear; 2],
+}
+
+impl Layer for Wide {
+    fn forward(&self, mut flow: Flow) -> Result<Flow> {
+        let values = flow.take::<Tensor<2>>()?;
+        Ok(Flow::new().with(self.layers.iter().fold(values, |values, layer| layer.forward(values).tanh())))
+    }
+}
+
+const WIDTH: usize = 1 << 10;
+const LAYERS: usize = 8;
+const MICROS: usize = 4;
+/// What a worker may allocate for the network: weights, gradients and Adam's state take 256 MiB.
+const ALLOWED: u64 = 200 << 20;
+
+/// The kernel refuses this process more than so many bytes of memory of its own, from now on.
+fn limit(more: u64) {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let data = status.lines().find_map(|line| line.strip_prefix("VmData:")).unwrap();
+    let now: u64 = data.trim().trim_end_matches(" kB").parse().unwrap();
+    let limit = Rlimit { current: Some((now << 10) + more), maximum: Some((now << 10) + more) };
+    setrlimit(Resource::Data, limit).unwrap();
+}
+
+/// The losses of three steps with the network in as many stages as there are workers, on the last of them.
+fn losses(world: &World, allowed: Option<u64>) -> Result<Vec<u32>> {
+    let device = world.device().autodiff();
+    let copies = world.split(world.rank() as u64)?;
+    let each = LAYERS / world.size();
+    let stages = (0..world.size()).map(|stage| stage * each..(stage + 1) * each).collect();
+    let mut pipeline = Pipeline::new(world, PipelineSchedule::OneForwardOneBackward, MICROS, stages)?;
+    allowed.into_iter().for_each(limit);
+    let linear = || LinearConfig::new(WIDTH, WIDTH).init(&device);
+    let mut chain = Chain::new(pipeline.layers(), &device, 7, |_| Ok(Wide { layers: [linear(), linear()] }))?;
+    let mut update = DistributedOptimizer::new(&copies, AdamConfig::new().init());
+    let plan = FixedShards::new(24, Position::start(7), copies.worker(), MICROS, 8)?;
+    let mut losses = Vec::new();
+    for step in 0..plan.steps() {
+        chain = pipeline.step(
+            &mut update,
+            0.001,
+            chain,
+            (&plan, step),
+            |shard| Ok::<_, Error>(Flow::new().with(Tensor::<2>::ones([shard.samples, WIDTH], &device))),
+            |_, mut flow| {
+                let loss = (flow.take::<Tensor<2>>()? - 0.5).square().mean();
+                losses.push(loss.clone().into_scalar::<f32>().to_bits());
+                Ok(loss)
+            },
+        )?;
+    }
+    Ok(losses)
+}
+
+#[test]
+fn a_network_that_fits_no_worker_is_trained_by_four() {
+    let whole = launch(1, |world| losses(world, None)).unwrap().remove(0);
+    let first_and_last = [whole[0], whole[whole.len() - 1]].map(f32::from_bits);
+    assert!(first_and_last[1] < 0.9 * first_and_last[0], "nothing was learnt: {first_and_last:?}");
+    let alone = launch(1, |world| losses(world, Some(ALLOWED))).unwrap_err().to_string();
+    assert!(alone.contains("SIGABRT"), "not for want of memory: {alone}");
+    let stages = launch(4, |world| losses(world, Some(ALLOWED))).unwrap();
+    assert_eq!(stages[3], whole, "not the bits of one process");
 }
