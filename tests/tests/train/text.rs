@@ -92,3 +92,46 @@ fn texts_that_do_not_fit_are_refused() {
     let done = place.train(&format!("{common} --max-steps 2 --resume"));
     assert!(done.code != 0 && done.message().contains("data: it was a text with SHA-256"), "{}", done.message());
 }
+
+#[test]
+fn layers_split_over_workers_learn_what_whole_ones_learn() {
+    let place = place();
+    let report = |folder: &str, arguments: &str| {
+        let common = format!("{COMMON} --global-batch 16 --checkpoint-dir {folder}");
+        place.report(&format!("{common} {arguments}"))
+    };
+    let whole = "-n 1 --reproducible --shards 2";
+    let alone = report("one", &format!("{whole} --max-steps 8"));
+    let close = |report: &Value| {
+        assert_eq!(report["parameters"], alone["parameters"]);
+        for (value, bound) in [("bits_per_character", 1e-3), ("test_accuracy", 1e-2)] {
+            assert!((number(report, value) - number(&alone, value)).abs() < bound, "{value}: {report} {alone}");
+        }
+    };
+    close(&report("two", "-n 2 --mesh tensor=2 --micro-batches 2 --max-steps 8"));
+    close(&report("copies", "-n 4 --mesh data=2,tensor=2 --shard-optimizer --max-steps 8"));
+    // Begun in parts of layers, continued in stages of them by one copy and then by whole ones, and ended by one worker.
+    report("moved", "-n 2 --mesh tensor=2 --micro-batches 2 --shard-optimizer --max-steps 2");
+    let parts = report("moved", "-n 4 --mesh pipe=2,tensor=2 --micro-batches 2 --max-steps 4 --resume");
+    // Whoever had which part, the weights of this step have one checksum.
+    assert_eq!(report("moved", &format!("{whole} --max-steps 4 --resume"))["weights"], parts["weights"]);
+    report("moved", "-n 2 --mesh pipe=2 --micro-batches 2 --max-steps 6 --resume");
+    report("moved", "-n 3 --mesh tensor=3 --micro-batches 2 --max-steps 7 --resume");
+    close(&report("moved", &format!("{whole} --max-steps 8 --resume")));
+}
+
+#[test]
+fn networks_that_cannot_be_divided_like_this_are_refused() {
+    let place = place();
+    for (arguments, says) in [
+        ("-n 2 --mesh tensor=2 --model lenet", "the layers of lenet cannot be split over workers"),
+        (&format!("{COMMON} -n 8 --oversubscribe --mesh tensor=8"), "at most 4 workers, not 8"),
+        (&format!("{COMMON} -n 4 --oversubscribe --mesh data=2,pipe=2,tensor=2"), "2 × 2 × 2 is 8"),
+        (&format!("{COMMON} -n 2 --mesh tensor=2 --reproducible"), "round differently"),
+        (&format!("{COMMON} -n 2 --mesh tensor=2 --optimizer lars"), "lars needs the norms of whole layers"),
+        (&format!("{COMMON} -n 2 --mesh pipe=2 --precision bf16"), "does not compute in bf16"),
+    ] {
+        let refused = place.refused(arguments);
+        assert!(refused.contains(says), "{arguments}: {refused}");
+    }
+}

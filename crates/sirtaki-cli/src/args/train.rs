@@ -36,6 +36,9 @@ Examples:
   Two copies of a network in two stages, with the same bits:
     sirtaki train -n 4 --mesh data=2,pipe=2 --reproducible
 
+  A transformer in two stages whose layers are split over two workers each:
+    sirtaki train -n 4 --model transformer --mesh pipe=2,tensor=2
+
   On two hosts over ssh, and inside a Slurm allocation:
     sirtaki train -H a:4,b:4
     sbatch --nodes 2 --ntasks-per-node 4 --wrap 'sirtaki train'";
@@ -110,11 +113,12 @@ pub struct Train {
     #[arg(long, value_enum, hide_possible_values = true, ignore_case = true, help_heading = "With --strategy local")]
     pub outer: Option<OuterOptimizer>,
 
-    /// Workers as a product of axes: data (copies of the network) and pipe (workers that share one, in stages)
+    /// Workers as a product of axes: data (copies of the network), pipe (stages of a copy) and tensor (parts of each
+    /// layer, for transformer)
     #[arg(long, value_name = "AXES", value_parser = stages::sizes, help_heading = "Stages")]
     pub mesh: Option<MeshSizes>,
 
-    /// Micro-batches per step of each pipeline [default: 4 per stage, or --shards divided by the copies]
+    /// Micro-batches per step of each pipeline [default: 4 per stage, 1 without stages, or --shards divided by the copies]
     #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = "Stages")]
     pub micro_batches: Option<NonZeroUsize>,
 
@@ -226,8 +230,10 @@ pub struct TrainWorker {
 pub struct MeshSizes {
     /// Copies of the network; as many as there are workers for, if not given.
     pub data: Option<usize>,
-    /// Workers that share one.
+    /// Workers with stages of a copy, one after the other.
     pub pipe: usize,
+    /// Workers that share each layer.
+    pub tensor: usize,
 }
 
 fn networks() -> String {

@@ -64,7 +64,7 @@ impl SyncBatchNorm {
     pub fn new(world: &World, norm: BatchNorm) -> Self {
         let BatchNorm { gamma, beta, training, running_mean, running_var, momentum, epsilon } = norm;
         let number = world.next_layer();
-        let sum = |what: &str| Collective::sum(world, &format!("batch norm {number} {what}"));
+        let sum = |what: &str| Collective::sum(Some(world), &format!("batch norm {number} {what}"));
         let sums = Sums { mean: sum("mean"), variance: sum("variance") };
         Self { gamma, beta, training, running_mean, running_var, momentum, epsilon, sums }
     }

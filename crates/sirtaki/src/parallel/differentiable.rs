@@ -46,7 +46,8 @@ enum Step {
 /// A collective, by the name under which ranks find each other.
 #[derive(Debug, Clone)]
 pub(super) struct Collective {
-    world: World,
+    /// None if there is nobody to communicate with.
+    world: Option<World>,
     name: Arc<str>,
     forward: Step,
     backward: Step,
@@ -54,28 +55,29 @@ pub(super) struct Collective {
 
 impl Collective {
     /// A sum after which ranks compute different things.
-    pub(super) fn sum(world: &World, name: &str) -> Self {
+    pub(super) fn sum(world: Option<&World>, name: &str) -> Self {
         Self::new(world, name, Step::Sum, Step::Sum)
     }
 
     /// What all ranks have in common before each computes a part of something: as it is; gradients are summed.
-    pub(super) fn entering(world: &World, name: &str) -> Self {
+    pub(super) fn entering(world: Option<&World>, name: &str) -> Self {
         Self::new(world, name, Step::Keep, Step::Sum)
     }
 
     /// The sum of ranks' parts, with which all of them go on to compute the same.
-    pub(super) fn leaving(world: &World, name: &str) -> Self {
+    pub(super) fn leaving(world: Option<&World>, name: &str) -> Self {
         Self::new(world, name, Step::Sum, Step::Keep)
     }
 
     /// The rows of all ranks, `total` of them, with which all ranks go on to compute the same. This rank has those of
     /// `own`.
-    pub(super) fn gather(world: &World, name: &str, total: usize, own: Range<usize>) -> Self {
+    pub(super) fn gather(world: Option<&World>, name: &str, total: usize, own: Range<usize>) -> Self {
         Self::new(world, name, Step::Gather(total), Step::Part(own))
     }
 
-    fn new(world: &World, name: &str, forward: Step, backward: Step) -> Self {
-        Self { world: world.clone(), name: name.into(), forward, backward }
+    fn new(world: Option<&World>, name: &str, forward: Step, backward: Step) -> Self {
+        let world = world.filter(|world| world.size() > 1).cloned();
+        Self { world, name: name.into(), forward, backward }
     }
 
     /// The result. All ranks call it, and either all or none run the backward pass through it.
@@ -94,17 +96,15 @@ impl Collective {
     /// The collective of the backward pass.
     fn back(&self) -> Self {
         let name = format!("{} back", self.name);
-        Self::new(&self.world, &name, self.backward.clone(), self.forward.clone())
+        Self::new(self.world.as_ref(), &name, self.backward.clone(), self.forward.clone())
     }
 
     fn primitive<B: Backend>(&self, tensor: FloatTensor<B>) -> FloatTensor<B> {
-        if self.world.size() == 1 {
-            return tensor;
-        }
+        let Some(world) = &self.world else { return tensor };
         match &self.forward {
             Step::Keep => tensor,
-            Step::Sum => self.submit::<B>(tensor, Operation::AllReduce(Reduction::SUM), None),
-            Step::Gather(total) => self.submit::<B>(tensor, Operation::AllGather, Some(*total)),
+            Step::Sum => self.submit::<B>(world, tensor, Operation::AllReduce(Reduction::SUM), None),
+            Step::Gather(total) => self.submit::<B>(world, tensor, Operation::AllGather, Some(*total)),
             Step::Part(rows) => {
                 let mut slices: Vec<Slice> = tensor.shape().iter().map(|&extent| Slice::from(0..extent)).collect();
                 slices[0] = Slice::from(rows.clone());
@@ -114,20 +114,26 @@ impl Collective {
     }
 
     /// The tensor after an operation, with another number of rows if that is given.
-    fn submit<B: Backend>(&self, tensor: FloatTensor<B>, operation: Operation, rows: Option<usize>) -> FloatTensor<B> {
+    fn submit<B: Backend>(
+        &self,
+        world: &World,
+        tensor: FloatTensor<B>,
+        operation: Operation,
+        rows: Option<usize>,
+    ) -> FloatTensor<B> {
         let device = tensor.device();
         let data = read_sync(B::float_into_data(tensor)).unwrap_or_else(|error| panic!("{}: {error}", self.name));
-        let data = self.run(data, operation, rows).unwrap_or_else(|error| panic!("{error}"));
+        let data = self.run(world, data, operation, rows).unwrap_or_else(|error| panic!("{error}"));
         B::float_from_data(data, &device)
     }
 
-    fn run(&self, data: TensorData, operation: Operation, rows: Option<usize>) -> Result<TensorData> {
+    fn run(&self, world: &World, data: TensorData, operation: Operation, rows: Option<usize>) -> Result<TensorData> {
         let (mut shape, dtype) = (data.shape().to_vec(), data.dtype());
         if let Some(rows) = rows {
             shape[0] = rows;
         }
         let (request, tensor) = outbound(&self.name, operation, data);
-        inbound(&self.name, self.world.engine().submit(request, tensor).wait_one()?, Shape::from(shape), dtype)
+        inbound(&self.name, world.engine().submit(request, tensor).wait_one()?, Shape::from(shape), dtype)
     }
 }
 

@@ -6,7 +6,7 @@ use super::{
     data_sets::{DataSet, Domain, SampleKind as _},
     local::Local,
     networks::Network,
-    settings::{Method, Settings},
+    settings::{Method, Model, Precision, Settings, Stages},
     work_split::Shares,
 };
 use crate::{
@@ -29,9 +29,39 @@ pub fn check(settings: &Settings, workers: usize) -> Result<()> {
             format!("--context is the length of sequences of text, and {} is not for text", settings.model.name());
         return Err(Error::setting(problem, "leave --context out, or take --model transformer"));
     }
+    if let Some(stages) = settings.stages {
+        check_parts(settings, stages)?;
+    }
     rates(settings, copies, 1)?;
     let worker = Worker { rank: 0, world: copies };
     Shares::new(0, Position::start(0), worker, settings.shards, sizes).map(drop)
+}
+
+/// Whether the network can be divided like this.
+fn check_parts(settings: &Settings, stages: Stages) -> Result<()> {
+    let (model, precision) = (settings.model, settings.precision);
+    if precision != Precision::F32 {
+        let problem = format!("a network that is divided among workers does not compute in {}", precision.name());
+        return Err(Error::setting(problem, "leave out --precision or --mesh"));
+    }
+    if stages.parts > model.parts() {
+        let (name, most) = (model.name(), model.parts());
+        let problem = match most {
+            1 => format!("the layers of {name} cannot be split over workers"),
+            _ => format!("the layers of {name} can be split over at most {most} workers, not {}", stages.parts),
+        };
+        let able: Vec<&str> = Model::all().filter(|other| other.parts() >= stages.parts).map(Model::name).collect();
+        let hint = match able.as_slice() {
+            [] => format!("take --mesh with tensor={most} at most"),
+            able => format!("leave the axis tensor out, or take --model {}", able.join(" or ")),
+        };
+        return Err(Error::setting(problem, hint));
+    }
+    if stages.parts > 1 && settings.method == Method::Lars {
+        let problem = "lars needs the norms of whole layers, which are split over workers here";
+        return Err(Error::setting(problem, "leave the axis tensor out, or take --optimizer sgd, adam or adamw"));
+    }
+    Ok(())
 }
 
 /// Whether the data set of the settings can be read, and has enough samples for this many workers.

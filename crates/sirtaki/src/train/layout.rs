@@ -1,4 +1,5 @@
-//! Who has what of the network: every worker all of it, or stages of it on different workers and copies of those.
+//! Who has what of the network: every worker all of it, or stages of it on different workers, parts of their layers on
+//! several, and copies of those.
 
 use std::{
     ops::Range,
@@ -23,6 +24,7 @@ use crate::{
     checkpoint::Manifest,
     data::{Ahead, Batch, FixedShards, Loader, Partition, Plan, Position, Samples},
     pipeline::{LayerCost, PipelineSchedule, cut},
+    tensor_parallel::SplitCrossEntropy,
     world::elements,
 };
 
@@ -39,6 +41,8 @@ pub(super) struct Layout {
 
 struct Staged {
     workers: World,
+    /// The workers that have other parts of the same layers, if layers are split.
+    parts: Option<World>,
     pipeline: Pipeline,
 }
 
@@ -48,11 +52,16 @@ impl Layout {
             return Ok(Self { world: world.clone(), copies: world.clone(), stages: None });
         };
         let copies = settings.copies(world.size())?;
-        let mesh = world.mesh(&[("data", copies), ("pipe", stages.workers)])?;
+        let mut axes = vec![("data", copies), ("pipe", stages.workers)];
+        if stages.parts > 1 {
+            axes.push(("tensor", stages.parts));
+        }
+        let mesh = world.mesh(&axes)?;
         let (copies, workers) = (mesh.axis("data")?.clone(), mesh.axis("pipe")?.clone());
+        let parts = (stages.parts > 1).then(|| mesh.axis("tensor").cloned()).transpose()?;
         let ranges = ranges(world, settings, stages, network)?;
         let pipeline = Pipeline::new(&workers, stages.schedule, stages.micros, ranges)?;
-        Ok(Self { world: world.clone(), copies, stages: Some(Staged { workers, pipeline }) })
+        Ok(Self { world: world.clone(), copies, stages: Some(Staged { workers, parts, pipeline }) })
     }
 
     /// The workers among which samples are shared out.
@@ -71,20 +80,43 @@ impl Layout {
             None => (0..network.depth()).collect(),
             Some(staged) => staged.pipeline.layers(),
         };
-        Chain::new(layers, device, seed, |number| network.layer(number, device))
+        match self.parts() {
+            None => Chain::new(layers, device, seed, |number| network.layer(number, device, None)),
+            Some(parts) => {
+                Chain::split_over(parts, layers, device, seed, |number, parts| network.layer(number, device, parts))
+            }
+        }
     }
 
-    /// The sum of a value over all layers of the network, from that of this worker's.
-    pub(super) fn over_layers(&self, value: f64) -> Result<f64> {
+    /// The workers that have other parts of the same layers, if layers are split.
+    fn parts(&self) -> Option<&World> {
+        self.stages.as_ref().and_then(|staged| staged.parts.as_ref())
+    }
+
+    /// The loss over classes that are split, if layers are.
+    pub(super) fn loss(&self, classes: usize) -> Result<Option<SplitCrossEntropy>> {
+        self.parts().map(|parts| SplitCrossEntropy::new(parts, classes)).transpose()
+    }
+
+    /// How many parameters the whole network has.
+    pub(super) fn parameters<L: Layer>(&self, chain: &Chain<L>) -> Result<usize> {
+        let here = chain.num_params_of_whole()?;
         match &self.stages {
-            None => Ok(value),
-            Some(staged) => staged.workers.sum(value),
+            None => Ok(here),
+            Some(staged) => Ok(staged.workers.sum(here as f64)? as usize),
         }
+    }
+
+    /// The sum of a value over all workers that share a copy of the network.
+    pub(super) fn over_network(&self, value: f64) -> Result<f64> {
+        let Some(staged) = &self.stages else { return Ok(value) };
+        let value = staged.workers.sum(value)?;
+        staged.parts.as_ref().map_or(Ok(value), |parts| parts.sum(value))
     }
 
     /// A checksum of all weights, by which equal networks are recognised.
     pub(super) fn digest<L: Layer>(&self, chain: &Chain<L>) -> Result<String> {
-        let own = model::layer_digests(chain);
+        let own = model::layer_digests(chain)?;
         let all = match &self.stages {
             None => own,
             Some(staged) => {
@@ -272,7 +304,7 @@ fn ranges<N: Network>(world: &World, settings: &Settings, stages: Stages, networ
         let device = world.device().autodiff();
         let samples = settings.micro_batch(world.size())?;
         let costs = Chain::costs(0..depth, &device, network.kind().blank(samples, &device), |number| {
-            network.layer(number, &device)
+            network.layer(number, &device, None)
         })?;
         times.iter_mut().zip(costs).for_each(|(time, cost)| *time = cost.time);
     }

@@ -1,5 +1,7 @@
 //! A network while it is trained: what one batch changes, and how well it does.
 
+use std::collections::BTreeMap;
+
 use burn::{
     module::{Module, ModuleMapper, ModuleVisitor, Param},
     nn::loss::{CrossEntropyLoss, CrossEntropyLossConfig},
@@ -20,6 +22,7 @@ use crate::{
     checkpoint::hex,
     data::Batch,
     lars::{Lars, LarsSgd},
+    tensor_parallel::SplitCrossEntropy,
 };
 
 /// How batches go through a network.
@@ -29,6 +32,8 @@ pub(super) struct Passes {
     pub(super) device: Device,
     pub(super) precision: Precision,
     criterion: CrossEntropyLoss,
+    /// The loss where every worker has the scores of some classes.
+    split: Option<SplitCrossEntropy>,
     tensors: TensorsOf,
 }
 
@@ -42,12 +47,18 @@ impl Passes {
     /// On this device, which keeps gradients if it is for training.
     pub(super) fn new(world: &World, device: Device, precision: Precision, tensors: TensorsOf) -> Self {
         let criterion = CrossEntropyLossConfig::new().init(&device);
-        Self { world: world.clone(), device, precision, criterion, tensors }
+        Self { world: world.clone(), device, precision, criterion, split: None, tensors }
+    }
+
+    /// For a network whose last layer gives the scores of some classes on each worker.
+    pub(super) fn split(mut self, loss: Option<SplitCrossEntropy>) -> Self {
+        self.split = loss;
+        self
     }
 
     /// Without gradients, to test what these train.
     pub(super) fn for_tests(&self) -> Self {
-        Self::new(&self.world, self.world.device(), Precision::F32, self.tensors)
+        Self::new(&self.world, self.world.device(), Precision::F32, self.tensors).split(self.split.clone())
     }
 
     /// The gradients of a batch, of its mean loss times `weight`. An empty batch has none.
@@ -87,9 +98,17 @@ impl Passes {
     pub(super) fn judge(&self, output: Tensor<2>, labels: Tensor<1, Int>) -> Result<(Tensor<1>, Score)> {
         let output = output.cast(DType::F32);
         let count = labels.dims()[0] as f64;
-        let guesses = output.clone().argmax(1).flatten::<1>(0, 1);
-        let right = recognised(guesses, labels.clone());
-        let loss = self.criterion.forward(output, labels);
+        let (loss, right) = match &self.split {
+            Some(split) => {
+                let (loss, right) = split.forward_judged(output, labels);
+                (loss, right as f64)
+            }
+            None => {
+                let guesses = output.clone().argmax(1).flatten::<1>(0, 1);
+                let right = recognised(guesses, labels.clone());
+                (self.criterion.forward(output, labels), right)
+            }
+        };
         let mean: f32 = loss.clone().into_scalar();
         Ok((loss, Score { loss: f64::from(mean) * count, right, count }))
     }
@@ -150,21 +169,13 @@ pub(super) fn optimizer(method: Method) -> ModuleOptimizer {
 pub(super) const DIGEST: usize = 8 + 32;
 
 /// The number of each layer that is here and a checksum of its weights.
-pub(super) fn layer_digests<L: Layer>(network: &Chain<L>) -> Vec<Vec<u8>> {
-    let digest = |(number, layer): (usize, &L)| {
-        let mut digest = WeightDigest(Sha256::new());
-        layer.visit(&mut digest);
-        (number as u64).to_be_bytes().into_iter().chain(digest.0.finalize()).collect()
+pub(super) fn layer_digests<L: Layer>(network: &Chain<L>) -> Result<Vec<Vec<u8>>> {
+    let mut digests: BTreeMap<usize, Sha256> = network.numbers().map(|number| (number, Sha256::new())).collect();
+    network.whole_tensors(|number, elements| digests.entry(number).or_default().update(elements))?;
+    let digest = |(number, digest): (usize, Sha256)| {
+        (number as u64).to_be_bytes().into_iter().chain(digest.finalize()).collect()
     };
-    network.layers().map(digest).collect()
-}
-
-struct WeightDigest(Sha256);
-
-impl ModuleVisitor for WeightDigest {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        self.0.update(param.val().into_data().as_bytes());
-    }
+    Ok(digests.into_iter().map(digest).collect())
 }
 
 /// A checksum of all weights of a network, from those of its layers in any order.

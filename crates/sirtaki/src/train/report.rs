@@ -88,11 +88,13 @@ impl Prediction {
     }
 }
 
-/// How a network in stages did.
+/// How a network did that was divided among workers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PipelineReport {
-    /// Workers that shared the network.
+    /// Workers with stages of the network, one after the other.
     pub workers: usize,
+    /// Workers that shared each layer.
+    pub parts: usize,
     /// Micro-batches of a step in each pipeline.
     pub micro_batches: usize,
     /// The name of the schedule.
@@ -149,7 +151,7 @@ pub struct Report {
     pub speedup: Option<f64>,
     /// Share of the training time in which a rank waited for gradients, mean over ranks.
     pub communication_share: f64,
-    /// How the network was cut into stages, if it was.
+    /// How the network was divided among workers, if it was.
     pub pipeline: Option<PipelineReport>,
     /// Largest memory of every rank, in bytes.
     pub peak_memory: Vec<u64>,

@@ -52,7 +52,7 @@ pub struct Settings {
     pub seed: u64,
     /// Cut every batch into this many shards, so that the number of workers does not change a single bit of the result.
     pub shards: Option<usize>,
-    /// How the network is cut into stages on different workers; none if every worker has all of it.
+    /// How the network is divided among workers; none if every worker has all of it.
     pub stages: Option<Stages>,
     /// Where checkpoints are written, if anywhere.
     pub checkpoints: Option<PathBuf>,
@@ -66,11 +66,13 @@ pub struct Settings {
     pub allow_nan: bool,
 }
 
-/// A network in stages.
+/// A network in stages, or with layers that are split over workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stages {
-    /// How many workers share it.
+    /// How many stages' workers there are, one after the other.
     pub workers: usize,
+    /// How many workers share each layer.
+    pub parts: usize,
     /// Micro-batches of a step in each pipeline.
     pub micros: usize,
     /// Who does what when.
@@ -119,6 +121,11 @@ impl Model {
     /// A share of the test samples that it should recognise.
     pub fn target(self) -> f64 {
         self.0.target
+    }
+
+    /// Over how many workers each of its layers can be split.
+    pub fn parts(self) -> usize {
+        self.0.parts
     }
 
     pub(super) fn check_data(self, settings: &Settings, workers: usize) -> Result<()> {
@@ -261,11 +268,12 @@ impl Settings {
     /// How many copies of the network this many workers have.
     pub fn copies(&self, workers: usize) -> Result<usize> {
         let Some(stages) = self.stages else { return Ok(workers) };
-        if stages.workers > 0 && workers.is_multiple_of(stages.workers) {
-            return Ok(workers / stages.workers);
+        let each = stages.workers.saturating_mul(stages.parts);
+        if each > 0 && workers.is_multiple_of(each) {
+            return Ok(workers / each);
         }
-        let problem = format!("{workers} workers cannot form pipelines of {} workers each", stages.workers);
-        Err(Error::setting(problem, format!("start {0} workers or a multiple of that", stages.workers)))
+        let problem = format!("{workers} workers cannot share copies of the network with {each} workers each");
+        Err(Error::setting(problem, format!("start {each} workers or a multiple of that")))
     }
 
     /// Samples of a micro-batch.

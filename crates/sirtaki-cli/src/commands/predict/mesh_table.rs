@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use sirtaki::pipeline::PipelineSchedule;
 
 use super::{
-    meshes::{MeshForecast, Wanted},
+    meshes::{MeshForecast, MeshQuery},
     show::seconds,
     work::Work,
 };
@@ -23,7 +23,7 @@ const LEFT_OUT: &str = "Left out: memory of activations, which 1f1b keeps for at
                         steps that vary; other traffic.";
 
 /// What is wanted of a network in stages, if it is about one.
-pub(super) fn wanted(arguments: &Predict) -> Result<Option<Wanted>> {
+pub(super) fn wanted(arguments: &Predict) -> Result<Option<MeshQuery>> {
     let Some(micros) = arguments.micro_batches else { return Ok(None) };
     if micros.get() > MICROS {
         let problem = format!("{micros} micro-batches are more than can be predicted");
@@ -33,7 +33,7 @@ pub(super) fn wanted(arguments: &Predict) -> Result<Option<Wanted>> {
     let schedule = PipelineSchedule::named(name).map_err(advice)?;
     let memory = arguments.memory.map(|bytes| bytes as u64);
     let activations = arguments.activations.unwrap_or(0) as f64;
-    Ok(Some(Wanted { micros: micros.get(), schedule, memory, activations }))
+    Ok(Some(MeshQuery { micros: micros.get(), schedule, memory, activations }))
 }
 
 /// What the crate `sirtaki` says, with its hint.
@@ -44,7 +44,7 @@ pub(super) fn advice(error: sirtaki::Error) -> anyhow::Error {
 /// As one object, or for people.
 pub(super) fn show(
     work: &Work,
-    wanted: Wanted,
+    wanted: MeshQuery,
     rows: &[MeshForecast],
     (as_json, printer): (bool, &mut Printer),
 ) -> Result<()> {
@@ -56,7 +56,7 @@ pub(super) fn show(
 }
 
 /// Everything as one object.
-fn json(work: &Work, wanted: Wanted, rows: &[MeshForecast]) -> Value {
+fn json(work: &Work, wanted: MeshQuery, rows: &[MeshForecast]) -> Value {
     json!({
         "title": work.title,
         "tensors": work.tensors.len(),
@@ -72,7 +72,7 @@ fn json(work: &Work, wanted: Wanted, rows: &[MeshForecast]) -> Value {
 }
 
 /// The table on standard output; what it is based on and what it leaves out, on standard error.
-fn print(work: &Work, wanted: Wanted, rows: &[MeshForecast], printer: &mut Printer) -> Result<()> {
+fn print(work: &Work, wanted: MeshQuery, rows: &[MeshForecast], printer: &mut Printer) -> Result<()> {
     let (size, computing) = (sizes::show(work.bytes() as u64), seconds(work.computing()));
     let (micros, schedule) = (wanted.micros, wanted.schedule.name());
     let (title, tensors) = (&work.title, work.tensors.len());

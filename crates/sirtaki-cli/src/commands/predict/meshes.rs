@@ -24,7 +24,7 @@ const STAGES: usize = 64;
 
 /// What is wanted of a network in stages.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wanted {
+pub(super) struct MeshQuery {
     pub micros: usize,
     pub schedule: PipelineSchedule,
     /// Bytes of a worker.
@@ -62,7 +62,7 @@ pub(super) fn meshes(
     work: &Work,
     network: &Network,
     scaling: ScalingMode,
-    wanted: Wanted,
+    wanted: MeshQuery,
     workers: &[usize],
 ) -> sirtaki::Result<Vec<MeshForecast>> {
     let layers = layers(work);
@@ -115,7 +115,7 @@ struct Mesh<'a> {
     work: &'a Work,
     network: &'a Network,
     scaling: ScalingMode,
-    wanted: Wanted,
+    wanted: MeshQuery,
     layers: &'a [LayerCost],
     workers: usize,
     pipe: usize,
@@ -245,7 +245,7 @@ mod tests {
 
     fn forecast(schedule: PipelineSchedule, memory: Option<u64>, bandwidth: f64) -> Vec<MeshForecast> {
         let network = Network { latency: 0.0, bandwidth, per_host: 1, local: LinearCost::default(), forced: None };
-        let wanted = Wanted { micros: 16, schedule, memory, activations: 0.0 };
+        let wanted = MeshQuery { micros: 16, schedule, memory, activations: 0.0 };
         meshes(&work(), &network, ScalingMode::Weak, wanted, &[4]).unwrap()
     }
 

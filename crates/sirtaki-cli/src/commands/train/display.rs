@@ -49,7 +49,8 @@ impl<'a> Display<'a> {
         let memory = report.peak_memory.iter().max().copied().unwrap_or(0);
         rows.push(("memory", format!("{} MB", memory / 1_000_000), "of the largest worker".into()));
         rows.push(("time", seconds_in_words(report.seconds), format!("{} steps in all, tests included", report.steps)));
-        if report.shards.is_some() {
+        let is_exact = report.pipeline.as_ref().is_none_or(|pipeline| pipeline.parts == 1);
+        if report.shards.is_some() && is_exact {
             rows.push(("weights", report.weights[..16].into(), "the same on any number of workers (SHA-256)".into()));
         }
         if let Some(checkpoint) = &report.checkpoint {
@@ -147,7 +148,7 @@ fn training(report: &Report, load: Option<f64>) -> Vec<Row> {
             "of the time, waiting for other workers included".into(),
         ));
     }
-    rows.extend(report.pipeline.as_ref().map(|pipeline| {
+    rows.extend(report.pipeline.as_ref().filter(|pipeline| pipeline.workers > 1).map(|pipeline| {
         let note = format!("of the time, waiting for stages; {} micro-batches", pipeline.micro_batches);
         ("bubble", percent(pipeline.bubble, 1), note)
     }));

@@ -27,12 +27,19 @@ pub(super) fn stages(arguments: &Train, workers: usize, batch: BatchSize) -> Res
             }
         };
     };
-    let MeshSizes { data, pipe } = mesh;
-    let copies = data.unwrap_or((workers / pipe).max(1));
-    if copies * pipe != workers {
-        let problem = format!("--mesh: {copies} × {pipe} is {}, and there are {workers} workers", copies * pipe);
-        let hint = format!("start {} workers with -n, or choose sizes that multiply to {workers}", copies * pipe);
+    let MeshSizes { data, pipe, tensor } = mesh;
+    let copies = data.unwrap_or((workers / pipe.saturating_mul(tensor)).max(1));
+    let needed = copies.saturating_mul(pipe).saturating_mul(tensor);
+    if needed != workers {
+        let parts = if tensor > 1 { format!(" × {tensor}") } else { String::new() };
+        let problem = format!("--mesh: {copies} × {pipe}{parts} is {needed}, and there are {workers} workers");
+        let hint = format!("start {needed} workers with -n, or choose sizes that multiply to {workers}");
         return Err(Advice::new(problem, hint).into());
+    }
+    if tensor > 1 && arguments.reproducible {
+        let problem = "--reproducible cannot keep the bits of layers that are split over workers: sums of parts round \
+                       differently from those of whole layers";
+        return Err(Advice::new(problem, "leave out --reproducible, or the axis tensor").into());
     }
     let schedule = PipelineSchedule::named(&arguments.schedule).map_err(super::advice)?;
     let micros = match (arguments.micro_batches, arguments.reproducible) {
@@ -44,9 +51,10 @@ pub(super) fn stages(arguments: &Train, workers: usize, batch: BatchSize) -> Res
         }
         (Some(micros), _) => micros.get(),
         (None, true) => (arguments.shards.get() / copies).max(1),
+        (None, false) if pipe == 1 => 1,
         (None, false) => chosen(of_copy(batch, copies), MICROS_PER_STAGE * pipe),
     };
-    Ok(Some((Stages { workers: pipe, micros, schedule }, micros * copies)))
+    Ok(Some((Stages { workers: pipe, parts: tensor, micros, schedule }, micros * copies)))
 }
 
 /// Samples per step of one copy.
@@ -64,7 +72,7 @@ fn chosen(batch: usize, most: usize) -> usize {
 
 /// Reads sizes such as `data=2,pipe=2`.
 pub(crate) fn sizes(text: &str) -> Result<MeshSizes, String> {
-    let (mut data, mut pipe) = (None, None);
+    let (mut data, mut pipe, mut tensor) = (None, None, None);
     for part in text.split(',') {
         let wrong = || format!("`{part}` is not an axis with its size; write for example data=2,pipe=2");
         let (axis, size) = part.split_once('=').ok_or_else(wrong)?;
@@ -72,13 +80,14 @@ pub(crate) fn sizes(text: &str) -> Result<MeshSizes, String> {
         let known = match axis.trim() {
             "data" => &mut data,
             "pipe" => &mut pipe,
-            other => return Err(format!("there is no axis `{other}`; the axes are data and pipe")),
+            "tensor" => &mut tensor,
+            other => return Err(format!("there is no axis `{other}`; the axes are data, pipe and tensor")),
         };
         if known.replace(size).is_some() {
             return Err(format!("`{axis}` is given twice"));
         }
     }
-    Ok(MeshSizes { data, pipe: pipe.unwrap_or(1) })
+    Ok(MeshSizes { data, pipe: pipe.unwrap_or(1), tensor: tensor.unwrap_or(1) })
 }
 
 #[cfg(test)]
@@ -87,9 +96,9 @@ mod tests {
 
     #[test]
     fn axes_are_read_or_refused() {
-        assert_eq!(sizes("data=2,pipe=3"), Ok(MeshSizes { data: Some(2), pipe: 3 }));
-        assert_eq!(sizes("pipe=4"), Ok(MeshSizes { data: None, pipe: 4 }));
-        assert_eq!(sizes("data=2"), Ok(MeshSizes { data: Some(2), pipe: 1 }));
+        assert_eq!(sizes("data=2,pipe=3"), Ok(MeshSizes { data: Some(2), pipe: 3, tensor: 1 }));
+        assert_eq!(sizes("pipe=4,tensor=2"), Ok(MeshSizes { data: None, pipe: 4, tensor: 2 }));
+        assert_eq!(sizes("data=2"), Ok(MeshSizes { data: Some(2), pipe: 1, tensor: 1 }));
         for bad in ["", "2x2", "pipe=0", "pipe=two", "depth=2", "pipe=2,pipe=2"] {
             assert!(sizes(bad).is_err(), "{bad}");
         }

@@ -3,15 +3,22 @@
 //! Tensors are called by the numbers their layers have in the whole network, so names, checkpoints and initial weights do
 //! not depend on who has which layer.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use burn::{
     module::{Content, Devices, Module, ModuleDisplay, ModuleDisplayDefault, ModuleMapper, ModuleVisitor, Param},
     tensor::{Device, Tensor},
 };
 
-use super::{super::module_tensors::renumber_layer, flow::Flow};
-use crate::{Result, random::Stream, seed};
+use super::{
+    super::{
+        checkpoint_tensors::stored_type,
+        module_tensors::{Which, read, renumber_layer},
+    },
+    flow::Flow,
+    splits::Splits,
+};
+use crate::{Result, World, checkpoint::Description, random::Stream, seed};
 
 /// A layer of a [`Chain`].
 pub trait Layer: Module {
@@ -23,6 +30,7 @@ pub trait Layer: Module {
 #[derive(Debug, Clone)]
 pub struct Chain<L> {
     layers: Vec<(usize, L)>,
+    splits: Option<Arc<Splits>>,
 }
 
 impl<L: Layer> Chain<L> {
@@ -34,13 +42,28 @@ impl<L: Layer> Chain<L> {
         seed_of_network: u64,
         mut layer: impl FnMut(usize) -> Result<L>,
     ) -> Result<Self> {
-        let make = |number| {
-            seed(device, Stream::new("layer", &[seed_of_network, number as u64]));
-            let layer = layer(number)?;
-            layer.visit(&mut Draw);
-            Ok((number, renumber_layer(number, layer)))
-        };
-        Ok(Self { layers: numbers.into_iter().map(make).collect::<Result<_>>()? })
+        let make = |number| Ok((number, begun(number, device, seed_of_network, &mut layer)?));
+        Ok(Self { layers: numbers.into_iter().map(make).collect::<Result<_>>()?, splits: None })
+    }
+
+    /// The same of layers that are split over the workers of a world, such as those of [`crate::tensor_parallel`]. Each is
+    /// made twice, whole and in part, so it begins with a part of the same weights, and
+    /// [checkpoints](crate::Pipeline::save) have whole tensors. All workers of the world call it for the same layers.
+    pub fn split_over(
+        world: &World,
+        numbers: impl IntoIterator<Item = usize>,
+        device: &Device,
+        seed_of_network: u64,
+        mut layer: impl FnMut(usize, Option<&World>) -> Result<L>,
+    ) -> Result<Self> {
+        let (mut splits, mut layers) = (Splits::new(world), Vec::new());
+        for number in numbers {
+            let whole = begun(number, device, seed_of_network, &mut |number| layer(number, None))?;
+            let part = begun(number, device, seed_of_network, &mut |number| layer(number, Some(world)))?;
+            splits.add(number, &whole, &part)?;
+            layers.push((number, part));
+        }
+        Ok(Self { layers, splits: Some(Arc::new(splits)) })
     }
 
     /// The numbers of the layers that are here, ascending.
@@ -58,9 +81,40 @@ impl<L: Layer> Chain<L> {
         self.layers.iter().try_fold(flow, |flow, (_, layer)| layer.forward(flow))
     }
 
+    /// How many parameters the layers that are here have, those parts included that other workers have.
+    pub fn num_params_of_whole(&self) -> Result<usize> {
+        let missing = self.splits.as_ref().map_or(Ok(0), |splits| splits.missing(self))?;
+        Ok(self.num_params() + missing)
+    }
+
+    /// Shows the elements of all tensors, with the numbers of their layers, in the order of the layers; whole tensors,
+    /// even if layers are split. All workers that have parts of these layers call it.
+    pub fn whole_tensors(&self, mut show: impl FnMut(usize, &[u8])) -> Result<()> {
+        for (number, layer) in &self.layers {
+            for tensor in read(layer, "", Which::All, true)? {
+                let name = format!("whole/{number}.{}", tensor.name.trim_start_matches('/'));
+                let dtype = stored_type(&name, tensor.dtype)?;
+                let part = Description { name, dtype, shape: tensor.shape.to_vec() };
+                let bytes = tensor.data.map_or_else(Vec::new, |data| data.as_bytes().to_vec());
+                let bytes = match &self.splits {
+                    Some(splits) => splits.gather(&splits.whole(&part), bytes)?,
+                    None => bytes,
+                };
+                show(*number, &bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// How the layers are split, if they are.
+    pub(super) fn splits(&self) -> Option<&Splits> {
+        self.splits.as_deref()
+    }
+
     /// The layers of each of these stages apart from the others.
     pub(super) fn apart(self, stages: impl Iterator<Item = Range<usize>>) -> Vec<Self> {
-        let mut parts: Vec<(Range<usize>, Self)> = stages.map(|stage| (stage, Self { layers: Vec::new() })).collect();
+        let none = || Self { layers: Vec::new(), splits: self.splits.clone() };
+        let mut parts: Vec<(Range<usize>, Self)> = stages.map(|stage| (stage, none())).collect();
         for (number, layer) in self.layers {
             if let Some((_, part)) = parts.iter_mut().find(|(stage, _)| stage.contains(&number)) {
                 part.layers.push((number, layer));
@@ -71,12 +125,27 @@ impl<L: Layer> Chain<L> {
 
     /// The layers of all parts together.
     pub(super) fn together(parts: Vec<Self>) -> Self {
-        Self { layers: parts.into_iter().flat_map(|part| part.layers).collect() }
+        let splits = parts.first().and_then(|part| part.splits.clone());
+        Self { layers: parts.into_iter().flat_map(|part| part.layers).collect(), splits }
     }
 
     fn each(self, mut change: impl FnMut(usize, L) -> L) -> Self {
-        Self { layers: self.layers.into_iter().map(|(number, layer)| (number, change(number, layer))).collect() }
+        let layers = self.layers.into_iter().map(|(number, layer)| (number, change(number, layer))).collect();
+        Self { layers, splits: self.splits }
     }
+}
+
+/// A layer as it begins.
+fn begun<L: Layer>(
+    number: usize,
+    device: &Device,
+    seed_of_network: u64,
+    layer: &mut impl FnMut(usize) -> Result<L>,
+) -> Result<L> {
+    seed(device, Stream::new("layer", &[seed_of_network, number as u64]));
+    let layer = layer(number)?;
+    layer.visit(&mut Draw);
+    Ok(renumber_layer(number, layer))
 }
 
 /// Makes Burn draw the numbers of parameters now, instead of when they are first asked for.
@@ -90,7 +159,7 @@ impl ModuleVisitor for Draw {
 
 impl<L> Default for Chain<L> {
     fn default() -> Self {
-        Self { layers: Vec::new() }
+        Self { layers: Vec::new(), splits: None }
     }
 }
 
@@ -131,7 +200,8 @@ impl<L: Layer> Module for Chain<L> {
     }
 
     fn valid(&self) -> Self {
-        Self { layers: self.layers.iter().map(|(number, layer)| (*number, layer.valid())).collect() }
+        let layers = self.layers.iter().map(|(number, layer)| (*number, layer.valid())).collect();
+        Self { layers, splits: self.splits.clone() }
     }
 
     fn train(self) -> Self {

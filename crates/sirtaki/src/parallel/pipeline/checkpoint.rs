@@ -1,7 +1,8 @@
 //! Checkpoints of a network in stages: the files that one process with the whole network writes and reads.
 //!
 //! Worker 0 of the pipeline writes and reads. Tensors that belong to other stages come from their workers, or go to them,
-//! one at a time and in the order of the file, so no worker needs more memory than for its own stages. Of several copies of
+//! one at a time and in the order of the file, so no worker needs more memory than for its own stages. Where layers are
+//! split over workers, the first of these has whole tensors for as long as it takes to pass them on. Of several copies of
 //! the network, the first does this, and the others hear from it.
 
 use std::{
@@ -11,12 +12,13 @@ use std::{
 };
 
 use burn::{module::ParamId, tensor::TensorData};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sirtaki_engine::{Expected, Source, Tensor};
 
 use super::{
     Pipeline,
     chain::{Chain, Layer},
+    splits::Splits,
 };
 use crate::{
     Error, OptimizerState, Result, Resumed, Update, World,
@@ -78,19 +80,31 @@ impl Pipeline {
         chain: &Chain<L>,
         state: &mut OptimizerState<'_>,
     ) -> Result<Option<PathBuf>> {
+        let splits = chain.splits();
         let parts = read(chain, MODULE, Which::All, true)?;
-        let stock = self.stock(inventory(&parts, state.tensors().to_vec())?)?;
+        let stock = self.stock(inventory(&parts, state.tensors(), splits)?)?;
         let mut own: HashMap<String, TensorData> =
             parts.into_iter().filter_map(|part| Some((part.name, part.data?))).collect();
-        let mut bytes = |tensor: &Description| match own.remove(&tensor.name) {
-            Some(data) => Ok(data.as_bytes().to_vec()),
-            None => state.read(tensor),
-        };
-        if self.world.rank() != 0 {
-            for (tensor, _) in stock.tensors.iter().filter(|(_, owner)| *owner == self.world.rank()) {
-                self.send_tensor(0, tensor, bytes(tensor)?)?;
+        let mut bytes = |tensor: &Description| {
+            let part = splits.map_or_else(|| tensor.clone(), |splits| splits.part(tensor));
+            let part = match own.remove(&tensor.name) {
+                Some(data) => data.as_bytes().to_vec(),
+                None => state.read(&part)?,
+            };
+            match splits {
+                Some(splits) => splits.gather(tensor, part),
+                None => Ok(part),
             }
-            return self.world.on_rank_0("checkpoint saved", || Ok(PathBuf::new())).map(Some);
+        };
+        let first = is_first(splits);
+        if self.world.rank() != 0 || !first {
+            for (tensor, _) in stock.tensors.iter().filter(|(_, owner)| *owner == self.world.rank()) {
+                let whole = bytes(tensor)?;
+                if first {
+                    self.send_tensor(0, tensor, whole)?;
+                }
+            }
+            return by_first(splits, || self.world.on_rank_0("checkpoint saved", || Ok(PathBuf::new()))).map(Some);
         }
         manifest.versions.extend(versions());
         let owners: HashMap<&str, usize> =
@@ -114,7 +128,8 @@ impl Pipeline {
         let saved = checkpoint::save_made(folder, &manifest, tensors, &mut make, keep);
         // The others wait until their tensors are taken, even if they cannot be written.
         let rest = stock.tensors[made.get()..].iter().try_for_each(|(tensor, _)| make(tensor).map(drop));
-        self.world.on_rank_0("checkpoint saved", || saved.and_then(|path| rest.map(|()| path))).map(Some)
+        let saved = || self.world.on_rank_0("checkpoint saved", || saved.and_then(|path| rest.map(|()| path)));
+        by_first(splits, saved).map(Some)
     }
 
     /// The network and the optimizer's state of the newest checkpoint of this model in the folder, like [`World::resume`],
@@ -149,10 +164,11 @@ impl Pipeline {
         model: &str,
         chain: &Chain<L>,
     ) -> Result<(Vec<(String, ParamId, TensorData)>, OptimizerState<'static>, Option<Resumed>)> {
+        let splits = chain.splits();
         let parts = read(chain, MODULE, Which::All, false)?;
-        let stock = self.stock(inventory(&parts, Vec::new())?)?;
+        let stock = self.stock(inventory(&parts, &[], splits)?)?;
         let mut found = None;
-        let resumed = self.world.on_rank_0("checkpoint read", || {
+        let newest = || {
             let Some(newest) = checkpoint::newest(folder, model)? else { return Ok(None) };
             check(&newest, &stock)?;
             let refused = newest.refused.iter().map(ToString::to_string).collect();
@@ -160,7 +176,8 @@ impl Pipeline {
             let state = state_by_layer(&newest);
             found = Some(newest);
             Ok(Some((resumed, state)))
-        })?;
+        };
+        let resumed = by_first(splits, || self.world.on_rank_0("checkpoint read", newest))?;
         let Some((resumed, state)) = resumed else { return Ok((Vec::new(), OptimizerState::none(), None)) };
         let owner = |layer: usize| {
             let stage = self.stages.iter().position(|stage| stage.contains(&layer));
@@ -168,7 +185,7 @@ impl Pipeline {
         };
         let mut wanted = stock.tensors;
         wanted.extend(state.into_iter().map(|(layer, tensor)| (tensor, owner(layer))));
-        let mut contents = self.deal(&wanted, found.as_ref())?;
+        let mut contents = self.deal(&wanted, found.as_ref(), splits)?;
         let mut values = Vec::new();
         for part in parts {
             let bytes = contents.remove(&part.name).ok_or_else(|| wrong_type(&part.name))?;
@@ -186,23 +203,28 @@ impl Pipeline {
         &self,
         wanted: &[(Description, usize)],
         found: Option<&Found>,
+        splits: Option<&Splits>,
     ) -> Result<BTreeMap<String, (Description, Vec<u8>)>> {
         let mut mine = BTreeMap::new();
         for (tensor, owner) in wanted {
             let here = *owner == self.world.rank();
-            let bytes = match found {
+            let whole = match found {
                 Some(found) => {
                     let bytes = found.checkpoint.read(&tensor.name)?;
                     if !here {
                         self.send_tensor(*owner, tensor, bytes)?;
                         continue;
                     }
-                    bytes
+                    Some(bytes)
                 }
-                None if here => self.receive_tensor(0, tensor)?,
-                None => continue,
+                None if !here => continue,
+                None => is_first(splits).then(|| self.receive_tensor(0, tensor)).transpose()?,
             };
-            mine.insert(tensor.name.clone(), (tensor.clone(), bytes));
+            let own = match splits {
+                Some(splits) => (splits.part(tensor), splits.deal(tensor, whole)?),
+                None => (tensor.clone(), whole.unwrap_or_default()),
+            };
+            mine.insert(tensor.name.clone(), own);
         }
         Ok(mine)
     }
@@ -243,6 +265,19 @@ impl Pipeline {
     }
 }
 
+/// Whether this is the worker that has whole tensors.
+fn is_first(splits: Option<&Splits>) -> bool {
+    splits.is_none_or(|splits| splits.world.rank() == 0)
+}
+
+/// What the first of the workers that share layers finds out, on all of them.
+fn by_first<T: Serialize + DeserializeOwned>(splits: Option<&Splits>, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    match splits {
+        Some(splits) => splits.world.on_rank_0("checkpoint of parts", work),
+        None => work(),
+    }
+}
+
 fn gather_bytes(world: &World, name: &str, bytes: Vec<u8>) -> Result<Vec<u8>> {
     use sirtaki_engine::{Operation, Request};
 
@@ -250,12 +285,14 @@ fn gather_bytes(world: &World, name: &str, bytes: Vec<u8>) -> Result<Vec<u8>> {
     elements(name, world.engine().submit(request, Tensor::from_vec(bytes)).wait_one()?)
 }
 
-fn inventory(parts: &[Part], state: Vec<Description>) -> Result<Inventory> {
+fn inventory(parts: &[Part], state: &[Description], splits: Option<&Splits>) -> Result<Inventory> {
+    let whole = |tensor: &Description| splits.map_or_else(|| tensor.clone(), |splits| splits.whole(tensor));
     let describe = |part: &Part| {
         let (dtype, shape) = (stored_type(&part.name, part.dtype)?, part.shape.to_vec());
         let layer = layer_of(part.name.split_once('/').map_or("", |(_, path)| path)).unwrap_or(0);
-        Ok((layer, part.id.val(), Description { name: part.name.clone(), dtype, shape }))
+        Ok((layer, part.id.val(), whole(&Description { name: part.name.clone(), dtype, shape })))
     };
+    let state = state.iter().map(whole).collect();
     Ok(Inventory { parts: parts.iter().map(describe).collect::<Result<_>>()?, state })
 }
 

@@ -6,6 +6,7 @@
 //!
 //! - [`flow`]: what goes from layer to layer.
 //! - [`chain`]: the layers.
+//! - [`splits`]: layers that are split over workers, besides.
 //! - [`pull`]: backward from gradients that another worker has computed.
 //! - [`links`]: messages between stages.
 //! - [`failure`]: why no more of them will come.
@@ -20,6 +21,7 @@ mod inference;
 mod links;
 mod measure;
 mod pull;
+mod splits;
 mod step;
 
 use std::{

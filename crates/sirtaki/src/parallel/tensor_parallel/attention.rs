@@ -12,7 +12,7 @@ use burn::{
 use super::{
     super::differentiable::Collective,
     linear::RowLinear,
-    part::{cut, part},
+    part::{cut, name, part},
 };
 use crate::{Result, World};
 
@@ -38,15 +38,16 @@ pub struct SplitAttention {
 }
 
 impl SplitAttention {
-    /// This worker's part of an attention, which is the same on all of them.
-    pub fn new(world: &World, whole: MultiHeadAttention) -> Result<Self> {
+    /// This worker's part of an attention, which is the same on all of them; all of it without a world.
+    pub fn new<'a>(world: impl Into<Option<&'a World>>, whole: MultiHeadAttention) -> Result<Self> {
+        let world = world.into();
         let heads = part(world, whole.n_heads, "heads")?;
         let features = heads.start * whole.d_k..heads.end * whole.d_k;
         let columns = |linear: &Linear| Linear {
             weight: cut(&linear.weight, 1, &features),
             bias: linear.bias.as_ref().map(|bias| cut(bias, 0, &features)),
         };
-        let name = format!("attention {}", world.next_layer());
+        let name = name(world, "attention");
         let entering = ["query", "key", "value"].map(|what| Collective::entering(world, &format!("{name} {what}")));
         Ok(Self {
             query: columns(&whole.query),

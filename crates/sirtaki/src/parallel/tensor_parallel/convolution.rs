@@ -4,7 +4,7 @@ use burn::{module::Module, module::Param, nn::conv::Conv2d, tensor::Tensor};
 
 use super::{
     super::differentiable::Collective,
-    part::{cut, part},
+    part::{cut, name, part},
 };
 use crate::{Error, Result, World, nn::convolve};
 
@@ -20,12 +20,12 @@ pub struct ColumnConv2d {
 }
 
 impl ColumnConv2d {
-    /// This worker's part of a convolution, which is the same on all of them.
-    pub fn new(world: &World, whole: Conv2d) -> Result<Self> {
-        let channels = whole.weight.dims()[0];
+    /// This worker's part of a convolution, which is the same on all of them; all of it without a world.
+    pub fn new<'a>(world: impl Into<Option<&'a World>>, whole: Conv2d) -> Result<Self> {
+        let (world, channels) = (world.into(), whole.weight.dims()[0]);
         require_one_group(&whole)?;
         let part = part(world, channels, "output channels")?;
-        let name = format!("column convolution {}", world.next_layer());
+        let name = name(world, "column convolution");
         let own = Conv2d {
             weight: cut(&whole.weight, 0, &part),
             bias: whole.bias.as_ref().map(|bias| cut(bias, 0, &part)),
@@ -62,11 +62,12 @@ pub struct RowConv2d {
 }
 
 impl RowConv2d {
-    /// This worker's part of a convolution, which is the same on all of them.
-    pub fn new(world: &World, whole: Conv2d) -> Result<Self> {
+    /// This worker's part of a convolution, which is the same on all of them; all of it without a world.
+    pub fn new<'a>(world: impl Into<Option<&'a World>>, whole: Conv2d) -> Result<Self> {
         require_one_group(&whole)?;
+        let world = world.into();
         let part = part(world, whole.weight.dims()[1], "input channels")?;
-        let leaving = Collective::leaving(world, &format!("row convolution {}", world.next_layer()));
+        let leaving = Collective::leaving(world, &name(world, "row convolution"));
         let bias = whole.bias.clone();
         Ok(Self { own: Conv2d { weight: cut(&whole.weight, 1, &part), bias: None, ..whole }, bias, leaving })
     }

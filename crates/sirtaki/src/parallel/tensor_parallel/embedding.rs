@@ -10,7 +10,7 @@ use burn::{
 
 use super::{
     super::differentiable::Collective,
-    part::{cut, part},
+    part::{cut, name, part},
 };
 use crate::{Result, World};
 
@@ -26,10 +26,11 @@ pub struct SplitEmbedding {
 }
 
 impl SplitEmbedding {
-    /// This worker's part of a table, which is the same on all of them.
-    pub fn new(world: &World, whole: Embedding) -> Result<Self> {
+    /// This worker's part of a table, which is the same on all of them; all of it without a world.
+    pub fn new<'a>(world: impl Into<Option<&'a World>>, whole: Embedding) -> Result<Self> {
+        let world = world.into();
         let rows = part(world, whole.weight.dims()[0], "rows")?;
-        let leaving = Collective::leaving(world, &format!("embedding {}", world.next_layer()));
+        let leaving = Collective::leaving(world, &name(world, "embedding"));
         Ok(Self { weight: cut(&whole.weight, 0, &rows), rows, leaving })
     }
 

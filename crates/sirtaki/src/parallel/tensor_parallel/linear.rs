@@ -10,7 +10,7 @@ use burn::{
 
 use super::{
     super::differentiable::Collective,
-    part::{cut, part},
+    part::{cut, name, part},
 };
 use crate::{Result, World};
 
@@ -28,11 +28,11 @@ pub struct ColumnLinear {
 }
 
 impl ColumnLinear {
-    /// This worker's part of a layer, which is the same on all of them.
-    pub fn new(world: &World, whole: Linear) -> Result<Self> {
-        let [_, outputs] = whole.weight.dims();
+    /// This worker's part of a layer, which is the same on all of them; all of it without a world.
+    pub fn new<'a>(world: impl Into<Option<&'a World>>, whole: Linear) -> Result<Self> {
+        let (world, [_, outputs]) = (world.into(), whole.weight.dims());
         let own = part(world, outputs, "outputs")?;
-        let name = format!("column linear {}", world.next_layer());
+        let name = name(world, "column linear");
         Ok(Self {
             weight: cut(&whole.weight, 1, &own),
             bias: whole.bias.as_ref().map(|bias| cut(bias, 0, &own)),
@@ -64,16 +64,16 @@ pub struct RowLinear {
 }
 
 impl RowLinear {
-    /// This worker's part of a layer, which is the same on all of them.
-    pub fn new(world: &World, whole: Linear) -> Result<Self> {
-        let [inputs, _] = whole.weight.dims();
+    /// This worker's part of a layer, which is the same on all of them; all of it without a world.
+    pub fn new<'a>(world: impl Into<Option<&'a World>>, whole: Linear) -> Result<Self> {
+        let (world, [inputs, _]) = (world.into(), whole.weight.dims());
         let own = part(world, inputs, "inputs")?;
         Ok(Self::of_rows(world, whole, &own))
     }
 
     /// The part with these inputs.
-    pub(super) fn of_rows(world: &World, whole: Linear, own: &Range<usize>) -> Self {
-        let leaving = Collective::leaving(world, &format!("row linear {}", world.next_layer()));
+    pub(super) fn of_rows(world: Option<&World>, whole: Linear, own: &Range<usize>) -> Self {
+        let leaving = Collective::leaving(world, &name(world, "row linear"));
         Self { weight: cut(&whole.weight, 0, own), bias: whole.bias, leaving }
     }
 

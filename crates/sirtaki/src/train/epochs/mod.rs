@@ -92,7 +92,8 @@ impl<'a, L: Layer> Course<'a, L> {
         let (position, step) =
             resumed.as_ref().map_or(start, |resumed| (resumed.manifest.position, resumed.manifest.step));
         let rates = rates(settings, copies, data.train.count().div_ceil(sizes.1))?;
-        let passes = Passes::new(world, device, settings.precision, N::Kind::tensors);
+        let loss = layout.loss(data.train.classes())?;
+        let passes = Passes::new(world, device, settings.precision, N::Kind::tensors).split(loss);
         let (begun, training) = (Instant::now(), Watch::running());
         Ok(Self {
             world,
@@ -120,7 +121,7 @@ impl<'a, L: Layer> Course<'a, L> {
     fn run(mut self, observer: &mut dyn Observer) -> Result<Report> {
         let network = self.network();
         let method = self.settings.method;
-        let parameters = self.layout.over_layers(network.num_params() as f64)? as usize;
+        let parameters = self.layout.parameters(network)?;
         let one_worker = match self.is_done() || !self.layout.is_whole() {
             true => None,
             false => single_worker::speed(self.world, &self.passes, network, method, &self.data, self.sizes.0)?,
@@ -298,7 +299,7 @@ impl<'a, L: Layer> Course<'a, L> {
         let Some(folder) = &self.settings.checkpoints else { return Ok(()) };
         self.training.pause();
         self.settle()?;
-        let sum = self.layout.over_layers(model::sum_of_weights(self.network()))?;
+        let sum = self.layout.over_network(model::sum_of_weights(self.network()))?;
         self.check_finite("the sum of all weights", sum)?;
         let settings = self.settings.resume_settings(self.layout.copies().size(), &self.data);
         let manifest = Manifest { settings, ..Manifest::new(self.settings.model.name(), self.step, self.position) };

@@ -83,6 +83,7 @@ impl<L: Layer> Course<'_, L> {
                 .collect(),
             pipeline: self.layout.bubble()?.zip(settings.stages).map(|(bubble, stages)| PipelineReport {
                 workers: stages.workers,
+                parts: stages.parts,
                 micro_batches: stages.micros,
                 schedule: stages.schedule.name().into(),
                 bubble,

@@ -11,7 +11,7 @@ use burn::{
 
 use super::{ImageKind, Network, too_small};
 use crate::{
-    Flow, Layer, Result, ShardDropout,
+    Flow, Layer, Result, ShardDropout, World,
     nn::{convolve, max_pool},
 };
 
@@ -53,7 +53,7 @@ impl Network for Cnn {
         6
     }
 
-    fn layer(&self, number: usize, device: &Device) -> Result<CnnLayer> {
+    fn layer(&self, number: usize, device: &Device, _: Option<&World>) -> Result<CnnLayer> {
         let convolution = |from, to| CnnLayer::Convolution(Conv2dConfig::new([from, to], [3, 3]).init(device));
         let dense = |from, to| LinearConfig::new(from, to).init(device);
         Ok(match number {

@@ -11,7 +11,7 @@ use burn::{
 
 use super::{ImageKind, Network, too_small};
 use crate::{
-    Flow, Layer, Result,
+    Flow, Layer, Result, World,
     nn::{convolve, max_pool},
 };
 
@@ -53,7 +53,7 @@ impl Network for LeNet {
         5
     }
 
-    fn layer(&self, number: usize, device: &Device) -> Result<LeNetLayer> {
+    fn layer(&self, number: usize, device: &Device, _: Option<&World>) -> Result<LeNetLayer> {
         let convolution = |from, to| LeNetLayer::Convolution(Conv2dConfig::new([from, to], [5, 5]).init(device));
         let dense = |from, to| LinearConfig::new(from, to).init(device);
         Ok(match number {

@@ -26,6 +26,8 @@ pub(super) struct NetworkEntry {
     /// The optimizer and the accuracy to reach, if nobody asks for others.
     pub(super) method: Method,
     pub(super) target: f64,
+    /// Over how many workers each of its layers can be split.
+    pub(super) parts: usize,
     /// Whether its data set can be read and has enough samples for this many workers.
     pub(super) check_data: fn(&Settings, usize) -> Result<()>,
     /// Trains it as the settings say.
@@ -43,6 +45,7 @@ const fn entry<N: Network>() -> NetworkEntry {
         domain: N::Kind::DOMAIN,
         method: N::METHOD,
         target: N::TARGET,
+        parts: N::PARTS,
         check_data: checks::data::<N>,
         train: epochs::train::<N>,
     }
@@ -58,6 +61,8 @@ pub(super) trait Network: Sized + 'static {
     const METHOD: Method = Method::Sgd;
     /// An accuracy that it should reach.
     const TARGET: f64 = 0.985;
+    /// Over how many workers each of its layers can be split.
+    const PARTS: usize = 1;
 
     type Kind: SampleKind;
     type Layer: Layer;
@@ -71,8 +76,9 @@ pub(super) trait Network: Sized + 'static {
     /// How many layers it has.
     fn depth(&self) -> usize;
 
-    /// One of them, with random weights.
-    fn layer(&self, number: usize, device: &Device) -> Result<Self::Layer>;
+    /// One of them, with random weights; if it is split over the workers of a world, this worker's part. The last one
+    /// then gives the numbers of its classes.
+    fn layer(&self, number: usize, device: &Device, parts: Option<&World>) -> Result<Self::Layer>;
 }
 
 /// The numbers for each class.
@@ -97,7 +103,7 @@ mod tests {
 
     fn whole<N: Network>(kind: N::Kind, device: &Device) -> Chain<N::Layer> {
         let network = N::new(kind).unwrap();
-        Chain::new(0..network.depth(), device, 1, |number| network.layer(number, device)).unwrap()
+        Chain::new(0..network.depth(), device, 1, |number| network.layer(number, device, None)).unwrap()
     }
 
     fn parameters<N: Network<Kind = ImageKind>>(kind: ImageKind) -> usize {

@@ -1,18 +1,23 @@
 //! A transformer that continues text, character by character.
 //!
-//! Attention and the dense layers of a block are layers of their own, so that the network can be cut between them.
+//! Attention and the dense layers of a block are layers of their own, so that the network can be cut between them. Within
+//! a layer, heads, inner features and the scores of characters can be split over workers.
 
 use burn::{
     module::Module,
     nn::{
-        Embedding, EmbeddingConfig, LayerNorm, LayerNormConfig, Linear, LinearConfig,
-        attention::{MhaInput, MultiHeadAttention, MultiHeadAttentionConfig, generate_autoregressive_mask},
+        Embedding, EmbeddingConfig, LayerNorm, LayerNormConfig, LinearConfig,
+        attention::{MultiHeadAttentionConfig, generate_autoregressive_mask},
     },
     tensor::{Device, Int, Tensor, activation::gelu},
 };
 
 use super::{Network, TextKind};
-use crate::{Flow, Layer, Result, ShardDropout, train::Method};
+use crate::{
+    Flow, Layer, Result, ShardDropout, World,
+    tensor_parallel::{ColumnLinear, RowLinear, SplitAttention},
+    train::Method,
+};
 
 const BLOCKS: usize = 3;
 const WIDTH: usize = 64;
@@ -46,22 +51,22 @@ pub(super) struct Characters {
 #[derive(Module, Debug)]
 pub(super) struct Attention {
     norm: LayerNorm,
-    attention: MultiHeadAttention,
+    attention: SplitAttention,
     dropout: ShardDropout,
 }
 
 #[derive(Module, Debug)]
 pub(super) struct Dense {
     norm: LayerNorm,
-    up: Linear,
-    down: Linear,
+    up: ColumnLinear,
+    down: RowLinear,
     dropout: ShardDropout,
 }
 
 #[derive(Module, Debug)]
 pub(super) struct Scores {
     norm: LayerNorm,
-    scores: Linear,
+    scores: ColumnLinear,
 }
 
 impl Network for Transformer {
@@ -69,6 +74,7 @@ impl Network for Transformer {
     const ABOUT: &'static str = "three blocks of attention and dense layers, for text, character by character";
     const METHOD: Method = Method::AdamW;
     const TARGET: f64 = 0.85;
+    const PARTS: usize = HEADS;
 
     type Kind = TextKind;
     type Layer = TransformerLayer;
@@ -85,7 +91,7 @@ impl Network for Transformer {
         2 + 2 * BLOCKS
     }
 
-    fn layer(&self, number: usize, device: &Device) -> Result<TransformerLayer> {
+    fn layer(&self, number: usize, device: &Device, parts: Option<&World>) -> Result<TransformerLayer> {
         let norm = LayerNormConfig::new(WIDTH).init(device);
         let dense = |from, to| LinearConfig::new(from, to).init(device);
         let embedding = |from| EmbeddingConfig::new(from, WIDTH).init(device);
@@ -97,15 +103,18 @@ impl Network for Transformer {
                 TransformerLayer::Characters(Characters { characters, places, dropout })
             }
             number if number > 2 * BLOCKS => {
-                TransformerLayer::Scores(Scores { norm, scores: dense(WIDTH, characters) })
+                let scores = ColumnLinear::new(parts, dense(WIDTH, characters))?;
+                TransformerLayer::Scores(Scores { norm, scores })
             }
             number if number % 2 == 1 => {
                 // Dropout is ours, behind attention.
                 let attention = MultiHeadAttentionConfig::new(WIDTH, HEADS).with_dropout(0.0).init(device);
+                let attention = SplitAttention::new(parts, attention)?;
                 TransformerLayer::Attention(Attention { norm, attention, dropout })
             }
             _ => {
-                let (up, down) = (dense(WIDTH, WIDER * WIDTH), dense(WIDER * WIDTH, WIDTH));
+                let up = ColumnLinear::new(parts, dense(WIDTH, WIDER * WIDTH))?;
+                let down = RowLinear::new(parts, dense(WIDER * WIDTH, WIDTH))?;
                 TransformerLayer::Dense(Dense { norm, up, down, dropout })
             }
         })
@@ -126,8 +135,8 @@ impl Layer for TransformerLayer {
                 let [samples, length, _] = values.dims();
                 // A character sees those before it and itself.
                 let mask = generate_autoregressive_mask(samples, length, &values.device());
-                let input = MhaInput::self_attn(norm.forward(values.clone())).mask_attn(mask);
-                Flow::new().with(values + dropout.forward(attention.forward(input).context))
+                let context = attention.forward(norm.forward(values.clone()), Some(mask));
+                Flow::new().with(values + dropout.forward(context))
             }
             TransformerLayer::Dense(Dense { norm, up, down, dropout }) => {
                 let values: Tensor<3> = flow.take()?;
