@@ -13,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 
+import imagecodecs
 import mrcfile
 import nibabel
 import numpy as np
@@ -22,6 +23,8 @@ import pytest
 import tifffile
 import zarr
 from onnx import TensorProto, helper, numpy_helper
+from selenium import webdriver
+from selenium.webdriver.common.by import By
 
 BESIDE = Path(sys.executable).parent
 SIRTAKI = os.environ.get("SIRTAKI_COMMAND", str(BESIDE / "sirtaki"))
@@ -325,6 +328,33 @@ def test_the_examples_of_the_documentation_run(made, tmp_path):
         )
         assert done.returncode == 0, (example, done.stderr)
     assert zarr.open_array(str(tmp_path / "out.zarr")).shape == (2, *SHAPE)
+
+
+def test_a_browser_shows_the_page(made, tmp_path):
+    folder, _, _ = made
+    page = tmp_path / "page.html"
+    words = [folder / "unet.onnx", folder / "in.zarr", tmp_path / "out.zarr", "--report", page]
+    infer(*words, "-n", 2, "--output", "argmax", "--verify", 2)
+    options = webdriver.ChromeOptions()
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    for flag in [*flags, "--window-size=1000,1200", f"--user-data-dir={tmp_path / 'browser'}"]:
+        options.add_argument(flag)
+    options.binary_location = "/usr/bin/chromium"
+    browser = webdriver.Chrome(options, webdriver.ChromeService("/usr/bin/chromedriver"))
+    try:
+        browser.get(page.as_uri())
+        titles = [title.text for title in browser.find_elements(By.CSS_SELECTOR, "h1, h3")]
+        slices = [f"{what}, across axis {axis}" for axis in "zy" for what in ("Input", "Output")]
+        assert titles == ["out.zarr by unet.onnx", *slices, "Time of the workers"]
+        text = browser.find_element(By.TAG_NAME, "body").text
+        assert "places computed again are equal in every bit" in text
+        wide = "return document.documentElement.scrollWidth > document.documentElement.clientWidth"
+        assert not browser.execute_script(wide)
+        for image in browser.find_elements(By.CSS_SELECTOR, "figure svg:has(image)"):
+            shown = imagecodecs.png_decode(image.screenshot_as_png)[..., 0]
+            assert shown.min() < 50 and shown.max() > 200, "the slice is a picture"
+    finally:
+        browser.quit()
 
 
 def test_regions_and_masks(made, tmp_path):

@@ -50,6 +50,11 @@ impl Source {
         Extent::new(self.space.iter().map(|axis| self.layout().shape.sizes()[*axis]).collect::<Vec<_>>())
     }
 
+    /// The name of an axis of space.
+    pub fn space_name(&self, number: usize) -> String {
+        self.layout().axes[self.space[number]].name.clone()
+    }
+
     /// The channels that a network is given: those that are asked for, or all, if they are as many as it takes.
     pub fn channels(&self, facts: &Facts, asked: Option<&[u64]>) -> Result<Vec<u64>, InferError> {
         let (name, axes) = (self.path.display(), self.space.len());

@@ -69,6 +69,9 @@ pub struct WorkerReport {
     pub computing: f64,
     /// Seconds of writing, beside computing.
     pub writing: f64,
+    /// The most memory that its process had, in bytes, if that is known.
+    #[serde(default)]
+    pub memory: u64,
 }
 
 /// What all threads of a worker use.
@@ -140,6 +143,7 @@ pub fn work(
         reading: reading.seconds,
         computing: computing.seconds,
         writing: writing.seconds,
+        memory: 0,
     };
     Ok(report)
 }

@@ -159,6 +159,10 @@ pub struct Infer {
     #[arg(short, long)]
     pub quiet: bool,
 
+    /// Write a page with slices of input and output, tiles and times of workers
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+
     /// Print the result, or the plan of --dry-run, as a JSON object
     #[arg(long)]
     pub json: bool,

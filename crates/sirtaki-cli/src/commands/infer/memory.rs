@@ -14,6 +14,13 @@ pub(super) fn for_each(workers: usize) -> u64 {
     (free as f64 * SHARE) as u64 / workers.max(1) as u64
 }
 
+/// The most memory that this process has had, in bytes.
+pub(super) fn peak() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
+    line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap_or(0) << 10
+}
+
 /// What is left to the control group of this process.
 fn group_limit() -> Option<u64> {
     let own = fs::read_to_string("/proc/self/cgroup").ok()?;

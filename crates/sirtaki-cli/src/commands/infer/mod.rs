@@ -6,12 +6,14 @@
 //!
 //! - `prepare`: from what is typed to a job; `library` finds ONNX Runtime, `memory` how much there is.
 //! - `worker`: what a worker does; `watch`: the workers as seen by whoever started them.
-//! - `show`: plans and results in words.
+//! - `show`: plans and results in words; `page` with `slice`: the result with pictures.
 
 mod library;
 mod memory;
+mod page;
 mod prepare;
 mod show;
+mod slice;
 mod watch;
 mod worker;
 
@@ -22,6 +24,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use sirtaki_engine::files;
 use sirtaki_infer::{
     Job,
     place::Place,
@@ -35,6 +38,7 @@ pub use self::worker::work;
 use self::{prepare::Decided, watch::Watched};
 use crate::{
     args::infer::Infer,
+    launch::outputs,
     printer::{Advice, Printer, Style},
 };
 
@@ -50,6 +54,9 @@ pub fn run(arguments: &Infer, program: &Path, printer: &mut Printer) -> Result<u
     }
     let (options, placement) = prepare::placement(arguments, &settings.output)?;
     let mut prepared = prepare::decide(arguments, settings, &place, placement.plan.size())?;
+    if let Some(file) = &arguments.report {
+        outputs::check(file, "--report")?;
+    }
     if arguments.dry_run {
         show::plan(&mut prepared, placement.plan.size(), arguments.json, printer)?;
         return Ok(0);
@@ -103,7 +110,11 @@ fn complete(
         }
         thread::sleep(LOOK);
     }
-    let result = show::Result { job: &prepared.job, seconds, done, workers: placement.plan.size(), told, verdict };
+    let result = show::Finished { job: &prepared.job, seconds, done, workers: placement.plan.size(), told, verdict };
+    if let Some(file) = &arguments.report {
+        files::write(file, page::write(&result)?.as_bytes())
+            .with_context(|| format!("cannot write {}", file.display()))?;
+    }
     if arguments.json {
         result.print_json(printer)?;
     } else if !arguments.quiet {

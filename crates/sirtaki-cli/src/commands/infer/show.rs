@@ -10,7 +10,7 @@ use sirtaki_volume::{Extent, grid::plan::Plan, ledger::Ledger};
 use super::prepare::Decided;
 use crate::printer::{Printer, Style};
 
-type Row = (&'static str, String, String);
+pub(super) type Row = (&'static str, String, String);
 
 /// The most voxels that are computed to estimate the time.
 const SAMPLE: u64 = 48 * 48 * 48;
@@ -97,7 +97,7 @@ fn notes(job: &Job, printer: &mut Printer) {
 }
 
 /// A job that is complete.
-pub(super) struct Result<'a> {
+pub(super) struct Finished<'a> {
     pub(super) job: &'a Job,
     pub(super) seconds: f64,
     /// Tiles that were done since this command began.
@@ -107,16 +107,26 @@ pub(super) struct Result<'a> {
     pub(super) verdict: Option<Verdict>,
 }
 
-impl Result<'_> {
+impl Finished<'_> {
     /// For people.
     pub(super) fn print(&self, printer: &mut Printer) -> anyhow::Result<()> {
         let plan = self.job.plan()?;
         let mut rows = planned(self.job, &plan)?;
+        rows.extend(self.rows(&plan));
+        print(&rows, printer)?;
+        Ok(())
+    }
+
+    /// What was measured.
+    pub(super) fn rows(&self, plan: &Plan) -> Vec<Row> {
         let voxels = self.job.spec.output.voxels() as f64 * self.done as f64 / plan.tiles() as f64;
         let rate = format!("{:.2} Mvoxel/s, {} tiles", voxels / self.seconds.max(1e-9) / 1e6, self.done);
-        rows.push(("time", seconds_in_words(self.seconds), rate));
+        let mut rows = vec![("time", seconds_in_words(self.seconds), rate)];
         if let Some(shares) = self.shares() {
             rows.push(("workers", self.workers.to_string(), shares));
+        }
+        if let Some(most) = self.told.iter().map(|worker| worker.memory).max() {
+            rows.push(("memory", format!("{} MB", most / 1_000_000), "of the largest worker".to_owned()));
         }
         if let Some(verdict) = self.verdict {
             let note = match verdict.equal == verdict.places {
@@ -127,8 +137,7 @@ impl Result<'_> {
             };
             rows.push(("verified", format!("{} of {}", verdict.equal, verdict.places), note));
         }
-        print(&rows, printer)?;
-        Ok(())
+        rows
     }
 
     /// Where the time of all workers went.
@@ -157,7 +166,7 @@ impl Result<'_> {
 }
 
 /// What was decided, for people.
-fn planned(job: &Job, plan: &Plan) -> anyhow::Result<Vec<Row>> {
+pub(super) fn planned(job: &Job, plan: &Plan) -> anyhow::Result<Vec<Row>> {
     let tiles = job.order(plan)?.len();
     let halo: Vec<String> = job.spec.halo.iter().map(|halo| halo.before.max(halo.after).max(0).to_string()).collect();
     let stride: Vec<String> = job.spec.halo.iter().map(|halo| halo.input.to_string()).collect();

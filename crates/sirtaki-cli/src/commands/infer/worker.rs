@@ -7,10 +7,10 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use sirtaki_infer::{
     decide::sum_of,
     place::Place,
-    work::{self, Worker},
+    work::{self, Worker, WorkerReport},
 };
 
-use super::{library, name_of, now, own_name, prepare};
+use super::{library, memory, name_of, now, own_name, prepare};
 use crate::{args::infer::InferWorker, env};
 
 /// Computes tiles until none is left.
@@ -48,5 +48,5 @@ fn work_at(place: &Place, arguments: &InferWorker) -> Result<()> {
     };
     let mut ledger = place.ledger(&job, &worker.name)?;
     let report = work::work(&job, &mut model, &mut ledger, &worker)?;
-    Ok(place.tell(&report)?)
+    Ok(place.tell(&WorkerReport { memory: memory::peak(), ..report })?)
 }

@@ -12,7 +12,7 @@ use super::{
 use crate::plot;
 
 const STYLE: &str = include_str!("page.css");
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 /// Cells with at least this many letters may be broken into lines.
 const LONG: usize = 32;
 
