@@ -158,6 +158,39 @@ echo "{\"loss\": $SIRTAKI_RANK}""#;
     }
 }
 
+/// Each slot has its own cores; on a machine with one core there is nothing to divide.
+#[test]
+fn slots_divide_the_cores() {
+    let script = "grep Cpus_allowed_list /proc/self/status; touch $SIRTAKI_TRIAL_FOLDER/up
+until [ -e runs/study/0000/up ] && [ -e runs/study/0001/up ]; do sleep 0.01; done; echo '{\"loss\": 1}'";
+    let place = study(script, "trials = 2", "x = { float = [0, 1] }");
+    let done = searched(place.path(), &["study.toml", "-n", "2"]);
+    assert_eq!(done.code, 0, "{}", done.message());
+    let cores = |trial: u32| {
+        let log = fs::read_to_string(place.path().join(format!("runs/study/{trial:04}/rank-0.log"))).unwrap();
+        log.lines().next().unwrap().to_owned()
+    };
+    let several = std::thread::available_parallelism().unwrap().get() > 1;
+    assert_eq!(cores(0) != cores(1), several, "{} and {}", cores(0), cores(1));
+}
+
+/// Every third trial loses its agent when it runs for the first time.
+#[test]
+fn trials_that_are_lost_run_again() {
+    let script = r#"
+if [ $((SIRTAKI_TRIAL % 3)) = 0 ] && [ ! -e $SIRTAKI_TRIAL_FOLDER/first ]; then
+  touch $SIRTAKI_TRIAL_FOLDER/first; kill -9 $PPID; exec sleep 1000
+fi
+echo "{\"loss\": $1}""#;
+    let place = study(script, "trials = 24", "x = { float = [0, 1] }");
+    let done = searched(place.path(), &["study.toml", "-n", "8"]);
+    assert_eq!((done.code, done.out[0].as_str()), (0, "study study: 24 finished"), "{}", done.message());
+    for (number, trial) in trials(place.path()).iter().enumerate() {
+        assert_eq!(trial["attempts"], if number % 3 == 0 { 2 } else { 1 }, "{trial}");
+        assert_eq!(trial["values"]["loss"], trial["parameters"]["x"], "{trial}");
+    }
+}
+
 #[test]
 fn ctrl_c_ends_everything_and_the_study_goes_on_later() {
     let place = study("echo started; exec sleep 1000", "trials = 4", "x = { float = [0, 1] }");

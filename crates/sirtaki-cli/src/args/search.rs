@@ -95,6 +95,14 @@ pub struct Search {
     #[arg(long, value_name = "DIR")]
     pub folder: Option<PathBuf>,
 
+    /// Configuration file for ssh, as with `ssh -F`
+    #[arg(long, value_name = "FILE")]
+    pub ssh_config: Option<PathBuf>,
+
+    /// Path of `sirtaki` on the other hosts [default: the same as here]
+    #[arg(long, value_name = "PATH")]
+    pub remote_sirtaki: Option<String>,
+
     /// Say nothing but the result
     #[arg(short, long)]
     pub quiet: bool,

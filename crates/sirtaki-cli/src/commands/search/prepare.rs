@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::Result;
-use sirtaki_launch::{allocation::Allocation, cores, outside::Outside};
+use sirtaki_launch::{Ssh, allocation::Allocation, cores, outside::Outside};
 use sirtaki_search::{
     journal::Owner,
     study::{Ending, State},
@@ -36,6 +36,10 @@ pub(super) struct Prepared {
     pub(super) store: StudyStore,
     pub(super) folder: PathBuf,
     pub(super) slots: Vec<Slot>,
+    /// How other hosts are reached.
+    pub(super) ssh: Ssh,
+    /// Where `sirtaki` is there.
+    pub(super) remote_sirtaki: Option<String>,
     /// When everything has to be over.
     pub(super) end: Option<Instant>,
     pub(super) _claim: StudyClaim,
@@ -63,7 +67,9 @@ pub(super) fn prepare(arguments: &Search, printer: &mut Printer) -> Result<Prepa
         printer.labelled(Style::Warning, "warning:", &text);
     }
     let store = if opened.existed { resumed(opened, &plan)? } else { begun(opened, &plan)? };
-    Ok(Prepared { plan, store, folder, slots, end, _claim: claim })
+    let ssh = Ssh { config: arguments.ssh_config.clone(), ..Ssh::default() };
+    let remote_sirtaki = arguments.remote_sirtaki.clone();
+    Ok(Prepared { plan, store, folder, slots, ssh, remote_sirtaki, end, _claim: claim })
 }
 
 fn plan(arguments: &Search, outside: &Outside<'_>) -> Result<StudyPlan> {

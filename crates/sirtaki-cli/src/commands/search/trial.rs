@@ -88,6 +88,8 @@ fn spec(prepared: &Prepared, slot: &Slot, asked: &Asked, folder: &Path) -> Resul
         ranks: Some(plan.ranks),
         hosts: slot.hosts.clone(),
         via: slot.via(),
+        ssh: prepared.ssh.clone(),
+        remote_sirtaki: prepared.remote_sirtaki.clone(),
         env: variables.map(|(name, value)| Wish { name, value: Some(value) }).collect(),
         divide_gpus: !gpus::chooses_itself(&words),
         part: slot.part,
