@@ -21,17 +21,33 @@ if TYPE_CHECKING:
     from sirtaki._parallel import data_parallel
     from sirtaki._progress import describe, progress
     from sirtaki._run import run
+    from sirtaki._study import Study
+    from sirtaki._trial import report, should_stop
 
-__all__ = ["Error", "LaunchError", "RankError", "data_parallel", "describe", "progress", "run"]
+__all__ = [
+    "Error",
+    "LaunchError",
+    "RankError",
+    "Study",
+    "data_parallel",
+    "describe",
+    "progress",
+    "report",
+    "run",
+    "should_stop",
+]
 
 _PLACES = {
     "Error": "sirtaki._errors",
     "LaunchError": "sirtaki._errors",
     "RankError": "sirtaki._errors",
+    "Study": "sirtaki._study",
     "data_parallel": "sirtaki._parallel",
     "describe": "sirtaki._progress",
     "progress": "sirtaki._progress",
+    "report": "sirtaki._trial",
     "run": "sirtaki._run",
+    "should_stop": "sirtaki._trial",
 }
 
 

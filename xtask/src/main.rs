@@ -12,6 +12,7 @@ mod packages;
 mod ptx;
 mod python;
 mod python_tests;
+mod search;
 mod shell;
 mod steps;
 
@@ -87,6 +88,9 @@ fn perform(task: Task) -> Result<()> {
         }
         Task::Bench { arguments } if arguments.first().is_some_and(|name| name == "local-sgd") => {
             frameworks::bench_local_sgd(&shell, &arguments[1..])
+        }
+        Task::Bench { arguments } if arguments.first().is_some_and(|name| name == "search") => {
+            search::bench(&shell, &arguments[1..])
         }
         // Takes root and none of the other libraries.
         Task::Bench { arguments } if arguments == ["tls"] => {

@@ -12,7 +12,7 @@ use crate::{
 /// Where PyTorch and the following are installed, once.
 const ENVIRONMENT: &str = "target/python/environment";
 /// What the tests need besides the wheel and PyTorch.
-const NEEDS: [&str; 20] = [
+const NEEDS: [&str; 21] = [
     "accelerate",
     "cloudpickle",
     "flax",
@@ -27,6 +27,7 @@ const NEEDS: [&str; 20] = [
     "onnx",
     "onnxruntime",
     "optax",
+    "optuna",
     "pytest",
     "selenium",
     "tensorflow-cpu",
@@ -36,7 +37,7 @@ const NEEDS: [&str; 20] = [
 ];
 const PYTEST: [&str; 7] = ["-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider"];
 /// Tests that one process runs.
-const ALONE: [&str; 14] = [
+const ALONE: [&str; 15] = [
     "python/tests/test_horovodrun.py",
     "python/tests/test_torch_jobs.py",
     "python/tests/test_distributed_jobs.py",
@@ -48,6 +49,7 @@ const ALONE: [&str; 14] = [
     "python/tests/test_types.py",
     "python/tests/test_examples.py",
     "python/tests/test_perfetto.py",
+    "python/tests/test_search.py",
     "python/tests/test_mpi.py",
     "python/tests/test_volumes.py",
     "python/tests/test_infer.py",

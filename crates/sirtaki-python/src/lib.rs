@@ -14,6 +14,7 @@
 //! - `name`: names of requests, and the calls that they are made for.
 //! - `in_flight`: names that are in use; `hand_in`: what is still to come.
 //! - `registry`: engines by number, for code that runs without the interpreter.
+//! - `study`: hyper-parameter studies.
 //! - `tensorflow`: ops and kernels for TensorFlow, which computes without the interpreter.
 //! - `ticket`: waiting, with the interpreter free and signals noticed.
 //! - `completions`: what is done, for threads that act on it.
@@ -39,6 +40,7 @@ mod output;
 mod phase;
 mod reduce;
 mod registry;
+mod study;
 mod tensorflow;
 mod ticket;
 mod xla;
@@ -56,6 +58,7 @@ mod _native {
         message::{receive, send},
         output::Output,
         phase::Phase,
+        study::NativeStudy,
         tensorflow::{tensorflow_ops, tensorflow_ready},
         ticket::Ticket,
         xla::xla_handlers,

@@ -229,8 +229,8 @@ fn definition(about: &Value) -> Result<Definition, Advice> {
         other => return Err(Advice::bare(format!("the space cannot be {other}"))),
     };
     let mut definition = Definition::new(text("name").unwrap_or("study"), space);
-    definition.sampler = text("sampler").unwrap_or("auto").to_owned();
-    definition.sampler = sirtaki_search::sampler::find(&definition.sampler).map_err(advice)?.name.into();
+    let sampler = text("sampler").unwrap_or(&definition.sampler);
+    definition.sampler = sirtaki_search::sampler::find(sampler).map_err(advice)?.name.into();
     if let Some(objectives) = about["objectives"].as_array() {
         let parse = |one: &Value| one.as_str().unwrap_or_default().parse::<Objective>();
         definition.objectives = objectives.iter().map(parse).collect::<Result<_, _>>().map_err(advice)?;

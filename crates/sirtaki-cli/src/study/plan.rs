@@ -107,16 +107,12 @@ impl StudyPlan {
         let space: Space = space.parse().map_err(|error: SearchError| {
             Advice::new(error.to_string(), "write it like lr=log:1e-4..1,batch-size=32|64|128")
         })?;
-        let mut definition = usual(name, space);
+        let mut definition = Definition::new(name, space);
         definition.objectives = vec![train_objective()?];
         let work = train_work(options.to_vec(), &definition.space)?;
         let (ranks, timeout, env, enqueue) = (NonZeroUsize::MIN, None, BTreeMap::new(), Vec::new());
         Ok(Self { definition, work, ranks, timeout, env, enqueue })
     }
-}
-
-fn usual(name: &str, space: Space) -> Definition {
-    Definition { sampler: "auto".into(), ..Definition::new(name, space) }
 }
 
 fn train_objective() -> Result<Objective, Advice> {
@@ -160,7 +156,7 @@ impl Reader {
             )
         })?;
         let work = self.work(&space)?;
-        let mut definition = usual(name, space);
+        let mut definition = Definition::new(name, space);
         definition.objectives = self.objectives(matches!(work, TrialWork::Train(_)))?;
         if let Some(name) = self.read("name", as_text, "must be a text")? {
             definition.name = self.checked(

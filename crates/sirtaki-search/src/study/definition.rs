@@ -39,7 +39,7 @@ impl Definition {
             space,
             objectives: vec![objective],
             seed: 0,
-            sampler: "tpe".into(),
+            sampler: "auto".into(),
             stopper: Stopper::None,
             trials: None,
             attempts: 3,

@@ -14,7 +14,8 @@ const SPACE: &str = "optimizer=sgd|adam,lr=log:1e-5..1,layers=int:1..6,momentum=
 
 fn definition() -> Definition {
     let stopper = Stopper::Asha { min: 1, max: 9, factor: 3 };
-    Definition { seed: 7, stopper, trials: Some(20), ..Definition::new("s", SPACE.parse().unwrap()) }
+    let sampler = "tpe".into();
+    Definition { seed: 7, sampler, stopper, trials: Some(20), ..Definition::new("s", SPACE.parse().unwrap()) }
 }
 
 fn study() -> Study {

@@ -1,0 +1,233 @@
+"""Studies from Python: Optuna reads their journals; its interface and Hyperopt's; trials."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import optuna as real
+import pytest
+
+import sirtaki
+import sirtaki.optuna as ours
+from sirtaki import hyperopt
+from sirtaki._launcher import find_command
+
+real.logging.set_verbosity(real.logging.WARNING)
+
+STUDY = """
+command = ["{python}", "trial.py", "{{x}}", "{{kind}}"]
+objective = "minimize loss"
+trials = {trials}
+{more}
+[space]
+x = {{ float = [-5, 5] }}
+kind = ["a", "b"]
+"""
+
+
+def command(place, *arguments, code=0):
+    done = subprocess.run(
+        [find_command(), *arguments], cwd=place, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code, done.stderr
+    return done.stdout
+
+
+def write(place, script, trials, more=""):
+    (place / "trial.py").write_text(textwrap.dedent(script))
+    text = STUDY.format(python=sys.executable, trials=trials, more=more)
+    (place / "study.toml").write_text(text)
+
+
+def opened(path):
+    backend = real.storages.journal.JournalFileBackend(os.fspath(path))
+    return real.storages.JournalStorage(backend)
+
+
+def test_optuna_opens_what_the_command_wrote_and_goes_on(tmp_path):
+    script = """
+        import sys
+        import sirtaki
+        x = float(sys.argv[1])
+        if sys.argv[2] == "b" and x > 3:
+            raise SystemExit("too much")
+        for step in range(3):
+            sirtaki.report(step, x * x + step)
+        """
+    write(tmp_path, script, 12, 'stop = { method = "median", startup = 2 }\nseed = 5')
+    command(tmp_path, "search", "study.toml", "-n", "2")
+    data = json.loads(command(tmp_path, "search", "export", "runs/study"))
+    storage = opened(tmp_path / "runs/study/journal.log")
+    study = real.load_study(study_name="study", storage=storage)
+    names = {
+        "finished": "COMPLETE",
+        "stopped early": "PRUNED",
+        "failed": "FAIL",
+    }
+    assert [trial.state.name for trial in study.trials] == [
+        names[trial["state"]] for trial in data["trials"]
+    ]
+    for trial, other in zip(study.trials, data["trials"]):
+        assert trial.params == other["parameters"]
+        assert [list(pair) for pair in trial.intermediate_values.items()] == other["reports"]
+    assert study.best_trial.number == data["best"]
+
+    def objective(trial):
+        trial.suggest_categorical("kind", ["a", "b"])
+        return trial.suggest_float("x", -5, 5) ** 2
+
+    study.optimize(objective, n_trials=2)
+    out = command(tmp_path, "search", "study.toml", "--resume", "--trials", "16", "-n", "2")
+    assert "study study:" in out
+    assert len(real.load_study(study_name="study", storage=storage).trials) == 16
+
+
+def test_the_examples_of_the_documentation_run(tmp_path, monkeypatch, capsys):
+    page = (Path(__file__).parents[2] / "docs/search.md").read_text()
+    blocks = [block.split("\n", 1) for block in page.split("\n```")[1::2]]
+    for kind, text in blocks:
+        if kind in ("toml", "sh") and text.startswith(("# study.toml", "# trial.sh")):
+            (tmp_path / text[2:].split("\n")[0].split(":")[0]).write_text(text)
+    command(tmp_path, "search", "study.toml", "-n", "2")
+    monkeypatch.chdir(tmp_path)
+    space = {}
+    for text in (text for kind, text in blocks if kind == "python"):
+        exec(text, space)
+    assert space["study"].best_value < 1
+    assert "x" in space["best"] and len(space["trials"]) == 20
+    assert '{"step": 0, "value": 1.0}' in capsys.readouterr().out
+
+
+def test_a_trial_that_is_given_up_can_save_something(tmp_path):
+    script = """
+        import os, pathlib, time
+        import sirtaki
+        for step in range(3):
+            sirtaki.report(step, 1.0)
+        while not sirtaki.should_stop():
+            time.sleep(0.01)
+        pathlib.Path(os.environ["SIRTAKI_TRIAL_FOLDER"], "saved").touch()
+        """
+    write(tmp_path, script, 1, 'stop = { method = "patience", steps = 1 }')
+    command(tmp_path, "search", "study.toml", "-n", "1", code=1)
+    assert (tmp_path / "runs/study/0000/saved").exists()
+    data = json.loads(command(tmp_path, "search", "export", "runs/study"))
+    assert [trial["state"] for trial in data["trials"]] == ["stopped early"]
+
+
+def objective(trial):
+    kind = trial.suggest_categorical("kind", ["a", "b", None])
+    x = trial.suggest_float("x", 1e-3, 10, log=True)
+    depth = trial.suggest_int("depth", 1, 9, step=2)
+    if kind == "b":
+        x += trial.suggest_float("extra", 0, 1, step=0.25)
+    for step in range(4):
+        trial.report(x + depth / (step + 1), step)
+        if trial.should_prune():
+            raise ours.TrialPruned
+    trial.set_user_attr("twice", 2 * x)
+    return x + depth
+
+
+def test_scripts_for_optuna_run_unchanged_and_optuna_reads_what_they_wrote(tmp_path):
+    path = tmp_path / "journal.log"
+    storage = ours.storages.JournalStorage(ours.storages.JournalFileBackend(path))
+    sampler = ours.samplers.TPESampler(seed=3)
+    study = ours.create_study(study_name="s", storage=storage, sampler=sampler)
+    study.enqueue_trial({"x": 0.5, "kind": "b"})
+    seen = []
+    study.optimize(objective, n_trials=30, callbacks=[lambda _, trial: seen.append(trial.number)])
+    assert seen == list(range(30))
+    theirs = real.load_study(study_name="s", storage=opened(path))
+    for mine, other in zip(study.trials, theirs.trials):
+        assert mine.params == other.params
+        assert mine.state.name == other.state.name
+        assert mine.values == other.values
+        attributes = {k: v for k, v in other.user_attrs.items() if not k.startswith("sirtaki:")}
+        assert mine.user_attrs == attributes
+    assert study.best_value == theirs.best_value
+    assert study.best_params == theirs.best_params
+    assert study.trials[0].params["x"] == 0.5
+    with pytest.raises(ours.exceptions.DuplicatedStudyError):
+        ours.create_study(study_name="s", storage=storage)
+    again = ours.create_study(study_name="s", storage=storage, load_if_exists=True)
+    assert len(again.trials) == 30
+
+
+def test_failures_threads_and_several_objectives():
+    study = ours.create_study(directions=["minimize", "maximize"])
+
+    def two(trial):
+        x = trial.suggest_int("x", 0, 10)
+        if x == 7:
+            raise ValueError("seven")
+        return x, (x - 5) ** 2
+
+    study.optimize(two, n_trials=24, n_jobs=4, catch=ValueError)
+    assert len(study.trials) == 24
+    assert {trial.state.name for trial in study.best_trials} == {"COMPLETE"}
+    with pytest.raises(ZeroDivisionError):
+        ours.create_study().optimize(lambda trial: 1 / 0, n_trials=1)
+    with pytest.raises(sirtaki.Error, match="starts above 0"):
+        ours.create_study().ask().suggest_float("x", 0, 1, log=True)
+    with pytest.raises(ValueError, match="cannot be written"):
+        ours.create_study().ask().suggest_categorical("x", [object()])
+
+
+def test_ranks_are_workers_of_one_study(tmp_path):
+    script = """
+        import time, sirtaki.optuna as optuna
+        def objective(trial):
+            while len(trial.study.trials) < 4:  # so that every worker has one
+                time.sleep(0.01)
+            return trial.suggest_float("x", -5, 5) ** 2
+        study = optuna.create_study()
+        study.optimize(objective, n_trials=20)
+        assert len(study.trials) == 20, len(study.trials)
+        print(study.best_trial.number)
+        """
+    (tmp_path / "worker.py").write_text(textwrap.dedent(script))
+    run = ("run", "-n", "4", "--oversubscribe", "--tag-output", "none", "--")
+    out = command(tmp_path, *run, sys.executable, "worker.py")
+    assert len(out.split()) == 4 and len(set(out.split())) == 1, out
+    (journal,) = tmp_path.glob("runs/optuna-*/journal.log")
+    study = real.load_study(study_name="no-name", storage=opened(journal))
+    assert [trial.number for trial in study.trials] == list(range(20))
+    workers = {json.loads(line)["worker_id"] for line in journal.read_text().splitlines()}
+    assert len(workers) == 4
+
+
+def test_scripts_for_hyperopt_run_unchanged(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    hp, fmin = hyperopt.hp, hyperopt.fmin
+    space = {
+        "model": hp.choice(
+            "model",
+            [
+                {"kind": "svm", "c": hp.lognormal("c", 0, 1)},
+                {"kind": "tree", "depth": hp.quniform("depth", 1, 9, 2), "n": hp.randint("n", 5)},
+            ],
+        ),
+        "lr": hp.loguniform("lr", -5, 0),
+        "noise": (hp.normal("noise", 0, 2), 3),
+    }
+
+    def loss(point):
+        assert point["noise"][1] == 3
+        model = point["model"]
+        if model["kind"] == "svm":
+            assert model["c"] > 0
+            return {"loss": 1.0, "status": hyperopt.STATUS_FAIL}
+        assert model["depth"] % 2 == 0 and model["n"] in range(5)
+        return {"loss": point["lr"] + model["depth"], "status": hyperopt.STATUS_OK, "note": "x"}
+
+    trials = hyperopt.MongoTrials("mongo://host:1234/my_db/jobs", exp_key="exp1")
+    best = fmin(loss, space, algo=hyperopt.rand.suggest, max_evals=30, trials=trials, rstate=1)
+    assert best["model"] == 1
+    assert hyperopt.space_eval(space, best)["model"]["kind"] == "tree"
+    assert len(trials) == 30 and {"ok", "fail"} == set(trials.statuses())
+    assert trials.best_trial["result"]["note"] == "x"
+    assert (tmp_path / "runs/my_db-exp1.journal").exists()
