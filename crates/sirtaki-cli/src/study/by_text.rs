@@ -18,7 +18,7 @@ use sirtaki_search::{
 
 use super::{
     advice, now,
-    store::{StudyStore, Wanted, look},
+    store::{StudyStore, WantedStudy, look},
     summary,
     template::{as_json, value_as_json},
 };
@@ -34,15 +34,15 @@ impl StudyByText {
     pub fn open(about: &str, path: Option<&Path>, wanted: &str) -> Result<Self, Advice> {
         let definition = definition(&parsed(about)?)?;
         let wanted = match wanted {
-            "new" => Wanted::New,
-            "existing" => Wanted::Existing,
-            _ => Wanted::Any,
+            "new" => WantedStudy::New,
+            "existing" => WantedStudy::Existing,
+            _ => WantedStudy::Any,
         };
         let Some(path) = path else { return StudyStore::in_memory(definition).map(Self) };
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             super::store::make_folder(folder)?;
         }
-        let (space, existing) = (definition.space.clone(), wanted == Wanted::Existing);
+        let (space, existing) = (definition.space.clone(), wanted == WantedStudy::Existing);
         let opened = StudyStore::open(path, definition, wanted)?;
         if opened.existed && !existing && !space.is_empty() {
             opened.store.study().check_space(&space).map_err(advice)?;

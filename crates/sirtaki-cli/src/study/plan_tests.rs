@@ -107,3 +107,14 @@ fn durations() {
         assert_eq!(parse_duration(wrong), None, "{wrong}");
     }
 }
+
+proptest::proptest! {
+    #[test]
+    fn no_file_makes_the_parser_panic(text in ".{0,200}", at in 0..GOOD.len(), end in 0..GOOD.len()) {
+        let _ = parse(&text);
+        // A good file with a part of it replaced.
+        let cut = |place: usize| (0..=place).rev().find(|&place| GOOD.is_char_boundary(place)).unwrap_or(0);
+        let (from, to) = (cut(at.min(end)), cut(at.max(end)));
+        let _ = parse(&format!("{}{}{}", &GOOD[..from], text, &GOOD[to..]));
+    }
+}

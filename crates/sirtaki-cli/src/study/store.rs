@@ -25,7 +25,7 @@ const MOST: u64 = 4 << 30;
 
 /// Which study is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
+pub enum WantedStudy {
     /// One that is not there yet.
     New,
     /// One that is there.
@@ -67,20 +67,20 @@ impl StudyStore {
     }
 
     /// The study of this definition's name in a journal. One that exists keeps its own definition.
-    pub fn open(path: &Path, definition: Definition, wanted: Wanted) -> Result<Opened, Advice> {
+    pub fn open(path: &Path, definition: Definition, wanted: WantedStudy) -> Result<Opened, Advice> {
         let explain = |error: io::Error| unusable(path, &error);
         let mut options = files::options(path).map_err(explain)?;
-        options.read(true).append(true).create(wanted != Wanted::Existing);
+        options.read(true).append(true).create(wanted != WantedStudy::Existing);
         let file = options.open(path).map_err(explain)?;
         let lock = JournalLock::acquire(path)?;
         let mut journal = JournalFile { path: path.to_owned(), file, length: 0, broken: None };
         let (archive, torn) = journal.read_all()?;
         let existed = archive.studies().any(|study| study.name == definition.name);
-        if existed && wanted == Wanted::New {
+        if existed && wanted == WantedStudy::New {
             let message = format!("study `{}` is in {} already", definition.name, path.display());
             return Err(Advice::new(message, "add --resume to continue it, or give the new study another name"));
         }
-        let study = match existed || wanted == Wanted::Existing {
+        let study = match existed || wanted == WantedStudy::Existing {
             true => Study::open(archive, &definition.name, &worker()),
             false => Study::create(definition, archive, &worker()),
         };

@@ -11,7 +11,7 @@ fn definition() -> Definition {
     Definition { seed: 3, trials: Some(30), ..Definition::new("s", space) }
 }
 
-fn open(path: &Path, wanted: Wanted) -> Result<Opened, Advice> {
+fn open(path: &Path, wanted: WantedStudy) -> Result<Opened, Advice> {
     StudyStore::open(path, definition(), wanted)
 }
 
@@ -26,13 +26,13 @@ fn one_trial(store: &mut StudyStore) -> u64 {
 fn what_is_written_is_found_again() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("journal.log");
-    let mut first = open(&path, Wanted::New).unwrap();
+    let mut first = open(&path, WantedStudy::New).unwrap();
     assert!(!first.existed && first.torn.is_none());
     (0..5).for_each(|number| assert_eq!(one_trial(&mut first.store), number));
-    let again = open(&path, Wanted::Existing).unwrap();
+    let again = open(&path, WantedStudy::Existing).unwrap();
     assert!(again.existed);
     assert_eq!(again.store.study().archive(), first.store.study().archive());
-    assert!(open(&path, Wanted::New).err().unwrap().message.contains("study `s` is in"));
+    assert!(open(&path, WantedStudy::New).err().unwrap().message.contains("study `s` is in"));
     assert_eq!(look(place.path(), None).unwrap().trials().len(), 5);
     assert!(look(&place.path().join("absent"), None).err().unwrap().message.contains("there is no study"));
     let left: Vec<_> = fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -45,7 +45,7 @@ fn several_writers_share_a_journal() {
     let path = place.path().join("journal.log");
     let numbers = std::thread::scope(|scope| {
         let work = || {
-            let mut store = open(&path, Wanted::Any).unwrap().store;
+            let mut store = open(&path, WantedStudy::Any).unwrap().store;
             (0..6).map(|_| one_trial(&mut store)).collect::<Vec<_>>()
         };
         let workers: Vec<_> = (0..4).map(|_| scope.spawn(work)).collect();
@@ -63,7 +63,7 @@ fn several_writers_share_a_journal() {
 fn a_journal_cut_anywhere_goes_on() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("journal.log");
-    let mut store = open(&path, Wanted::New).unwrap().store;
+    let mut store = open(&path, WantedStudy::New).unwrap().store;
     (0..3).for_each(|number| assert_eq!(one_trial(&mut store), number));
     let bytes = fs::read(&path).unwrap();
     let lines: Vec<usize> =
@@ -72,7 +72,7 @@ fn a_journal_cut_anywhere_goes_on() {
         let copy = place.path().join(format!("cut-{cut}"));
         fs::write(&copy, &bytes[..cut]).unwrap();
         let whole = lines.iter().copied().take_while(|end| *end <= cut).last().unwrap_or(0);
-        let mut opened = open(&copy, Wanted::Any).unwrap();
+        let mut opened = open(&copy, WantedStudy::Any).unwrap();
         assert_eq!(opened.torn.is_some(), whole != cut, "{cut}");
         assert_eq!(fs::read(&copy).unwrap()[..whole], bytes[..whole]);
         let asked = opened.store.change(true, |study| study.ask(Time(9))).unwrap().unwrap();
@@ -85,11 +85,11 @@ fn a_journal_cut_anywhere_goes_on() {
 fn a_damaged_line_is_refused_by_its_number() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("journal.log");
-    one_trial(&mut open(&path, Wanted::New).unwrap().store);
+    one_trial(&mut open(&path, WantedStudy::New).unwrap().store);
     let mut bytes = fs::read(&path).unwrap();
     bytes[2] = b'#';
     fs::write(&path, bytes).unwrap();
-    let refused = open(&path, Wanted::Existing).err().unwrap();
+    let refused = open(&path, WantedStudy::Existing).err().unwrap();
     assert!(refused.message.contains("journal.log: line 1 of the journal"), "{}", refused.message);
     assert!(!refused.hint.is_empty());
 }

@@ -151,11 +151,4 @@ impl Study {
         let ranks = pareto::ranks(&losses);
         candidates.iter().zip(ranks).filter(|(_, rank)| *rank == 0).map(|((trial, _), _)| *trial).collect()
     }
-
-    /// Whether the first `count` trials that ended all failed, so that going on makes no sense.
-    pub fn failed_from_the_start(&self, count: usize) -> bool {
-        let mut ended: Vec<&Trial> = self.trials().iter().filter(|trial| trial.turn.is_some()).collect();
-        ended.sort_by_key(|trial| trial.turn);
-        ended.len() >= count && ended[..count].iter().all(|trial| trial.state == State::Failed)
-    }
 }

@@ -23,7 +23,7 @@ use crate::{
         lock::{StudyClaim, host},
         now,
         plan::{StudyPlan, TrialWork},
-        store::{self, Opened, StudyStore, Wanted},
+        store::{self, Opened, StudyStore, WantedStudy},
     },
 };
 
@@ -60,7 +60,7 @@ pub(super) fn prepare(arguments: &Search, printer: &mut Printer) -> Result<Prepa
     };
     store::make_folder(&folder)?;
     let claim = StudyClaim::new(&folder)?;
-    let wanted = if arguments.resume { Wanted::Any } else { Wanted::New };
+    let wanted = if arguments.resume { WantedStudy::Any } else { WantedStudy::New };
     let opened = StudyStore::open(&folder.join(JOURNAL), plan.definition.clone(), wanted)?;
     if let Some(torn) = &opened.torn {
         let text = format!("the last line of the journal was torn and is dropped: {torn}");
