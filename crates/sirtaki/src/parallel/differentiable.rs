@@ -25,7 +25,7 @@ use burn::{
     tensor::{Shape, Slice, Tensor, TensorData, read_sync},
 };
 use sirtaki_comm::Reduction;
-use sirtaki_engine::Operation;
+use sirtaki_engine::{Operation, decide::request::shares};
 
 use super::convert::{inbound, outbound};
 use crate::{Result, World};
@@ -41,6 +41,8 @@ enum Step {
     Gather(usize),
     /// Only these rows stay.
     Part(Range<usize>),
+    /// It becomes the sum of all ranks' tensors, of which each keeps its share of the rows.
+    Scatter,
 }
 
 /// A collective, by the name under which ranks find each other.
@@ -75,6 +77,27 @@ impl Collective {
         Self::new(world, name, Step::Gather(total), Step::Part(own))
     }
 
+    /// This rank's rows `own` of `total` that all ranks have, before each computes something with its own.
+    pub(super) fn split(world: Option<&World>, name: &str, total: usize, own: Range<usize>) -> Self {
+        Self::new(world, name, Step::Part(own), Step::Gather(total))
+    }
+
+    /// The rows of all ranks, `total` of them, with which each computes a part of something; gradients are summed, and each
+    /// rank gets those of its rows.
+    pub(super) fn gather_parts(world: Option<&World>, name: &str, total: usize) -> Self {
+        Self::new(world, name, Step::Gather(total), Step::Scatter)
+    }
+
+    /// The sum of ranks' parts, of which each keeps its share of the `total` rows.
+    pub(super) fn scatter_parts(world: Option<&World>, name: &str, total: usize) -> Self {
+        Self::new(world, name, Step::Scatter, Step::Gather(total))
+    }
+
+    /// The name under which ranks find each other.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     fn new(world: Option<&World>, name: &str, forward: Step, backward: Step) -> Self {
         let world = world.filter(|world| world.size() > 1).cloned();
         Self { world, name: name.into(), forward, backward }
@@ -105,6 +128,10 @@ impl Collective {
             Step::Keep => tensor,
             Step::Sum => self.submit::<B>(world, tensor, Operation::AllReduce(Reduction::SUM), None),
             Step::Gather(total) => self.submit::<B>(world, tensor, Operation::AllGather, Some(*total)),
+            Step::Scatter => {
+                let rows = shares(tensor.shape()[0], world.size())[world.rank()];
+                self.submit::<B>(world, tensor, Operation::ReduceScatter(Reduction::SUM), Some(rows))
+            }
             Step::Part(rows) => {
                 let mut slices: Vec<Slice> = tensor.shape().iter().map(|&extent| Slice::from(0..extent)).collect();
                 slices[0] = Slice::from(rows.clone());

@@ -5,7 +5,7 @@
 //! of the pass, which [`seed`](super::seed) sets, and from the layer's name. A pass belongs to the thread that computes
 //! it: Burn's modules take nothing but tensors, so there is no other way to tell a layer what pass it is in.
 
-use std::{cell::RefCell, collections::HashMap};
+use std::{cell::RefCell, collections::HashMap, ops::Range};
 
 use burn::{
     module::Module,
@@ -65,10 +65,23 @@ impl ShardDropout {
 
     /// The values of which some are zero.
     pub fn forward<const D: usize>(&self, values: Tensor<D>) -> Tensor<D> {
+        let total = values.dims()[0];
+        self.forward_part(values, 0, &(0..total), total)
+    }
+
+    /// The same for a part of values, `total` in all along a dimension, of which these are here.
+    pub(super) fn forward_part<const D: usize>(
+        &self,
+        values: Tensor<D>,
+        dimension: usize,
+        own: &Range<usize>,
+        total: usize,
+    ) -> Tensor<D> {
         if self.share == 0.0 || !values.is_autodiff() {
             return values;
         }
-        let (shape, device) = (values.dims(), values.device());
+        let (mut shape, device) = (values.dims(), values.device());
+        shape[dimension] = total;
         let kept: Tensor<D> = match draw(&self.name) {
             Some(stream) => {
                 Tensor::from_data(TensorData::new(self.mask(stream, shape.iter().product()), shape), &device)
@@ -77,6 +90,7 @@ impl ShardDropout {
                 Tensor::random(shape, Distribution::Bernoulli(1.0 - self.share), &device).div_scalar(1.0 - self.share)
             }
         };
+        let kept = if own.len() < total { kept.narrow(dimension, own.start, own.len()) } else { kept };
         values.clone() * kept.cast(values.dtype())
     }
 

@@ -13,6 +13,7 @@ use super::{
     super::differentiable::Collective,
     linear::RowLinear,
     part::{cut, name, part},
+    sequence::SequenceParts,
 };
 use crate::{Result, World};
 
@@ -67,16 +68,23 @@ impl SplitAttention {
     /// `mask` marks, `[samples, from, to]`, is not looked at.
     pub fn forward(&self, input: Tensor<3>, mask: Option<Tensor<3, Bool>>) -> Tensor<3> {
         let input = self.entering[0].of(input);
-        self.attend([input.clone(), input.clone(), input], mask)
+        self.output.forward(self.attend([input.clone(), input.clone(), input], mask))
+    }
+
+    /// The same for sequences of which every worker has a part, before and after: `[samples, length here, features]`.
+    pub fn forward_parts(&self, parts: &SequenceParts, input: Tensor<3>, mask: Option<Tensor<3, Bool>>) -> Tensor<3> {
+        let input = parts.gathered(self.entering[0].name(), input);
+        self.output.forward_parts(parts, self.attend([input.clone(), input.clone(), input], mask))
     }
 
     /// What a sequence makes of others, given as query, key and value.
     pub fn forward_across(&self, inputs: [Tensor<3>; 3], mask: Option<Tensor<3, Bool>>) -> Tensor<3> {
         let [query, key, value] = inputs;
         let [of_query, of_key, of_value] = &self.entering;
-        self.attend([of_query.of(query), of_key.of(key), of_value.of(value)], mask)
+        self.output.forward(self.attend([of_query.of(query), of_key.of(key), of_value.of(value)], mask))
     }
 
+    /// What this worker's heads find.
     fn attend(&self, [query, key, value]: [Tensor<3>; 3], mask: Option<Tensor<3, Bool>>) -> Tensor<3> {
         let [samples, length, _] = query.dims();
         let query = self.by_head(query, &self.query);
@@ -89,8 +97,7 @@ impl SplitAttention {
         }
         let weights = if self.quiet_softmax { quiet_softmax(scores, 3) } else { softmax(scores, 3) };
         let context = self.dropout.forward(weights).matmul(value);
-        let context = context.swap_dims(1, 2).reshape([samples, length, self.heads * self.head_size]);
-        self.output.forward(context)
+        context.swap_dims(1, 2).reshape([samples, length, self.heads * self.head_size])
     }
 
     fn by_head(&self, input: Tensor<3>, linear: &Linear) -> Tensor<4> {

@@ -11,6 +11,7 @@ use burn::{
 use super::{
     super::differentiable::Collective,
     part::{cut, name, part},
+    sequence::SequenceParts,
 };
 use crate::{Result, World};
 
@@ -44,6 +45,13 @@ impl ColumnLinear {
     /// This worker's outputs for an input that all workers have, `[..., inputs]` to `[..., outputs here]`.
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         Linear { weight: self.weight.clone(), bias: self.bias.clone() }.forward(self.entering.of(input))
+    }
+
+    /// This worker's outputs for whole sequences, of which it has a part: `[samples, length here, inputs]` to `[samples,
+    /// length, outputs here]`.
+    pub fn forward_parts(&self, parts: &SequenceParts, input: Tensor<3>) -> Tensor<3> {
+        let input = parts.gathered(self.entering.name(), input);
+        Linear { weight: self.weight.clone(), bias: self.bias.clone() }.forward(input)
     }
 
     /// The outputs of all workers, `[..., outputs]`.
@@ -83,6 +91,17 @@ impl RowLinear {
         let sum = self.leaving.of(part);
         match &self.bias {
             Some(bias) => sum + bias.val().unsqueeze(),
+            None => sum,
+        }
+    }
+
+    /// All outputs for this worker's part of sequences, from its inputs for whole ones: `[samples, length, inputs here]` to
+    /// `[samples, length here, outputs]`.
+    pub fn forward_parts(&self, parts: &SequenceParts, input: Tensor<3>) -> Tensor<3> {
+        let part = Linear { weight: self.weight.clone(), bias: None }.forward(input);
+        let sum = parts.scattered(self.leaving.name(), part);
+        match &self.bias {
+            Some(bias) => sum + parts.module(bias).val().unsqueeze(),
             None => sum,
         }
     }

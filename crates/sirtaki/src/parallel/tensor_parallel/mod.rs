@@ -25,7 +25,8 @@
 //! split, such as a norm between two such pairs, has the same gradients on all workers, down to the last bit. Sums of
 //! several workers' parts round differently from one worker's sum, so results are equal to one process's up to rounding.
 //!
-//! Which layers are split can also be said by name, in a plan: see [`split_by_plan`].
+//! Between layers, norms and dropout can be computed on parts of sequences instead of by all workers: see
+//! [`SequenceParts`]. Which layers are split can also be said by name, in a plan: see [`split_by_plan`].
 //!
 //! Ranks make their layers in the same order. A layer panics if ranks cannot work together any more, because a module
 //! cannot return an error.
@@ -37,6 +38,7 @@ mod linear;
 mod loss;
 mod part;
 mod plan;
+mod sequence;
 
 pub use attention::SplitAttention;
 pub use convolution::{ColumnConv2d, RowConv2d};
@@ -44,3 +46,4 @@ pub use embedding::SplitEmbedding;
 pub use linear::{ColumnLinear, RowLinear};
 pub use loss::SplitCrossEntropy;
 pub use plan::{PlannedLinear, SplitBy, split_by_plan};
+pub use sequence::SequenceParts;
