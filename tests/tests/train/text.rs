@@ -101,33 +101,33 @@ fn layers_split_over_workers_learn_what_whole_ones_learn() {
         place.report(&format!("{common} {arguments}"))
     };
     let whole = "-n 1 --reproducible --shards 2";
-    let alone = report("one", &format!("{whole} --max-steps 8"));
+    let alone = report("one", &format!("{whole} --max-steps 4"));
     let close = |report: &Value| {
         assert_eq!(report["parameters"], alone["parameters"]);
         for (value, bound) in [("bits_per_character", 1e-3), ("test_accuracy", 1e-2)] {
             assert!((number(report, value) - number(&alone, value)).abs() < bound, "{value}: {report} {alone}");
         }
     };
-    close(&report("two", "-n 2 --mesh tensor=2 --micro-batches 2 --max-steps 8"));
-    close(&report("copies", "-n 4 --mesh data=2,tensor=2 --shard-optimizer --max-steps 8"));
-    // Begun in parts of layers, continued in stages of them by one copy and then by whole ones, and ended by one worker.
-    report("moved", "-n 2 --mesh tensor=2 --micro-batches 2 --shard-optimizer --max-steps 2");
-    let parts = report("moved", "-n 4 --mesh pipe=2,tensor=2 --micro-batches 2 --max-steps 4 --resume");
+    close(&report("two", "-n 2 --mesh tensor=2 --micro-batches 2 --max-steps 4"));
+    // Begun in parts of layers by two copies, continued in stages of them, then in other parts, and ended by one worker.
+    report("moved", "-n 4 --mesh data=2,tensor=2 --shard-optimizer --max-steps 1");
+    let parts = report("moved", "-n 4 --mesh pipe=2,tensor=2 --micro-batches 2 --max-steps 2 --resume");
     // Whoever had which part, the weights of this step have one checksum.
-    assert_eq!(report("moved", &format!("{whole} --max-steps 4 --resume"))["weights"], parts["weights"]);
-    report("moved", "-n 2 --mesh pipe=2 --micro-batches 2 --max-steps 6 --resume");
-    report("moved", "-n 3 --mesh tensor=3 --micro-batches 2 --max-steps 7 --resume");
-    close(&report("moved", &format!("{whole} --max-steps 8 --resume")));
+    assert_eq!(report("moved", &format!("{whole} --max-steps 2 --resume"))["weights"], parts["weights"]);
+    report("moved", "-n 3 --mesh tensor=3 --micro-batches 2 --max-steps 3 --resume");
+    close(&report("moved", &format!("{whole} --max-steps 4 --resume")));
 }
 
 #[test]
 fn networks_that_cannot_be_divided_like_this_are_refused() {
     let place = place();
+    fs::write(place.path("two.txt"), "ab".repeat(1000)).unwrap();
     for (arguments, says) in [
         ("-n 2 --mesh tensor=2 --model lenet", "the layers of lenet cannot be split over workers"),
         (&format!("{COMMON} -n 8 --oversubscribe --mesh tensor=8"), "at most 4 workers, not 8"),
         (&format!("{COMMON} -n 4 --oversubscribe --mesh data=2,pipe=2,tensor=2"), "2 × 2 × 2 is 8"),
         (&format!("{COMMON} -n 2 --mesh tensor=2 --reproducible"), "round differently"),
+        ("--model transformer --data two.txt --context 4 -n 3 --mesh tensor=3", "scores of 2 classes"),
         (&format!("{COMMON} -n 2 --mesh tensor=2 --optimizer lars"), "lars needs the norms of whole layers"),
         (&format!("{COMMON} -n 2 --mesh pipe=2 --precision bf16"), "does not compute in bf16"),
     ] {

@@ -74,6 +74,11 @@ pub(super) fn data<N: Network>(settings: &Settings, workers: usize) -> Result<()
     let sizes = settings.batch.sizes(settings.copies(workers)?)?;
     let (data, kind) = N::Kind::open(settings)?;
     data.check_batch(settings.batch, sizes.1)?;
+    let (classes, parts) = (data.train.classes(), settings.stages.map_or(1, |stages| stages.parts));
+    if classes < parts {
+        let problem = format!("scores of {classes} classes cannot be split over {parts} workers");
+        return Err(Error::setting(problem, format!("take --mesh with tensor={classes} at most")));
+    }
     N::new(kind).map(drop)
 }
 

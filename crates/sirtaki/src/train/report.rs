@@ -31,7 +31,9 @@ pub struct Start {
     pub parameters: usize,
     /// How many workers there are.
     pub workers: usize,
-    /// Samples per step of one of them.
+    /// How many copies of the network they have.
+    pub copies: usize,
+    /// Samples per step of one of these.
     pub batch_per_worker: usize,
     /// Samples to train with, and to test with.
     pub samples: (usize, usize),

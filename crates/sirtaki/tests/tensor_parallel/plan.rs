@@ -52,9 +52,10 @@ fn trained_blocks(mut model: Blocks, device: &Device) -> Vec<f64> {
         model = optimizer.step(0.05, model.clone(), gradients);
         loss.into_data().iter::<f64>().next().unwrap()
     };
-    (0..50).map(step).collect()
+    (0..STEPS).map(step).collect()
 }
 
+const STEPS: usize = 15;
 const PLAN: [(&str, By); 2] = [("layers.*.up", By::Column), ("layers.*.down", By::Row)];
 
 #[test]
@@ -69,7 +70,7 @@ fn a_plan_splits_layers_by_name() {
         Ok((trained_blocks(whole, &device), trained_blocks(split, &device), left, sizes))
     });
     for (rank, (whole, split, left, sizes)) in results.unwrap().into_iter().enumerate() {
-        assert!(whole[49] < whole[0] / 2.0, "nothing was learnt: {whole:?}");
+        assert!(whole[STEPS - 1] < 0.9 * whole[0], "nothing was learnt: {whole:?}");
         assert!(largest_difference(&whole, &split) <= 1e-10, "{whole:?} {split:?}");
         let here = [5, 4, 4][rank];
         assert_eq!(sizes, [[FEATURES, here], [here, FEATURES]]);

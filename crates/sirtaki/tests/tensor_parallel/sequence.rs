@@ -19,7 +19,7 @@ use sirtaki::{
 use super::{FEATURES, largest_difference, numbers};
 
 const LENGTH: usize = 7;
-const STEPS: usize = 40;
+const STEPS: usize = 15;
 
 #[derive(Module, Debug)]
 struct Block {
@@ -108,7 +108,7 @@ fn parts_of_sequences_are_learnt_from_as_whole_ones() {
         });
         let results = results.unwrap();
         for ((whole, common), (split, split_common)) in &results {
-            assert!(whole[STEPS - 1] < whole[0] / 2.0, "nothing was learnt: {whole:?}");
+            assert!(whole[STEPS - 1] < 0.9 * whole[0], "nothing was learnt: {whole:?}");
             let (by_loss, by_common) = (largest_difference(whole, split), largest_difference(common, split_common));
             assert!(by_loss <= 1e-10 && by_common <= 1e-10, "{ranks} ranks: {by_loss:e} and {by_common:e}");
             assert_eq!(split_common, &results[0].1.1, "what all ranks have is not the same on all");

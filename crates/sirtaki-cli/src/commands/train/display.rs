@@ -160,9 +160,12 @@ impl Observer for Display<'_> {
         (self.epochs, self.samples) = (start.epochs, start.domain.samples());
         let (train, test) = (grouped(start.samples.0 as f64), grouped(start.samples.1 as f64));
         let weights = grouped(start.parameters as f64);
-        let workers = match start.workers {
-            1 => format!("1 worker with {} {} per step", start.batch_per_worker, self.samples),
-            some => format!("{some} workers with {} {} per step each", start.batch_per_worker, self.samples),
+        let batch = format!("{} {} per step", start.batch_per_worker, self.samples);
+        let workers = match (start.workers, start.copies) {
+            (1, _) => format!("1 worker with {batch}"),
+            (some, copies) if copies == some => format!("{some} workers with {batch} each"),
+            (some, 1) => format!("{some} workers share the network, with {batch}"),
+            (some, copies) => format!("{some} workers share {copies} copies of it, with {batch} each"),
         };
         self.say(&format!(
             "training {} ({weights} weights) on {train} {}, testing on {test}; {workers}",

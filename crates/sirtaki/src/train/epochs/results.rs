@@ -22,6 +22,7 @@ impl<L: Layer> Course<'_, L> {
             domain: self.data.domain,
             parameters,
             workers: self.world.size(),
+            copies: self.layout.copies().size(),
             batch_per_worker: self.sizes.0,
             samples: (self.data.train.count(), self.data.test.count()),
             epochs: self.settings.epochs,
