@@ -177,6 +177,34 @@ def test_failures_threads_and_several_objectives():
         ours.create_study().ask().suggest_categorical("x", [object()])
 
 
+def test_grids_given_trials_and_names_of_databases(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    storage = "sqlite:///runs/example.db"
+    grid = {"x": [1, 2, 3], "kind": ["a", "b"]}
+    sampler = ours.samplers.GridSampler(grid)
+    study = ours.create_study(storage=storage, study_name="grid", sampler=sampler)
+
+    def objective(trial):
+        kind = trial.suggest_categorical("kind", ["a", "b"])
+        return trial.suggest_int("x", 1, 3) + (kind == "b")
+
+    study.optimize(objective, n_trials=6)
+    tried = sorted((trial.params["x"], trial.params["kind"]) for trial in study.trials)
+    assert tried == [(x, kind) for x in grid["x"] for kind in grid["kind"]]
+    assert (tmp_path / "runs/example.journal").exists()
+    assert ours.get_all_study_names(storage) == ["grid"]
+    assert len(ours.load_study(study_name="grid", storage=storage).trials) == 6
+    ours.delete_study(study_name="grid", storage=storage)
+    assert objective(ours.trial.FixedTrial({"x": 2, "kind": "b"})) == 3
+
+    given = ours.create_study(direction="maximize")
+    domain = ours.distributions.FloatDistribution(0, 5)
+    given.add_trial(ours.create_trial(value=1.5, params={"x": 2.0}, distributions={"x": domain}))
+    given.set_user_attr("note", [1])
+    assert (given.best_params, given.best_value) == ({"x": 2.0}, 1.5)
+    assert given.user_attrs == {"note": [1]} and given.direction == "maximize"
+
+
 def test_ranks_are_workers_of_one_study(tmp_path):
     script = """
         import time, sirtaki.optuna as optuna

@@ -182,9 +182,9 @@ if [ $((SIRTAKI_TRIAL % 3)) = 0 ] && [ ! -e $SIRTAKI_TRIAL_FOLDER/first ]; then
   touch $SIRTAKI_TRIAL_FOLDER/first; kill -9 $PPID; exec sleep 1000
 fi
 echo "{\"loss\": $1}""#;
-    let place = study(script, "trials = 24", "x = { float = [0, 1] }");
-    let done = searched(place.path(), &["study.toml", "-n", "8"]);
-    assert_eq!((done.code, done.out[0].as_str()), (0, "study study: 24 finished"), "{}", done.message());
+    let place = study(script, "trials = 48", "x = { float = [0, 1] }");
+    let done = searched(place.path(), &["study.toml", "-n", "16"]);
+    assert_eq!((done.code, done.out[0].as_str()), (0, "study study: 48 finished"), "{}", done.message());
     for (number, trial) in trials(place.path()).iter().enumerate() {
         assert_eq!(trial["attempts"], if number % 3 == 0 { 2 } else { 1 }, "{trial}");
         assert_eq!(trial["values"]["loss"], trial["parameters"]["x"], "{trial}");
@@ -244,8 +244,10 @@ fn another_space_or_objective_is_refused() {
     let told = with("minimize", "maximize");
     assert!(told.contains("it was minimize loss and is maximize loss"), "{told}");
     fs::write(place.path().join("study.toml"), text.replace("trials = 2", "trials = 3")).unwrap();
-    let done = searched(place.path(), &["study.toml", "--resume"]);
+    let done = searched(place.path(), &["study.toml", "--resume", "--seed", "9"]);
     assert!(done.code == 0 && done.out[0] == "study study: 3 finished", "{done:?}");
+    let told = "warning: the study goes on with the `seed` it began with, 0, and not with 9";
+    assert!(done.message().contains(told), "{}", done.message());
 }
 
 /// Whenever the coordinator is killed, its trials end, and the study goes on as if nothing had happened.
@@ -260,9 +262,9 @@ fn a_killed_coordinator_leaves_nothing_and_loses_nothing() {
     let length = fs::metadata(whole.path().join("runs/study/journal.log")).unwrap().len();
     let place = study(PARABOLA, more, space);
     let size = || fs::metadata(place.path().join("runs/study/journal.log")).map_or(0, |file| file.len());
-    for part in 1..=8 {
+    for part in 1..=20 {
         let mut running = search(place.path(), &["study.toml", "-n", "1", "--resume"]);
-        wait::until("the journal grows", || size() >= length * part / 10 || running.has_ended());
+        wait::until("the journal grows", || size() >= length * part / 24 || running.has_ended());
         if !running.has_ended() {
             running.signal(Signal::KILL);
         }

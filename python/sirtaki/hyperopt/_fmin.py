@@ -149,10 +149,12 @@ def _in_its_words(trial: Mapping[str, Any], space: Any) -> dict[str, Any]:
 
 
 def _seed(rstate: Any) -> int:
-    """A seed from whatever Hyperopt takes: nothing, a number, or a generator of NumPy."""
+    """A seed from whatever Hyperopt takes: nothing, a number, or a generator of NumPy.
+
+    Of ranks that share a study, the seed of the first one counts.
+    """
     if rstate is None:
-        shared = os.environ.get("SIRTAKI_JOB")
-        return int(shared, 16) if shared else int.from_bytes(os.urandom(4), "big")
+        return int.from_bytes(os.urandom(4), "big")
     if isinstance(rstate, int):
         return rstate
     draw = getattr(rstate, "integers", None) or rstate.randint

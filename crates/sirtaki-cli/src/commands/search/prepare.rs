@@ -10,7 +10,7 @@ use anyhow::Result;
 use sirtaki_launch::{Ssh, allocation::Allocation, cores, outside::Outside};
 use sirtaki_search::{
     journal::Owner,
-    study::{Ending, State},
+    study::{Definition, Ending, State},
 };
 
 use super::slots::{self, Slot};
@@ -67,6 +67,7 @@ pub(super) fn prepare(arguments: &Search, printer: &mut Printer) -> Result<Prepa
         printer.labelled(Style::Warning, "warning:", &text);
     }
     let store = if opened.existed { resumed(opened, &plan)? } else { begun(opened, &plan)? };
+    warn_of_changes(store.study().definition(), &plan.definition, printer);
     let ssh = Ssh { config: arguments.ssh_config.clone(), ..Ssh::default() };
     let remote_sirtaki = arguments.remote_sirtaki.clone();
     Ok(Prepared { plan, store, folder, slots, ssh, remote_sirtaki, end, _claim: claim })
@@ -128,6 +129,17 @@ fn end(arguments: &Search, outside: &Outside<'_>) -> Option<Instant> {
         Some(Instant::now() + Duration::from_secs(end).checked_sub(now)?.saturating_sub(MARGIN))
     });
     limit.into_iter().chain(allocated).min()
+}
+
+/// What decides about suggestions stays as it was when the study began, whatever the file says by now.
+fn warn_of_changes(kept: &Definition, wanted: &Definition, printer: &mut Printer) {
+    let words = |of: &Definition| [of.sampler.clone(), of.stopper.to_string(), of.seed.to_string()];
+    for ((key, was), is) in ["sampler", "stop", "seed"].into_iter().zip(words(kept)).zip(words(wanted)) {
+        if was != is {
+            let text = format!("the study goes on with the `{key}` it began with, {was}, and not with {is}");
+            printer.labelled(Style::Warning, "warning:", &text);
+        }
+    }
 }
 
 /// A new study gets the points that are to be tried first.
