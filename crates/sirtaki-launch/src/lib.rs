@@ -22,6 +22,7 @@ pub mod environment;
 pub mod gpus;
 pub mod hosts;
 pub mod local;
+pub mod members;
 pub mod nodelist;
 mod observer;
 pub mod openmpi;
