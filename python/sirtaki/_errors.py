@@ -16,6 +16,19 @@ class Error(RuntimeError):
     """Whether ranks disagreed about a request; all other requests go on."""
 
 
+class JobOver(Error):  # noqa: N818
+    """An elastic job ends: there are too few workers, or they changed too often.
+
+    Save what is needed, and end.
+    """
+
+    __module__ = "sirtaki"
+
+
+class Dismissed(SystemExit):  # noqa: N818
+    """This process of an elastic job has handed over its work; not caught, it ends the process."""
+
+
 class LaunchError(RuntimeError):
     """The job could not be started, or it was ended from outside."""
 

@@ -11,6 +11,7 @@ __all__ = [
     "Engine",
     "HandIn",
     "NativeStudy",
+    "Member",
     "Output",
     "Phase",
     "Thread",
@@ -105,6 +106,16 @@ class Ticket:
 @final
 class Phase:
     def end(self) -> None: ...
+
+@final
+class Member:
+    round: int
+    @staticmethod
+    def find(defaults: dict[str, str]) -> Member | None: ...
+    def join(self, defaults: dict[str, str], blames: int | None = None) -> Engine: ...
+    def hold(self) -> None: ...
+    def is_wanted_elsewhere(self) -> bool: ...
+    def leave(self) -> None: ...
 
 @final
 class Engine:

@@ -92,7 +92,7 @@ fn mistakes() {
     compare("mistake_rdzv", &["run", "--rdzv_backend=c10d", "-n", "2", "python3", "train.py"]);
     compare("mistake_master", &["run", "--master-port", "29500", "python3", "train.py"]);
     compare("mistake_node_rank", &["run", "--node_rank=0", "python3", "train.py"]);
-    compare("mistake_elastic", &["run", "--min-np", "2", "python3", "train.py"]);
+    compare("mistake_elastic", &["run", "--nnodes", "1:4", "python3", "train.py"]);
     compare("mistake_module", &["run", "-m", "package.train"]);
     compare("mistake_bind_to", &["run", "--bind-to", "core", "./train"]);
     compare("mistake_mca", &["run", "--mca", "btl", "tcp", "./train"]);

@@ -24,6 +24,7 @@ pub const OWN: &[&str] = &[
     env::JOB,
     env::RECORD,
     env::RESTART,
+    env::MEMBER,
     env::INTERFACE,
     env::TIMEOUT,
     env::START_TIMEOUT,
@@ -45,6 +46,7 @@ pub const OWN: &[&str] = &[
     "HOROVOD_CROSS_RANK",
     "HOROVOD_CROSS_SIZE",
     "HOROVOD_HOSTNAME",
+    "HOROVOD_ELASTIC",
     "OMPI_COMM_WORLD_RANK",
     "OMPI_COMM_WORLD_SIZE",
     "OMPI_COMM_WORLD_LOCAL_RANK",
@@ -160,9 +162,29 @@ pub struct Interface {
 /// these are kept where the choice is the user's.
 pub fn of_rank(place: &Place, job: &Meeting, share: &Share, has: &dyn Fn(&str) -> bool) -> Vec<(String, String)> {
     let mut all = Variables(Vec::with_capacity(64));
-    own_names(&mut all, place, job, share);
+    own_names(&mut all, place);
+    common_names(&mut all, job, share);
     names_of_torch(&mut all, place, job);
-    names_of_horovod_and_mpi(&mut all, place, share);
+    names_of_horovod_and_mpi(&mut all, place);
+    if !job.workers.is_empty() && !has(tf_config::VARIABLE) {
+        all.set(tf_config::VARIABLE, tf_config::of_rank(&job.workers, place.rank));
+    }
+    of_share(&mut all, share, has);
+    all.0
+}
+
+/// The variables of a process of an elastic job, whose rank is not known yet and may change.
+pub fn of_member(member: u64, job: &Meeting, share: &Share, has: &dyn Fn(&str) -> bool) -> Vec<(String, String)> {
+    let mut all = Variables(Vec::with_capacity(32));
+    all.set(env::MEMBER, member);
+    all.set("HOROVOD_ELASTIC", 1);
+    common_names(&mut all, job, share);
+    of_share(&mut all, share, has);
+    all.0
+}
+
+/// What a process gets of its host, unless the user has chosen otherwise.
+fn of_share(all: &mut Variables, share: &Share, has: &dyn Fn(&str) -> bool) {
     let mut unless_set = |name: &str, value: &dyn ToString| {
         if !has(name) {
             all.set(name, value.to_string());
@@ -172,9 +194,6 @@ pub fn of_rank(place: &Place, job: &Meeting, share: &Share, has: &dyn Fn(&str) -
         unless_set("OMP_NUM_THREADS", &share.cores.len());
     }
     unless_set("PYTHONUNBUFFERED", &1);
-    if !job.workers.is_empty() {
-        unless_set(tf_config::VARIABLE, &tf_config::of_rank(&job.workers, place.rank));
-    }
     if let Some(interface) = &share.interface {
         unless_set("GLOO_SOCKET_IFNAME", &interface.name);
         unless_set("NCCL_SOCKET_IFNAME", &interface.name);
@@ -182,7 +201,6 @@ pub fn of_rank(place: &Place, job: &Meeting, share: &Share, has: &dyn Fn(&str) -
     if let Some(gpus) = &share.gpus {
         all.set("CUDA_VISIBLE_DEVICES", gpus.join(","));
     }
-    all.0
 }
 
 /// The variable that tells a rank where its agent keeps the rank's flight record: process and descriptor.
@@ -198,13 +216,16 @@ impl Variables {
     }
 }
 
-fn own_names(all: &mut Variables, place: &Place, job: &Meeting, share: &Share) {
+fn own_names(all: &mut Variables, place: &Place) {
     all.set(env::RANK, place.rank);
     all.set(env::SIZE, place.size);
     all.set(env::LOCAL_RANK, place.local_rank);
     all.set(env::LOCAL_SIZE, place.local_size);
     all.set(env::CROSS_RANK, place.cross_rank);
     all.set(env::CROSS_SIZE, place.cross_size);
+}
+
+fn common_names(all: &mut Variables, job: &Meeting, share: &Share) {
     all.set(env::JOB, &job.job);
     all.set(env::STORE, &job.store);
     all.set(env::SECRET, job.secret.to_hex().as_str());
@@ -214,6 +235,7 @@ fn own_names(all: &mut Variables, place: &Place, job: &Meeting, share: &Share) {
     if let Some(interface) = &share.interface {
         all.set(env::INTERFACE, &interface.address);
     }
+    all.set("HOROVOD_HOSTNAME", &share.host);
 }
 
 fn names_of_torch(all: &mut Variables, place: &Place, job: &Meeting) {
@@ -229,7 +251,7 @@ fn names_of_torch(all: &mut Variables, place: &Place, job: &Meeting) {
     all.set("MASTER_PORT", &job.master_port);
 }
 
-fn names_of_horovod_and_mpi(all: &mut Variables, place: &Place, share: &Share) {
+fn names_of_horovod_and_mpi(all: &mut Variables, place: &Place) {
     for (prefix, cross) in [("HOROVOD_", true), ("OMPI_COMM_WORLD_", false)] {
         all.set(&format!("{prefix}RANK"), place.rank);
         all.set(&format!("{prefix}SIZE"), place.size);
@@ -240,7 +262,6 @@ fn names_of_horovod_and_mpi(all: &mut Variables, place: &Place, share: &Share) {
             all.set(&format!("{prefix}CROSS_SIZE"), place.cross_size);
         }
     }
-    all.set("HOROVOD_HOSTNAME", &share.host);
 }
 
 /// Whether one of the launcher's variables goes with a job to hosts that do not inherit them.

@@ -6,6 +6,7 @@
 //! is pure.
 //!
 //! Then the launcher, [`supervise`], has an [`agent`] on every host start the ranks; they communicate by [`protocol`].
+//! [`members`] decides who takes part in a job whose workers come and go, and [`discovery`] finds hosts for it.
 //! [`ended`] says how they end, and [`tree`] makes sure that nothing is left behind. What belongs to a process as a
 //! whole, such as its signals and orphans, is left to programs, so that several jobs can run in one process.
 //!
@@ -16,6 +17,7 @@ pub mod agent;
 pub mod allocation;
 pub mod child;
 pub mod cores;
+pub mod discovery;
 pub mod ended;
 mod env;
 pub mod environment;
@@ -41,7 +43,7 @@ pub mod words;
 
 pub use self::{
     advice::Advice,
-    observer::{Controller, Observer},
-    spec::{JobSpec, Ssh, Via},
+    observer::{Controller, Observer, RoundReport},
+    spec::{Elastic, JobSpec, Ssh, Via},
     supervise::{Ending, Job, Launcher, Outcome},
 };

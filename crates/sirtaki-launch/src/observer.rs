@@ -1,11 +1,12 @@
 //! Whoever wants to know what happens to a job, and whoever wants to end it.
 
 use std::{
+    fmt,
     sync::{Arc, Mutex, PoisonError, mpsc::Sender},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
-use crate::{ended::Ended, protocol::Stream, pulse::Pulse, supervise::Heard};
+use crate::{ended::Ended, protocol::Stream, pulse::Pulse, supervise::Heard, words::duration_in_words};
 
 /// Hears what happens to a job, in the thread that runs it. Everything may be ignored.
 pub trait Observer {
@@ -33,6 +34,9 @@ pub trait Observer {
     /// A rank has ended.
     fn ended(&mut self, _rank: usize, _how: &Ended) {}
 
+    /// The workers of an elastic job have met for another round.
+    fn round(&mut self, _report: &RoundReport) {}
+
     /// So much output waits to be read that ranks should pause writing. [`Controller::wake`] says that this has changed.
     fn is_full(&self) -> bool {
         false
@@ -53,6 +57,45 @@ pub trait Observer {
 
     /// All ranks stand still, as the terminal's user wanted; they go on when this returns.
     fn paused(&mut self) {}
+}
+
+/// What has changed from one round of an elastic job to the next. Workers are named by their seats.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RoundReport {
+    /// The number of the round, from one.
+    pub number: u64,
+    /// How many workers it has.
+    pub size: usize,
+    /// Workers that were lost, with their hosts, and how.
+    pub lost: Vec<(usize, String, Ended)>,
+    /// Workers that have left in good order, with their hosts.
+    pub left: Vec<(usize, String)>,
+    /// Workers that have come, with their hosts.
+    pub came: Vec<(usize, String)>,
+    /// How long it took from the first of these to the meeting.
+    pub took: Duration,
+}
+
+/// `round 3: worker 2 on b lost (was killed by SIGKILL), 310 ms, 7 workers go on`.
+impl fmt::Display for RoundReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let workers = if self.size == 1 { "1 worker".to_owned() } else { format!("{} workers", self.size) };
+        if self.number == 1 {
+            return write!(f, "round 1: {workers}");
+        }
+        let named = |some: &[(usize, String)], what: &str| -> Vec<String> {
+            some.iter().map(|(worker, host)| format!("worker {worker} on {host} {what}")).collect()
+        };
+        let mut parts: Vec<String> =
+            self.lost.iter().map(|(worker, host, how)| format!("worker {worker} on {host} lost ({how})")).collect();
+        parts.extend(named(&self.left, "has left"));
+        parts.extend(named(&self.came, "has come"));
+        if parts.is_empty() {
+            parts.push("the workers have met again".into());
+        }
+        let go = if self.size == 1 { "goes" } else { "go" };
+        write!(f, "round {}: {}, {}, {workers} {go} on", self.number, parts.join(", "), duration_in_words(self.took))
+    }
 }
 
 /// Ignores everything.

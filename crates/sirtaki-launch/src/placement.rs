@@ -43,7 +43,8 @@ impl Placement {
         };
         let (hosts, start) = match (&spec.hosts, spec.via, allocation) {
             (None, Via::Auto, None) | (None, Via::Local, _) => {
-                let ranks = spec.ranks.unwrap_or(NonZeroUsize::MIN);
+                let seats = spec.elastic.as_ref().map(|elastic| elastic.max.unwrap_or(elastic.min));
+                let ranks = seats.or(spec.ranks).unwrap_or(NonZeroUsize::MIN);
                 return Ok(Self { plan: Plan::on_one(here, ranks)?, starts: vec![Start::Here] });
             }
             (None, Via::Ssh, _) => {
@@ -59,7 +60,9 @@ impl Placement {
             (Some(hosts), via, Some(found)) => (hosts.clone(), by_scheduler(via, &found)?),
             (_, via, None) => return Err(no_allocation(via)),
         };
-        let plan = Plan::new(&hosts, spec.ranks, spec.oversubscribe)?;
+        // Workers that come and go may take any slot.
+        let ranks = if spec.elastic.is_some() { None } else { spec.ranks };
+        let plan = Plan::new(&hosts, ranks, spec.oversubscribe)?;
         // Unless ssh was asked for, it is not needed to reach this machine.
         let nearer = spec.via == Via::Auto && start == Start::Ssh;
         let start_of = |host: &str| if nearer && is_here(host, here) { Start::Here } else { start };

@@ -65,6 +65,22 @@ pub enum Order {
     Check(Check),
     /// Start the ranks.
     Start(Box<HostStart>),
+    /// Start one more process of an elastic job; everything but the rank is as for the others.
+    Add(Box<HostStart>),
+    /// Kill one rank with everything it started.
+    End {
+        /// Which one.
+        rank: usize,
+    },
+    /// Set a key of the store; for the agent that serves it.
+    Publish {
+        /// Which one.
+        key: String,
+        /// Its value.
+        value: Vec<u8>,
+    },
+    /// Forget all keys of the store that begin like this; for the agent that serves it.
+    Forget(String),
     /// Send this signal to every rank.
     Signal(i32),
     /// Kill everything.
@@ -296,6 +312,8 @@ pub enum Event {
     Looked,
     /// How far the ranks of the host are, whenever that has changed.
     Pulse(Vec<Pulse>),
+    /// A process of an elastic job said this to the launcher, by way of the store.
+    Said(Vec<u8>),
     /// The agent received this signal, which is meant for the job.
     Signalled(i32),
     /// Everything is stopped.

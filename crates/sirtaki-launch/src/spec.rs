@@ -62,6 +62,8 @@ pub struct JobSpec {
     pub interface: Option<String>,
     /// Whether connections are encrypted.
     pub tls: bool,
+    /// How workers may come and go; `None` for ranks that stay the same.
+    pub elastic: Option<Elastic>,
 }
 
 impl JobSpec {
@@ -89,6 +91,46 @@ impl JobSpec {
             start_timeout: PATIENCE,
             interface: None,
             tls: false,
+            elastic: None,
+        }
+    }
+}
+
+/// How workers may come and go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Elastic {
+    /// Fewest that work together.
+    pub min: NonZeroUsize,
+    /// Most that work together; as many as there are slots if not given.
+    pub max: Option<NonZeroUsize>,
+    /// How long there may be fewer than the fewest.
+    pub wait: Duration,
+    /// How often workers may change, if that is limited.
+    pub resets: Option<u32>,
+    /// For how long a host is avoided after its first failure, and at most, after many.
+    pub cooldown: (Duration, Duration),
+    /// A program that prints the hosts and their slots, one per line.
+    pub discover: Option<PathBuf>,
+    /// What it printed before the job started.
+    pub discovered: Option<Vec<HostSlots>>,
+    /// Slots of hosts for which it prints none.
+    pub slots: NonZeroUsize,
+}
+
+impl Elastic {
+    /// At least so many, with the usual limits.
+    pub fn at_least(min: NonZeroUsize) -> Self {
+        let cooldown = (Duration::from_secs(1), Duration::from_secs(60));
+        let wait = Duration::from_secs(600);
+        Self {
+            min,
+            max: None,
+            wait,
+            resets: None,
+            cooldown,
+            discover: None,
+            discovered: None,
+            slots: NonZeroUsize::MIN,
         }
     }
 }

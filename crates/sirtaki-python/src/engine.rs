@@ -54,7 +54,7 @@ impl Engine {
     }
 
     /// The engine of a job, or of a group that has met.
-    fn of_world(world: World) -> Self {
+    pub(crate) fn of_world(world: World) -> Self {
         let (local, cross, back_end) = (world.local(), world.cross(), world.back_end());
         let secret = world.secret().clone();
         Self::new(world.into_engine(), local, cross, back_end, Some(secret))

@@ -4,7 +4,9 @@ use pyo3::{PyErr, Python, import_exception, types::PyAnyMethods};
 use sirtaki_comm::{CommError, Rank};
 use sirtaki_engine::{EngineError, job::JobError};
 
+import_exception!(sirtaki._errors, Dismissed);
 import_exception!(sirtaki._errors, Error);
+import_exception!(sirtaki._errors, JobOver);
 
 /// The engine belongs to the process that this one was forked from.
 pub(crate) const FORKED: &str = "this process was forked from one that had joined a job, and it is not a rank itself\n\
@@ -49,6 +51,11 @@ fn with_timeout(reason: Option<&CommError>, text: String) -> String {
 /// The job could not be joined.
 pub(crate) fn of_job(py: Python<'_>, error: &JobError) -> PyErr {
     let hint = error.hint().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
+    match error {
+        JobError::Dismissed => return Dismissed::new_err(0),
+        JobError::Over { .. } => return JobOver::new_err(format!("{error}{hint}")),
+        _ => {}
+    }
     let (reason, rank) = match error {
         JobError::Comm(reason) => (Some(reason), reason.rank()),
         JobError::Engine(EngineError::Comm(reason)) => (Some(reason), reason.rank()),

@@ -9,6 +9,7 @@
 //! - `engine`: joining a job and handing in tensors.
 //! - `job`: what variables say about the job.
 //! - `meeting`: ranks that meet in a framework's store.
+//! - `member`: a process of an elastic job.
 //! - `message`: messages between two ranks.
 //! - `reduce`: reductions.
 //! - `name`: names of requests, and the calls that they are made for.
@@ -33,6 +34,7 @@ mod hand_in;
 mod in_flight;
 mod job;
 mod meeting;
+mod member;
 mod memory;
 mod message;
 mod name;
@@ -54,6 +56,7 @@ mod _native {
         completions::Completions,
         engine::Engine,
         hand_in::{HandIn, Thread},
+        member::Member,
         memory::{dtypes, nccl_version},
         message::{receive, send},
         output::Output,

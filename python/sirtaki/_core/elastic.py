@@ -1,32 +1,37 @@
 """Training that goes on after a failure: state that is saved, restored and made equal.
 
 After a failed collective, all ranks go back to what they committed last; then they leave the job,
-join it again and go on. The ranks of a job stay the same from its start to its end: hosts that
-come and go are refused with a hint.
+join it again and go on. In a job whose workers come and go (``sirtaki run --min-ranks``), those
+that are left go on without the others, and newcomers are let in at a commit. State comes from rank
+0, which is always one of those that have it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
-from collections.abc import Iterable
+import signal
+import threading
+from collections.abc import Iterable, Iterator
 from typing import Any, Callable
 
+from sirtaki._core import job, views
 from sirtaki._core.job import shutdown
-from sirtaki._core.process_sets import init
-from sirtaki._errors import Error
+from sirtaki._core.process_sets import global_process_set, init
+from sirtaki._errors import Error, JobOver
 
 PATIENCE = 3
-"""This many failures without a commit between them are too many."""
+"""This many failures without a commit between them are too many, if nobody is lost."""
 
 FIXED = (
     "the ranks of this job cannot change while it runs\n"
-    "hint: restart the job with other hosts, from a checkpoint"
+    "hint: start it with `sirtaki run --min-ranks 2`, or start it again from a checkpoint"
 )
 
 
 class HostsUpdatedInterrupt(RuntimeError):  # noqa: N818
-    """Raised by a training function that wants all ranks to leave and join again.
+    """Raised at a commit on all ranks when workers come or go: all of them leave and join again.
 
     With ``skip_sync`` the state is not made equal afterwards.
     """
@@ -57,8 +62,9 @@ class State:
             callback()
 
     def on_hosts_updated(self, timestamp: float, update_res: Any) -> None:
-        """Hosts that come or go are refused: the job has the ranks that it was started with."""
-        raise Error(FIXED)
+        """Does nothing in an elastic job, which finds out itself; others have fixed ranks."""
+        if job.world.member is None:
+            raise Error(FIXED)
 
     def commit(self) -> None:
         """Saves everything in memory; it is restored after a failure."""
@@ -67,7 +73,13 @@ class State:
         self.check_host_updates()
 
     def check_host_updates(self) -> None:
-        """Finds nothing new: hosts of a running job do not change."""
+        """Raises ``HostsUpdatedInterrupt`` on all ranks if workers come or go.
+
+        All ranks call it; rank 0 asks the launcher. In a job with fixed ranks it does nothing.
+        """
+        member = job.world.member
+        if member is not None and _of_first(member.is_wanted_elsewhere):
+            raise HostsUpdatedInterrupt(skip_sync=False)
 
     def save(self) -> None:
         """Keeps a copy of everything."""
@@ -144,21 +156,27 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
     @functools.wraps(func)
     def wrapper(state: State, *args: Any, **kwargs: Any) -> Any:
         failures, commits, skip_sync = 0, state._commits, False
-        while True:
-            try:
-                if not skip_sync:
-                    state.sync()
-                return func(state, *args, **kwargs)
-            except Error:
-                failures = failures + 1 if state._commits == commits else 1
-                if failures == PATIENCE:
+        with _notices():
+            while True:
+                try:
+                    if not skip_sync:
+                        state.sync()
+                    _hold()
+                    return func(state, *args, **kwargs)
+                except JobOver:
                     raise
-                commits, skip_sync = state._commits, False
-                state.restore()
-            except HostsUpdatedInterrupt as update:
-                skip_sync = update.skip_sync
-            reset()
-            state.on_reset()
+                except Error as error:
+                    if not _has_lost(error):
+                        failures = failures + 1 if state._commits == commits else 1
+                    if failures == PATIENCE:
+                        raise
+                    commits, skip_sync = state._commits, False
+                    job.world.blames = error.rank
+                    state.restore()
+                except HostsUpdatedInterrupt as update:
+                    skip_sync = update.skip_sync
+                reset()
+                state.on_reset()
 
     return wrapper
 
@@ -168,7 +186,9 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
 
     The state is made equal on all ranks before the function is called. When a collective fails,
     ranks take back what they committed last, join the job again, and the function is called again.
-    Three failures without a commit between them are raised.
+    Three failures without a commit between them are raised, unless a rank was lost each time.
+
+    In an elastic job, SIGTERM and SIGUSR1 make a worker leave at its next commit.
     """
     return run_fn(func, _join_again)
 
@@ -177,8 +197,53 @@ def _join_again() -> None:
     shutdown()
     try:
         init()
+    except JobOver:
+        raise
     except RuntimeError as error:
         raise Error(
             f"after a failure the ranks could not come together again: {error}\n"
-            "hint: a rank that is gone is not replaced; restart the job, from a checkpoint"
+            "hint: a rank that is gone is not replaced, unless the job is started with "
+            "`sirtaki run --min-ranks`; restart the job, from a checkpoint"
         ) from error
+
+
+def _has_lost(error: Error) -> bool:
+    """Whether the launcher of an elastic job is asked who goes on without the rank that is lost."""
+    return job.world.member is not None and error.rank is not None and not error.refused
+
+
+def _hold() -> None:
+    """This process has the state from now on."""
+    if job.world.member is not None:
+        job.world.member.hold()
+
+
+def _of_first(ask: Callable[[], bool]) -> bool:
+    """What rank 0 answers, on all ranks."""
+    answer = bytearray([ask() if job.rank() == 0 else False])
+    if job.size() > 1:
+        views.collectives.spread(
+            memoryview(answer), 0, "elastic.change", global_process_set, waits=True
+        ).wait()
+    return bool(answer[0])
+
+
+@contextlib.contextmanager
+def _notices() -> Iterator[None]:
+    """Until the end, signals by which schedulers announce an end make this worker leave."""
+    member = job.world.member
+    if member is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    chosen = [
+        number
+        for number in (signal.SIGTERM, signal.SIGUSR1)
+        if signal.getsignal(number) == signal.SIG_DFL
+    ]
+    for number in chosen:
+        signal.signal(number, lambda *_: member.leave())
+    try:
+        yield
+    finally:
+        for number in chosen:
+            signal.signal(number, signal.SIG_DFL)

@@ -10,7 +10,7 @@ from typing import Any
 
 from sirtaki import _variables
 from sirtaki._errors import Error
-from sirtaki._native import Engine, Phase
+from sirtaki._native import Engine, Member, Phase
 
 NOT_INITIALIZED = "Sirtaki has not been initialized; use init()."
 
@@ -48,6 +48,10 @@ class _World:
 
     def __init__(self) -> None:
         self.engine: Engine | None = None
+        self.member: Member | None = None
+        """This process in a job whose workers come and go."""
+        self.blames: int | None = None
+        """The rank of the last round that was waited for in vain."""
         self.rounds = 0
         self.forked = False
         self.counters: dict = defaultdict(itertools.count)
@@ -97,7 +101,13 @@ def start(defaults: dict[str, str] | None = None, timeout: float | None = None) 
     if world.engine is not None:
         return False
     defaults = _variables.translated() if defaults is None else defaults
-    world.engine = Engine.join_job(defaults, world.rounds, timeout)
+    if world.rounds == 0 and os.environ.get("SIRTAKI_MEMBER"):
+        world.member = Member.find(defaults)
+    if world.member is None:
+        world.engine = Engine.join_job(defaults, world.rounds, timeout)
+    else:
+        blames, world.blames = world.blames, None
+        world.engine = world.member.join(defaults, blames)
     world.engine.publish(0)
     if world.engine.rank == 0:
         _variables.warn_about_others()
@@ -105,6 +115,11 @@ def start(defaults: dict[str, str] | None = None, timeout: float | None = None) 
         atexit.register(shutdown)
     world.rounds += 1
     return True
+
+
+def round_number() -> int:
+    """How often ranks have come together; the same on all of them."""
+    return world.rounds if world.member is None else world.member.round
 
 
 def shutdown() -> None:

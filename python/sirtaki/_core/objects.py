@@ -28,7 +28,7 @@ class Parcel:
     def __init__(self, name: str, process_set: int) -> None:
         self._engine, self._name = job.engine(), name
         times = next(job.world.counters["object", name, process_set])
-        self._about = [name, process_set, times, job.world.rounds]
+        self._about = [name, process_set, times, job.round_number()]
 
     def pack(self, obj: Any, sender: int) -> bytearray:
         """The object as bytes, sealed."""

@@ -1,6 +1,7 @@
 //! What can be typed. Meaning is given to it in [`crate::commands`].
 
 mod brief;
+pub mod elastic;
 pub mod habits;
 pub mod infer;
 pub mod predict;

@@ -13,7 +13,7 @@ use sirtaki_launch::{
     hosts::{self, HostSlots},
 };
 
-use super::at_least_one;
+use super::{at_least_one, elastic::ElasticOptions};
 use crate::{env, launch::output::Tag};
 
 const EXAMPLES: &str = "\
@@ -42,6 +42,9 @@ Examples:
   processes are started through srun:
     #SBATCH --nodes=2 --ntasks-per-node=4
     sirtaki run -- python train.py
+
+  With workers that come and go, from 2 to 8 (docs/elastic.md):
+    sirtaki run --min-ranks 2 --max-ranks 8 -- python train.py
 
   From a file that holds any option by its long name; what is typed wins:
     sirtaki run --config job.toml -n 2
@@ -137,6 +140,10 @@ pub struct Run {
     /// often that was [default: 0]
     #[arg(long, value_name = "N", help_heading = "Processes")]
     pub restarts: Option<u32>,
+
+    /// Whether and how processes may come and go.
+    #[command(flatten)]
+    pub elastic: ElasticOptions,
 
     /// Read options from a TOML file
     #[arg(long, value_name = "FILE", help_heading = Reset)]

@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context, Result};
 use sirtaki_engine::telemetry::profile::Profile;
 use sirtaki_launch::{
-    Ending, Job, Launcher, Outcome, cores, gpus,
+    Ending, Job, Launcher, Outcome, cores, discovery, gpus,
     openmpi::{self, OpenMpi},
     outside::Outside,
     placement::{Placement, Start},
@@ -46,11 +46,13 @@ pub fn run(arguments: Run, program: &Path, printer: &mut Printer) -> Result<u8> 
         horovod::apply(&mut options, &outside)?;
     }
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    discovery::discover(&mut options.job, &name)?;
     let placement = Placement::find(&options.job, &outside, &name)?;
     if options.dry_run {
         return show(&options, &placement, program, printer).map(|()| 0);
     }
-    let open_mpi = if placement.plan.size() > 1 { openmpi::find(&options.job)? } else { None };
+    let open_mpi =
+        if placement.plan.size() > 1 && options.job.elastic.is_none() { openmpi::find(&options.job)? } else { None };
     if let Some(note) = open_mpi.as_ref().and_then(|open| open.note.as_ref()) {
         printer.labelled(Style::Bold, "note:", note);
     }
@@ -128,7 +130,7 @@ fn supervised(
             // The folder may be on another host, and programs that do not use Sirtaki make none.
             let _ = runs::note_ending(folder, ending.outcome.code(), &how);
         }
-        let fails = matches!(ending.outcome, Outcome::Failed { .. });
+        let fails = matches!(ending.outcome, Outcome::Failed { .. } | Outcome::Stuck(_));
         if !fails || restart == options.restarts || signals.is_asked() {
             break ending;
         }
@@ -181,6 +183,7 @@ fn in_words(ending: &Ending) -> String {
     match &ending.outcome {
         Outcome::Failed { rank, how } => format!("rank {rank} {how}"),
         Outcome::Interrupted(signal) => report::interrupted(*signal, ending.lasted),
+        Outcome::Stuck(reason) => reason.clone(),
         Outcome::Success => "ended".into(),
     }
 }
@@ -200,6 +203,7 @@ fn closing_words(
         }
         Outcome::Success => return None,
         Outcome::Interrupted(signal) => return Some(report::interrupted(*signal, ending.lasted)),
+        Outcome::Stuck(reason) => return Some(report::stuck(reason, ending.lasted)),
         Outcome::Failed { rank, how } => (*rank, how.clone()),
     };
     let doing = ending.doing.iter().enumerate().filter(|(other, _)| *other != rank);

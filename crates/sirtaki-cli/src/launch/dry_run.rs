@@ -40,7 +40,7 @@ pub fn describe(spec: &JobSpec, placement: &Placement, here: &Here) -> Result<St
     for (host, &start) in placement.plan.hosts.iter().zip(&placement.starts) {
         text += &host_lines(host, start, spec, here);
     }
-    text += "\nVariables of rank 0\n";
+    text += if spec.elastic.is_some() { "\nVariables of the first worker\n" } else { "\nVariables of rank 0\n" };
     for (name, value) in variables(spec, placement, here)? {
         let value = if name == env::SECRET { "(drawn at start, never shown)".into() } else { quote_value(&value) };
         text += &format!("  {name}={value}\n");
@@ -69,7 +69,13 @@ fn summary(spec: &JobSpec, placement: &Placement, here: &Here) -> String {
     format!(
         "Job          {} on {}\nProgram      {}Folder       {folder}\nNetwork      {network}\n\
          Encryption   {}\nTime limits  {limits}\n",
-        count(plan.size(), "rank"),
+        match &spec.elastic {
+            None => count(plan.size(), "rank"),
+            Some(elastic) => {
+                let most = elastic.max.map_or(plan.size(), |max| max.get().min(plan.size()));
+                format!("{} to {}", elastic.min, count(most, "worker"))
+            }
+        },
         count(plan.hosts.len(), "host"),
         program.trim_start(),
         match (spec.tls, plan.hosts.len()) {
@@ -154,7 +160,11 @@ fn variables(spec: &JobSpec, placement: &Placement, here: &Here) -> Result<Vec<(
     }
     let own = here.variables.iter().filter(|(name, _)| start.inherits() || environment::travels(name));
     let set: Vec<_> = own.map(|(name, _)| name).chain(spec.env.iter().map(|wish| &wish.name)).collect();
-    let mut all = environment::of_rank(&place, &meeting, &share, &|name| set.iter().any(|known| *known == name));
+    let has = |name: &str| set.iter().any(|known| *known == name);
+    let mut all = match spec.elastic {
+        None => environment::of_rank(&place, &meeting, &share, &has),
+        Some(_) => environment::of_member(1, &meeting, &share, &has),
+    };
     all.extend(spec.env.iter().map(|wish| (wish.name.clone(), wish.value.clone().unwrap_or(OURS.into()))));
     Ok(all)
 }

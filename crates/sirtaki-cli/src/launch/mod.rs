@@ -7,6 +7,7 @@
 
 pub mod config;
 pub mod dry_run;
+mod elastic;
 pub mod horovod;
 pub mod options;
 pub mod output;

@@ -10,7 +10,7 @@ use sirtaki_launch::{
     outside::Outside,
 };
 
-use super::{config, output::Tag, runs};
+use super::{config, elastic::elastic, output::Tag, runs};
 use crate::{
     args::run::{Cores, Gpus, Page, Progress, Run},
     env,
@@ -94,7 +94,8 @@ impl Options {
             (None, Some(path)) => Some(hosts::parse_file(path, &read(path, outside, "--hostfile")?)?),
             (None, None) => None,
         };
-        let job = job(&mut all, hosts, env);
+        let elastic = elastic(&mut all)?;
+        let job = JobSpec { elastic, ..job(&mut all, hosts, env) };
         let mut options = Self {
             horovod: all.horovod.unwrap_or_default(),
             tf1: all.tf1.unwrap_or_default(),
@@ -217,6 +218,7 @@ impl Run {
             tf1: self.tf1.or(below.tf1),
             mpi: self.mpi.or(below.mpi),
             restarts: self.restarts.or(below.restarts),
+            elastic: self.elastic.over(below.elastic),
             config: self.config.or(below.config),
             dry_run: self.dry_run.or(below.dry_run),
             output: self.output.or(below.output),

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use signal_hook::consts::SIGTSTP;
-use sirtaki_launch::{Observer, ended::Ended, protocol::Stream, pulse::Pulse};
+use sirtaki_launch::{Observer, RoundReport, ended::Ended, protocol::Stream, pulse::Pulse};
 
 use super::{options::Detail, output::Output, progress::Live};
 
@@ -54,6 +54,12 @@ impl Observer for Terminal<'_, '_> {
     fn ended(&mut self, rank: usize, how: &Ended) {
         if self.detail == Detail::Verbose {
             self.output.note(&format!("rank {rank} {how}"));
+        }
+    }
+
+    fn round(&mut self, report: &RoundReport) {
+        if self.detail != Detail::Quiet {
+            self.output.note(&report.to_string());
         }
     }
 

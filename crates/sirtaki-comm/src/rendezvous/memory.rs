@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Instant,
 };
 
@@ -14,11 +14,22 @@ const KEYS: usize = 1 << 18;
 /// Most bytes of all values.
 const BYTES: usize = 256 << 20;
 
+/// Hears every value of keys that begin in some way.
+type Listener = Box<dyn Fn(&[u8]) + Send + Sync>;
+
 /// A store in this process's memory.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct MemoryStore {
     tables: Mutex<Tables>,
     changed: Condvar,
+    /// Who hears of keys with this beginning.
+    listener: OnceLock<(String, Listener)>,
+}
+
+impl std::fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MemoryStore").field("tables", &self.tables).finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -33,6 +44,24 @@ impl MemoryStore {
     /// An empty store.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// From now on, `heard` gets every value of keys that begin with `prefix`, in the order in which they are set. They
+    /// are not kept. Only the first listener counts.
+    pub fn listen(&self, prefix: &str, heard: impl Fn(&[u8]) + Send + Sync + 'static) {
+        let _ = self.listener.set((prefix.to_owned(), Box::new(heard)));
+    }
+
+    /// Forgets all keys and counters that begin with `prefix`.
+    pub fn forget(&self, prefix: &str) {
+        let mut tables = self.tables();
+        let Tables { values, counters, bytes, .. } = &mut *tables;
+        values.retain(|key, value| {
+            let kept = !key.starts_with(prefix);
+            *bytes -= if kept { 0 } else { value.len() };
+            kept
+        });
+        counters.retain(|key, _| !key.starts_with(prefix));
     }
 
     /// Ends all waits, now and later.
@@ -60,6 +89,12 @@ impl Tables {
 impl Store for MemoryStore {
     fn set(&self, key: &str, value: &[u8]) -> Result<(), CommError> {
         wire::check(key, value)?;
+        if let Some((prefix, heard)) = self.listener.get()
+            && key.starts_with(prefix)
+        {
+            heard(value);
+            return Ok(());
+        }
         let mut tables = self.tables();
         let old = tables.values.get(key).map(Vec::len);
         tables.room(old.is_none(), value.len())?;

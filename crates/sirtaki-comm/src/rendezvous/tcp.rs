@@ -161,7 +161,7 @@ impl TcpStoreServer {
     }
 
     /// The served store itself, for the process that serves it.
-    pub fn local(&self) -> Arc<dyn Store> {
+    pub fn local(&self) -> Arc<MemoryStore> {
         self.shared.store.clone()
     }
 

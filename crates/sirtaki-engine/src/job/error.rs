@@ -58,6 +58,15 @@ pub enum JobError {
         /// How many there are.
         hosts: usize,
     },
+    /// The job ends, so that there is no further round.
+    #[error("the job ends: {reason}")]
+    Over {
+        /// Why.
+        reason: String,
+    },
+    /// This process is not needed any more.
+    #[error("this process has handed over its work and may leave")]
+    Dismissed,
     /// The others could not be reached.
     #[error(transparent)]
     Comm(#[from] CommError),
@@ -78,7 +87,8 @@ impl JobError {
                 "start the job with `sirtaki run --tls` instead of mpirun, or unset SIRTAKI_TLS if you trust the network",
             ),
             JobError::Comm(error) | JobError::Engine(EngineError::Comm(error)) => error.hint(),
-            JobError::Engine(_) => None,
+            JobError::Over { .. } => Some("save what is needed; `sirtaki run` says what happened"),
+            JobError::Dismissed | JobError::Engine(_) => None,
         }
     }
 }

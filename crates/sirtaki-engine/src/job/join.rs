@@ -16,6 +16,7 @@ use sirtaki_comm::{
 use super::{
     JobError, Lookup, Meeting, Place, Position, discover, ending, folder,
     parse::optional,
+    rounds::RoundStore,
     settings::{communication, engine},
     starter, variables,
 };
@@ -23,6 +24,9 @@ use crate::{Engine, Settings, telemetry::recorder::Recorder};
 
 /// The key under which the ranks of a group find its name. It is not secret: anybody can read a framework's store.
 const GROUP: &str = "group";
+
+/// How long the ranks of a round may take to meet. All of them have said that they are there.
+const ROUND: Duration = Duration::from_secs(20);
 
 /// Everything that variables say about a job, before it is joined. Programs apply their flags to this.
 #[derive(Debug, Clone)]
@@ -67,7 +71,7 @@ impl Job {
     pub fn discover(get: Lookup<'_>) -> Result<Job, JobError> {
         let place = discover(get)?;
         let secret = match &place.meeting {
-            Meeting::Store { secret, .. } => secret.clone(),
+            Meeting::Store { secret, .. } | Meeting::Rounds { secret, .. } => secret.clone(),
             _ => Secret::random()?,
         };
         let record = optional(get, variables::RECORD, |text| {
@@ -90,9 +94,13 @@ impl Job {
             Meeting::Store { address, secret, tls } => {
                 let (deadline, tls) = (Instant::now() + settings.start_timeout, *tls || settings.tls);
                 let store: Arc<dyn Store> = Arc::new(TcpStore::connect(*address, secret, tls, deadline)?);
-                let meeting = Round::of(&store, self.round);
+                let meeting = RoundStore::again(&store, self.round);
                 let Connected { communicator, network } = connect_with_report(meeting, rank, size, settings.clone())?;
                 Ok(Met { communicator, network, store: Some(store) })
+            }
+            Meeting::Rounds { .. } => {
+                let problem = "the ranks of an elastic job meet in rounds; use `Member::join`".to_owned();
+                Err(CommError::Invalid { problem }.into())
             }
             Meeting::Mpi(choice) => {
                 let mut communicator = connect_over_mpi(settings, choice)?;
@@ -115,6 +123,18 @@ impl Job {
         self.tell_the_launcher().inspect(|record| record.set_meeting());
         let met = self.connect()?;
         self.start(met)
+    }
+
+    /// Meets the ranks of a round of an elastic job as the one at `me`, and starts the engine.
+    pub(super) fn join_round(mut self, store: RoundStore, me: Position) -> Result<World, JobError> {
+        self.tell_the_launcher().inspect(|record| record.set_meeting());
+        let settings = &mut self.communication;
+        settings.start_timeout = settings.start_timeout.min(ROUND);
+        store.name_files(&mut self.engine);
+        let store: Arc<dyn Store> = Arc::new(store);
+        let Connected { communicator, network } =
+            connect_with_report(store.clone(), me.rank, me.size, settings.clone())?;
+        self.start(Met { communicator, network, store: Some(store) })
     }
 
     /// Meets ranks other than those of the place, in an unused store of the caller's, and starts an engine for them.
@@ -208,39 +228,6 @@ fn somebody(communicator: &mut dyn Communicator, yes: bool) -> Result<bool, JobE
 /// MPI carries the data between hosts unencrypted, and the secret too: a user who wants encryption must be told.
 fn refuse_tls(wanted: bool, hosts: usize) -> Result<(), JobError> {
     if wanted && hosts > 1 { Err(JobError::TlsOverMpi { hosts }) } else { Ok(()) }
-}
-
-/// A store in which earlier rounds have left their entries.
-struct Round {
-    store: Arc<dyn Store>,
-    prefix: String,
-}
-
-impl Round {
-    fn of(store: &Arc<dyn Store>, round: usize) -> Arc<dyn Store> {
-        match round {
-            0 => store.clone(),
-            round => Arc::new(Round { store: store.clone(), prefix: format!("round-{round}/") }),
-        }
-    }
-
-    fn key(&self, key: &str) -> String {
-        format!("{}{key}", self.prefix)
-    }
-}
-
-impl Store for Round {
-    fn set(&self, key: &str, value: &[u8]) -> Result<(), CommError> {
-        self.store.set(&self.key(key), value)
-    }
-
-    fn wait(&self, key: &str, deadline: Instant) -> Result<Option<Vec<u8>>, CommError> {
-        self.store.wait(&self.key(key), deadline)
-    }
-
-    fn add(&self, key: &str, amount: i64) -> Result<i64, CommError> {
-        self.store.add(&self.key(key), amount)
-    }
 }
 
 /// Rank 0's secret, on all ranks.

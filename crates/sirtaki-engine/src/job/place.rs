@@ -48,6 +48,17 @@ pub enum Meeting {
         /// Whether it uses TLS, which is the case if other hosts have to reach it.
         tls: bool,
     },
+    /// In such a store, in rounds: ranks may change while the process runs, and the launcher says which are next.
+    Rounds {
+        /// Where it listens.
+        address: SocketAddr,
+        /// The secret that it wants proven.
+        secret: Secret,
+        /// Whether it uses TLS.
+        tls: bool,
+        /// The number of this process, which no other of the job ever has.
+        member: u64,
+    },
     /// Through the MPI library that belongs to the launcher.
     Mpi(Choice),
     /// In a folder that all of them see.

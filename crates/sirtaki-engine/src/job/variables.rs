@@ -20,6 +20,8 @@ pub const SECRET: &str = "SIRTAKI_SECRET";
 pub const JOB: &str = "SIRTAKI_JOB";
 /// How often the job was started before.
 pub const RESTART: &str = "SIRTAKI_RESTART";
+/// This process's number in an elastic job.
+pub const MEMBER: &str = "SIRTAKI_MEMBER";
 /// Memory for the flight record.
 pub const RECORD: &str = "SIRTAKI_RECORD";
 /// Patience with a silent rank.
@@ -163,6 +165,13 @@ const PLACE: Section = Section {
             allowed: "a number from 0 on",
             default: "not set",
             about: "How often the job was started before; set with `sirtaki run --restarts`.",
+        },
+        Variable {
+            name: MEMBER,
+            allowed: "a number from 1 on",
+            default: "not set",
+            about: "Which process of an elastic job this is; no other ever gets the number. Ranks change there, so that \
+                    those above are not set; see `sirtaki run --min-ranks`.",
         },
         Variable {
             name: RECORD,

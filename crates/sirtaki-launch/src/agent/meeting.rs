@@ -15,7 +15,7 @@ use sirtaki_comm::{
     rendezvous::{Store, StoreExchange, TcpStore, TcpStoreServer, candidates, introduce, measure_network, select},
     secure::Secret,
 };
-use sirtaki_engine::job::exit_key;
+use sirtaki_engine::job::{LISTENED, exit_key};
 
 use super::Result;
 use crate::{
@@ -66,7 +66,22 @@ impl StoreHost {
 
     /// Tells all ranks how a rank ended.
     pub(super) fn note(&self, rank: usize, how: &str) {
-        let _ = self.server.local().set(&exit_key(rank), how.as_bytes());
+        self.publish(&exit_key(rank), how.as_bytes());
+    }
+
+    /// Sets a key.
+    pub(super) fn publish(&self, key: &str, value: &[u8]) {
+        let _ = self.server.local().set(key, value);
+    }
+
+    /// Forgets keys.
+    pub(super) fn forget(&self, prefix: &str) {
+        self.server.local().forget(prefix);
+    }
+
+    /// Passes on what processes of an elastic job say to the launcher.
+    pub(super) fn listen(&self, heard: impl Fn(&[u8]) + Send + Sync + 'static) {
+        self.server.local().listen(LISTENED, heard);
     }
 }
 

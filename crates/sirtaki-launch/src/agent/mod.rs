@@ -61,8 +61,8 @@ enum Happening {
     Exited(Pid, WaitStatus),
     /// No process is left below this one.
     Nobody,
-    /// A stream of a rank has ended.
-    StreamEnded(usize),
+    /// A stream of the process with this number, counted from the agent's start, has ended.
+    StreamEnded(u64),
     /// A rank asks to be ended, with this code.
     Aborted(usize, i32),
     /// Whether the job can run here, with sockets that keep ports free.
@@ -199,7 +199,7 @@ impl Agent {
                 Ok(Happening::Connected(relays)) => self.connected(relays),
                 Ok(Happening::Aborted(rank, code)) => self.ranks.aborted(rank, code),
                 Ok(Happening::Nobody) => self.ranks.reaping = false,
-                Ok(Happening::StreamEnded(rank)) => self.ranks.stream_ended(rank, &self.events),
+                Ok(Happening::StreamEnded(process)) => self.ranks.stream_ended(process, &self.events),
                 Ok(Happening::Signal(signal)) => self.events.send(Event::Signalled(signal)),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -222,6 +222,8 @@ impl Agent {
             Order::Serve { secret, tls, open, interface } => match StoreHost::serve(&secret, tls, open, interface) {
                 Ok(meeting) => {
                     let (stores, master_port) = (meeting.stores(), meeting.master_port);
+                    let events = self.events.clone();
+                    meeting.listen(move |said| events.send(Event::Said(said.to_vec())));
                     self.meeting = Some(meeting);
                     self.events.send(Event::Serving { stores, master_port });
                 }
@@ -240,6 +242,13 @@ impl Agent {
                 self.events.widen(start.window);
                 self.start(start);
             }
+            Order::Add(mut start) => {
+                start.program = start.program.on_this_host(&self.itself);
+                self.ranks.add(&start, &self.files, (&self.events, &self.sender));
+            }
+            Order::End { rank } => self.ranks.kill(rank),
+            Order::Publish { key, value } => self.meeting.iter().for_each(|meeting| meeting.publish(&key, &value)),
+            Order::Forget(prefix) => self.meeting.iter().for_each(|meeting| meeting.forget(&prefix)),
             Order::Signal(signal) => self.ranks.signal(signal),
             Order::Kill => self.end = End::Killing,
             Order::Look => self.ranks.look(&self.events),

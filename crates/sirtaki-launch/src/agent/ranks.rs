@@ -36,6 +36,8 @@ const PULSE: Duration = Duration::from_millis(500);
 /// One rank.
 struct Rank {
     rank: usize,
+    /// How many processes were started before its own.
+    number: u64,
     /// Its process, until that has ended.
     pid: Option<Pid>,
     /// Its flight record. The memory is the agent's, so it outlives the rank.
@@ -57,6 +59,8 @@ type Reporting<'a> = (&'a EventSender, &'a Sender<Happening>);
 #[derive(Default)]
 pub(super) struct Ranks {
     ranks: Vec<Rank>,
+    /// How many processes were started.
+    started: u64,
     /// Whether a thread waits for processes to end.
     pub(super) reaping: bool,
     memory_kills: MemoryKills,
@@ -76,7 +80,7 @@ impl Ranks {
         for wanted in &start.ranks {
             let rank = wanted.rank;
             let how = match failed {
-                None => match self.start_one(start, wanted.clone(), (relays.remove(&rank), &pmi), files, says) {
+                None => match self.start_one(start, wanted.clone(), (relays.remove(&rank), Some(&pmi)), files, says) {
                     Ok(()) => continue,
                     Err(how) => how,
                 },
@@ -91,11 +95,24 @@ impl Ranks {
         }
     }
 
+    /// Starts more ranks, each in the place of one that has ended, if there was one.
+    pub(super) fn add(&mut self, start: &HostStart, files: &OpenFiles, says: Reporting<'_>) {
+        self.next_pulse = start.pulse.then(|| Instant::now() + PULSE);
+        for wanted in &start.ranks {
+            let rank = wanted.rank;
+            self.ranks.retain(|known| known.rank != rank);
+            if let Err(how) = self.start_one(start, wanted.clone(), (None, None), files, says) {
+                says.0.send(Event::Ended { rank, how, culprit: None, engine: true });
+                says.0.send(Event::Closed { rank });
+            }
+        }
+    }
+
     fn start_one(
         &mut self,
         start: &HostStart,
         mut wanted: RankStart,
-        (relay, pmi): (Option<Relay>, &Arc<Pmi>),
+        (relay, pmi): (Option<Relay>, Option<&Arc<Pmi>>),
         files: &OpenFiles,
         (events, sender): Reporting<'_>,
     ) -> Result<(), Ended> {
@@ -106,19 +123,22 @@ impl Ranks {
             wanted.environment.extend(relay.variables);
             relay.stream
         });
-        let inherited = pmi.serve(rank).map(|(descriptor, variables)| {
+        let inherited = pmi.and_then(|pmi| pmi.serve(rank).ok()).map(|(descriptor, variables)| {
             wanted.environment.extend(variables);
             descriptor
         });
         let (to, ends) = (events.clone(), sender.clone());
         let wrote = move |stream, bytes: &[u8]| to.pass_on(rank, stream, bytes);
-        let stream_ended = move || drop(ends.send(Happening::StreamEnded(rank)));
+        let number = self.started;
+        self.started += 1;
+        let stream_ended = move || drop(ends.send(Happening::StreamEnded(number)));
         let started = children::start((start, &wanted), files, wrote, stream_ended);
         drop(inherited);
         let Child { pid, sources } = started.map_err(|error| not_started(start.program.name(), &error))?;
         events.send(Event::Started { rank, pid: pid.as_raw_nonzero().get() as u32 });
         self.ranks.push(Rank {
             rank,
+            number,
             pid: Some(pid),
             recorder,
             aborted: None,
@@ -170,14 +190,19 @@ impl Ranks {
     pub(super) fn aborted(&mut self, rank: usize, code: i32) {
         if let Some(rank) = self.of(rank) {
             rank.aborted = Some(code);
-            if let Some(pid) = rank.pid {
-                let _ = kill_process_group(pid, Signal::KILL);
-            }
+        }
+        self.kill(rank);
+    }
+
+    /// Ends a rank, with everything it started.
+    pub(super) fn kill(&mut self, rank: usize) {
+        if let Some(pid) = self.of(rank).and_then(|rank| rank.pid) {
+            let _ = kill_process_group(pid, Signal::KILL);
         }
     }
 
-    pub(super) fn stream_ended(&mut self, rank: usize, events: &EventSender) {
-        if let Some(rank) = self.of(rank) {
+    pub(super) fn stream_ended(&mut self, number: u64, events: &EventSender) {
+        if let Some(rank) = self.ranks.iter_mut().find(|known| known.number == number) {
             rank.open_streams = rank.open_streams.saturating_sub(1);
             rank.close_if_done(events);
         }

@@ -14,6 +14,7 @@ mod hosts;
 mod state;
 #[cfg(test)]
 mod tests;
+mod words;
 
 use std::{
     collections::BTreeSet,
@@ -21,113 +22,16 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub use self::words::{Ask, Decision, MemberId, Policy, Reason};
 use self::{
     hosts::Hosts,
     state::{Member, Round, State},
 };
 
-/// A process that never has the number of another.
-pub type MemberId = u64;
-
 /// How long a newcomer waits for others that are starting, so that they are announced together.
 const GATHER: Duration = Duration::from_secs(2);
 /// This many rounds in a row that not all of their members reached are too many.
 const UNMET: u32 = 5;
-
-/// What an elastic job may do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Policy {
-    /// Fewest members of a round.
-    pub min: usize,
-    /// Most members of a round.
-    pub max: usize,
-    /// How long there may be fewer than the fewest, and how long a member may take to come to the next round.
-    pub wait: Duration,
-    /// How long a member may take to come to the next round if others have waited for it in vain already.
-    pub patience: Duration,
-    /// How long the first round waits for processes that have been started.
-    pub start: Duration,
-    /// How often members may change, if that is limited.
-    pub resets: Option<u32>,
-    /// For how long a host is avoided after its first failure, and at most, after many.
-    pub cooldown: (Duration, Duration),
-}
-
-/// What has to be done.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Decision {
-    /// Start a process on this seat.
-    Start {
-        /// Its number.
-        member: MemberId,
-        /// Where it sits.
-        seat: usize,
-    },
-    /// These members work together now, in the order of their ranks.
-    Publish {
-        /// The number of the round, from one.
-        round: u64,
-        /// Who takes part.
-        members: Vec<MemberId>,
-    },
-    /// Not all members will come to this round.
-    Void {
-        /// Which one.
-        round: u64,
-    },
-    /// The members of this round are wanted in another one, at their next commit.
-    Interrupt {
-        /// Which one.
-        round: u64,
-    },
-    /// This member may leave: it has handed over.
-    Dismiss {
-        /// Which one.
-        member: MemberId,
-    },
-    /// This member has not come back, and is ended.
-    Kill {
-        /// Which one.
-        member: MemberId,
-    },
-    /// The job is over.
-    End(Reason),
-}
-
-/// Why a job cannot go on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reason {
-    /// Too few members for too long.
-    TooFew {
-        /// How many there are.
-        left: usize,
-        /// How many there must be.
-        min: usize,
-        /// For how long.
-        waited: Duration,
-    },
-    /// Members changed more often than allowed.
-    Resets(u32),
-    /// Rounds do not come about.
-    Unmet(u32),
-    /// Nobody is left who has the state of the training.
-    StateLost,
-    /// Nobody is left.
-    Nobody,
-}
-
-/// What a member says when it asks for the next round.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Ask {
-    /// The round that it was in; 0 for none.
-    pub after: u64,
-    /// Whether it has the state of the training.
-    pub holds: bool,
-    /// Whether it wants to leave.
-    pub leaving: bool,
-    /// The rank that it waited for in vain.
-    pub blames: Option<usize>,
-}
 
 /// The members of a job.
 #[derive(Debug)]
@@ -190,6 +94,11 @@ impl Members {
         self.members.iter().find(|member| member.seat == seat).map(|member| member.id)
     }
 
+    /// Whether a member takes part in no further round.
+    pub fn is_leaving(&self, member: MemberId) -> bool {
+        self.of(member).is_some_and(|known| known.leaving)
+    }
+
     /// The current round, and its members in the order of their ranks.
     pub fn round(&self) -> (u64, &[MemberId]) {
         (self.round.number, &self.round.members)
@@ -232,10 +141,8 @@ impl Members {
         if round == self.round.number
             && let Some(Member { state: State::In { joined }, .. }) = self.of_mut(id)
         {
-            *joined = true;
-            if self.has_formed() {
-                self.unmet = 0;
-            }
+            let first = !std::mem::replace(joined, true);
+            self.round.met += usize::from(first);
         }
         self.tick(now)
     }
@@ -258,10 +165,9 @@ impl Members {
             self.hosts.failed(member.seat, now);
         }
         self.finished |= success && !member.leaving;
-        if let State::In { joined } = member.state {
-            let open = !joined || !self.has_formed();
-            if open && !self.round.void {
-                (self.round.void, self.unmet) = (true, self.unmet + 1);
+        if matches!(member.state, State::In { .. }) {
+            if !self.round.has_formed() && !self.round.void {
+                self.round.void = true;
                 decisions.push(Decision::Void { round: self.round.number });
             }
             self.round.broken |= !success || member.leaving;
@@ -338,11 +244,6 @@ impl Members {
         self.members.iter_mut().find(|member| member.id == id)
     }
 
-    /// Whether all members of the round that are still there have met, and none of them was lost before.
-    fn has_formed(&self) -> bool {
-        !self.round.void && self.members.iter().all(|member| !matches!(member.state, State::In { joined: false }))
-    }
-
     /// Since when somebody who was in the round is waiting for the next one, or anybody if there was none.
     fn first_ask(&self) -> Option<Instant> {
         let begun = self.round.number > 0;
@@ -406,9 +307,6 @@ impl Members {
         if self.members.is_empty() && self.next > 1 {
             return Err(Reason::Nobody);
         }
-        if self.unmet >= UNMET {
-            return Err(Reason::Unmet(self.unmet));
-        }
         let left = self.members.iter().filter(|member| member.is_present() && !member.leaving).count();
         if left >= self.policy.min {
             self.below = None;
@@ -451,6 +349,10 @@ impl Members {
         if self.held && !self.finished && !asking.iter().any(|member| member.holds) {
             return Err(Reason::StateLost);
         }
+        self.unmet = if self.round.has_formed() { 0 } else { self.unmet + 1 };
+        if self.unmet > UNMET {
+            return Err(Reason::Unmet(UNMET));
+        }
         if let Some(limit) = self.policy.resets.filter(|&limit| self.round.number > u64::from(limit)) {
             return Err(Reason::Resets(limit));
         }
@@ -469,7 +371,13 @@ impl Members {
     /// Announces newcomers and those who want to leave to a round that knows nothing of them yet.
     fn interrupt(&mut self) -> Option<Decision> {
         let Round { number, interrupted, broken, .. } = self.round;
-        if number == 0 || interrupted || broken || self.finished || !self.has_formed() || self.first_ask().is_some() {
+        if number == 0
+            || interrupted
+            || broken
+            || self.finished
+            || !self.round.has_formed()
+            || self.first_ask().is_some()
+        {
             return None;
         }
         let mut inside = self.members.iter().filter(|member| matches!(member.state, State::In { .. }));

@@ -64,10 +64,19 @@ pub(super) struct Round {
     pub(super) number: u64,
     /// In the order of their ranks.
     pub(super) members: Vec<MemberId>,
+    /// How many of them have met the others.
+    pub(super) met: usize,
     /// One of them was gone before all had met.
     pub(super) void: bool,
     /// One of them is gone.
     pub(super) broken: bool,
     /// They know that they are wanted in another round.
     pub(super) interrupted: bool,
+}
+
+impl Round {
+    /// Whether all members have met.
+    pub(super) fn has_formed(&self) -> bool {
+        self.met == self.members.len()
+    }
 }

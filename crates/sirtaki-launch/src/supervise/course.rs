@@ -64,6 +64,8 @@ pub enum Outcome {
     },
     /// It was ended by this signal.
     Interrupted(i32),
+    /// It could not go on, for this reason.
+    Stuck(String),
 }
 
 impl Outcome {
@@ -72,6 +74,7 @@ impl Outcome {
         match self {
             Outcome::Success => 0,
             Outcome::Failed { how, .. } => how.exit_code(),
+            Outcome::Stuck(_) => 1,
             Outcome::Interrupted(signal) => 128 + (*signal as u8 & 0x7f),
         }
     }
@@ -153,6 +156,30 @@ impl Course {
 
     pub(super) fn closed(&mut self, rank: usize) {
         self.closed[rank] = true;
+    }
+
+    /// The course of an elastic job, in which nobody runs yet. What the end of a process means is decided elsewhere.
+    pub(super) fn of_members(mut self) -> Self {
+        self.ended.fill(true);
+        self.closed.fill(true);
+        self
+    }
+
+    /// A process of an elastic job was started.
+    pub(super) fn began(&mut self, seat: usize) {
+        (self.ended[seat], self.closed[seat], self.stopped[seat]) = (false, false, None);
+    }
+
+    /// A process of an elastic job has ended.
+    pub(super) fn left(&mut self, seat: usize) {
+        self.ended[seat] = true;
+    }
+
+    /// An elastic job ends like this: its processes have a moment to end by themselves.
+    pub(super) fn end(&mut self, outcome: Outcome, now: Instant) {
+        if self.outcome == Outcome::Success {
+            (self.outcome, self.next) = (outcome, Next::Ask(now + NOTICING));
+        }
     }
 
     /// This host was asked what its ranks are doing.

@@ -23,6 +23,7 @@ use crate::{
     advice::Explain,
     child::OpenFiles,
     ended::Ended,
+    hosts::HostSlots,
     protocol::{self, Event, GREETING, Order, SILENCE},
     tree,
 };
@@ -39,6 +40,8 @@ pub(crate) enum Heard {
     Message { host: usize, line: String },
     /// An agent is gone, and why.
     Gone { host: usize, how: String },
+    /// The hosts that were discovered are others than before, or cannot be found out.
+    Hosts(Result<Vec<HostSlots>, Advice>),
     /// Somebody wants the job to get a signal.
     Signal(i32),
     /// Output was written, or cannot be written any more.
@@ -119,6 +122,11 @@ impl Links {
         // end of its input tells everything, and a launcher that is stopped may go on.
         self.order(host, Order::Greeting { regular: remote });
         Ok(())
+    }
+
+    /// Who gets what is said to the launcher.
+    pub(super) fn sender(&self) -> Sender<Heard> {
+        self.sender.clone()
     }
 
     /// Gives an order to one agent. One that is gone gets nothing; that it is gone is reported separately.

@@ -2,6 +2,7 @@
 //! and ends them all when one fails or somebody wants it.
 
 mod course;
+mod elastic;
 mod links;
 mod prepare;
 mod share;
@@ -169,7 +170,7 @@ impl Launcher {
         let course = prepare::prepare(job, &mut links).map(|found| {
             report_network(&found, observer);
             start(job, &found, &mut links);
-            Supervisor::new(job, &mut links, observer).run()
+            Supervisor::new(job, &found, &mut links, observer).run()
         });
         let hurried = matches!(&course, Ok((_, true)));
         let in_order = dismiss(&mut links, if hurried { Duration::ZERO } else { job.spec.grace + CLEANING });

@@ -123,7 +123,7 @@ fn gather<T>(
             Some(Heard::Event { host, event }) if hosts.contains(&host) => {
                 said[host - hosts.start] = wanted(event).or(said[host - hosts.start].take());
             }
-            Some(Heard::Event { .. } | Heard::Message { .. } | Heard::Written) => {}
+            Some(Heard::Event { .. } | Heard::Message { .. } | Heard::Written | Heard::Hosts(_)) => {}
             Some(Heard::Gone { host, how }) => {
                 return Err(unreachable(&name(host), &how, job.placement.starts[host]));
             }

@@ -6,7 +6,7 @@ use crate::{
     environment::{self, Interface, Meeting, Share},
     gpus, openmpi, placement,
     plan::Place,
-    protocol::{Connect, HostStart, PmiJob, RankStart},
+    protocol::{Connect, HostStart, PmiJob, Program, RankStart},
 };
 
 /// What the agent of `host` needs to start its ranks.
@@ -14,12 +14,35 @@ pub(super) fn of_host(job: &Job, found: &Found, host: usize) -> HostStart {
     let ranks = job.hosts()[host].ranks.clone();
     let places = ranks.filter_map(|rank| job.placement.plan.place(rank));
     let program = job.program(host);
+    let has = |name: &str| is_set(job, host, &program, name);
+    let ranks = match job.spec.elastic {
+        None => places.map(|place| of_rank(job, found, host, &place, &has)).collect(),
+        Some(_) => Vec::new(),
+    };
+    with_ranks(job, found, host, ranks)
+}
+
+/// What the agent of `host` needs to start a process of an elastic job on this seat.
+pub(super) fn of_member(job: &Job, found: &Found, host: usize, seat: usize, member: u64) -> HostStart {
+    let program = job.program(host);
+    let seats = &job.hosts()[host].ranks;
+    let share = share(job, found, host, (seat - seats.start, seats.len()));
+    let has = |name: &str| is_set(job, host, &program, name);
+    let environment = environment::of_member(member, &meeting(job, found, host), &share, &has);
+    with_ranks(job, found, host, vec![RankStart { rank: seat, cores: share.cores, environment }])
+}
+
+/// Whether ranks have this variable already.
+fn is_set(job: &Job, host: usize, program: &Program, name: &str) -> bool {
     let inherits = job.placement.starts[host].inherits();
-    let set = |name: &str| program.environment.iter().any(|(set, _)| set == name);
-    let has = |name: &str| set(name) || inherits && job.variables.iter().any(|(own, _)| own == name);
+    program.environment.iter().any(|(set, _)| set == name)
+        || inherits && job.variables.iter().any(|(own, _)| own == name)
+}
+
+fn with_ranks(job: &Job, found: &Found, host: usize, ranks: Vec<RankStart>) -> HostStart {
     HostStart {
-        ranks: places.map(|place| of_rank(job, found, host, &place, &has)).collect(),
-        program: program.clone(),
+        ranks,
+        program: job.program(host),
         terminal: job.terminal,
         grace: job.spec.grace,
         pulse: job.spec.pulses,
@@ -74,8 +97,18 @@ fn mpirun(job: &Job, name: &str, socket: &str) -> Vec<String> {
 
 /// What one rank is told; `has` says which variables it has already.
 fn of_rank(job: &Job, found: &Found, host: usize, place: &Place, has: &dyn Fn(&str) -> bool) -> RankStart {
+    let share = share(job, found, host, (place.local_rank, place.local_size));
+    let mut environment = environment::of_rank(place, &meeting(job, found, host), &share, has);
+    if place.size > 1 && job.open_mpi.is_none() && job.spec.mpi != Some(false) {
+        let (name, value) = openmpi::GUARD;
+        environment.push((name.into(), value.into()));
+    }
+    RankStart { rank: place.rank, cores: share.cores, environment }
+}
+
+/// What one of `size` ranks of a host gets of it.
+fn share(job: &Job, found: &Found, host: usize, (rank, size): (usize, usize)) -> Share {
     let hello = &found.hellos[host];
-    let (rank, size) = (place.local_rank, place.local_size);
     let (part, parts) = job.spec.part;
     let own_cores = cores::share(&hello.cores, part, parts);
     let own_gpus = cores::share(&hello.gpus, part, parts);
@@ -89,8 +122,11 @@ fn of_rank(job: &Job, found: &Found, host: usize, place: &Place, has: &dyn Fn(&s
         .network
         .as_ref()
         .map(|(address, name, _)| Interface { name: name.clone(), address: address.to_string() });
-    let share = Share { host: job.hosts()[host].host.clone(), gpus, cores: cores.clone(), interface };
-    let meeting = Meeting {
+    Share { host: job.hosts()[host].host.clone(), gpus, cores, interface }
+}
+
+fn meeting(job: &Job, found: &Found, host: usize) -> Meeting {
+    Meeting {
         job: job.id.clone(),
         store: format!("{}://{}", if job.hosts().len() > 1 { "tls" } else { "tcp" }, found.store(host)),
         secret: job.secret.clone(),
@@ -100,11 +136,5 @@ fn of_rank(job: &Job, found: &Found, host: usize, place: &Place, has: &dyn Fn(&s
         timeout: job.spec.timeout,
         start_timeout: job.spec.start_timeout,
         tls: job.spec.tls,
-    };
-    let mut environment = environment::of_rank(place, &meeting, &share, has);
-    if place.size > 1 && job.open_mpi.is_none() && job.spec.mpi != Some(false) {
-        let (name, value) = openmpi::GUARD;
-        environment.push((name.into(), value.into()));
     }
-    RankStart { rank: place.rank, cores, environment }
 }

@@ -8,7 +8,9 @@ use sirtaki_engine::telemetry::recorder::Culprit;
 use super::{
     Ending, Job, Outcome,
     course::{Action, Course},
+    elastic::Rounds,
     links::{Heard, Links},
+    prepare::Found,
     window,
 };
 use crate::{
@@ -24,12 +26,15 @@ const LONG: Duration = Duration::from_secs(3600);
 const PAUSING: Duration = Duration::from_secs(2);
 
 pub(super) struct Supervisor<'a> {
-    job: &'a Job,
-    links: &'a mut Links,
-    observer: &'a mut dyn Observer,
-    course: Course,
-    ending: Ending,
-    started: Instant,
+    pub(super) job: &'a Job,
+    pub(super) found: &'a Found,
+    pub(super) links: &'a mut Links,
+    pub(super) observer: &'a mut dyn Observer,
+    pub(super) course: Course,
+    /// Who takes part, if workers come and go.
+    pub(super) rounds: Option<Rounds>,
+    pub(super) ending: Ending,
+    pub(super) started: Instant,
     /// Bytes of output that every host has sent and has not been told that they were shown.
     owed: Vec<usize>,
     /// Whether the user asked twice.
@@ -37,7 +42,7 @@ pub(super) struct Supervisor<'a> {
 }
 
 impl<'a> Supervisor<'a> {
-    pub(super) fn new(job: &'a Job, links: &'a mut Links, observer: &'a mut dyn Observer) -> Self {
+    pub(super) fn new(job: &'a Job, found: &'a Found, links: &'a mut Links, observer: &'a mut dyn Observer) -> Self {
         let (size, hosts) = (job.placement.plan.size(), job.hosts().len());
         let ending = Ending {
             outcome: Outcome::Success,
@@ -52,14 +57,17 @@ impl<'a> Supervisor<'a> {
         observer.begins(started);
         let course = Course::new(size, hosts, job.spec.grace, job.spec.timeout);
         let course = if job.spec.independent { course.independent() } else { course };
+        let rounds = Rounds::of(job, links, started);
+        let course = if rounds.is_some() { course.of_members() } else { course };
         let owed = vec![0; hosts];
-        Self { job, links, observer, course, ending, started, owed, hurried: false }
+        Self { job, found, links, observer, course, rounds, ending, started, owed, hurried: false }
     }
 
     /// The result, and whether the user asked twice.
     pub(super) fn run(mut self) -> (Ending, bool) {
-        while !self.course.is_over() {
-            let times = [self.course.alarm(), self.observer.next_tick()];
+        self.members_tick();
+        while !self.is_over() {
+            let times = [self.course.alarm(), self.observer.next_tick(), self.members_alarm()];
             let next = times.into_iter().flatten().min().unwrap_or_else(|| Instant::now() + LONG);
             match self.links.hear(next) {
                 Some(Heard::Event { event, host }) => self.happened(event, host),
@@ -68,10 +76,12 @@ impl<'a> Supervisor<'a> {
                     self.observer.note(&line);
                 }
                 Some(Heard::Gone { host, how }) => self.agent_lost(host, how),
+                Some(Heard::Hosts(found)) => self.discovered(found),
                 Some(Heard::Signal(SIGTSTP)) => self.pause(),
                 Some(Heard::Signal(signal)) => self.signalled(signal),
                 Some(Heard::Written) | None => {}
             }
+            self.members_tick();
             let now = Instant::now();
             self.observer.tick(now);
             self.heed_reader();
@@ -84,7 +94,11 @@ impl<'a> Supervisor<'a> {
         (self.ending, self.hurried)
     }
 
-    fn host(&self, host: usize) -> &str {
+    fn is_over(&self) -> bool {
+        self.course.is_over() && self.rounds.as_ref().is_none_or(Rounds::is_over)
+    }
+
+    pub(super) fn host(&self, host: usize) -> &str {
         &self.job.hosts()[host].host
     }
 
@@ -105,7 +119,9 @@ impl<'a> Supervisor<'a> {
             Event::Closed { rank } => {
                 self.observer.closed(rank);
                 self.course.closed(rank);
+                self.member_closed(rank);
             }
+            Event::Said(bytes) => self.member_said(&bytes),
             Event::Doing { rank, what, counts, meeting, stopped } => {
                 (self.ending.doing[rank], self.ending.counts[rank]) = (what, counts);
                 if meeting {
@@ -154,6 +170,9 @@ impl<'a> Supervisor<'a> {
 
     fn ended(&mut self, rank: usize, how: &Ended, said: (Option<Culprit>, bool)) {
         self.observer.ended(rank, how);
+        if self.rounds.is_some() {
+            return self.member_ended(rank, how);
+        }
         // The others learn it from the store, which is on the first host.
         self.links.order(0, Order::Note { rank, how: how.to_string() });
         let before = self.course.outcome().clone();
@@ -176,16 +195,19 @@ impl<'a> Supervisor<'a> {
     fn host_lost(&mut self, host: usize, how: &str) {
         let name = self.host(host).to_owned();
         self.course.answered(host);
+        self.members_lose(host);
         for rank in self.job.hosts()[host].ranks.clone() {
             if !self.course.has_ended(rank) {
                 self.ended(rank, &Ended::Lost(format!("host {name}: {how}")), (None, true));
             }
             self.observer.closed(rank);
             self.course.closed(rank);
+            self.member_closed(rank);
         }
     }
 
     fn signalled(&mut self, signal: i32) {
+        self.members_signalled(signal);
         let actions = self.course.signalled(signal, Instant::now());
         self.hurried |= actions.contains(&Action::Kill);
         self.act(actions);

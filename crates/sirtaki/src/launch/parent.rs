@@ -14,7 +14,7 @@ use std::{
 
 use serde::de::DeserializeOwned;
 use sirtaki_comm::{
-    rendezvous::{TcpStore, TcpStoreServer},
+    rendezvous::{Store, TcpStore, TcpStoreServer},
     secure::Secret,
 };
 use sirtaki_engine::{

@@ -11,14 +11,18 @@ pub(super) enum Meaning {
     Nodes,
     /// Nothing: it is the case anyway.
     Needless,
+    /// For how long a host is avoided: two values.
+    Cooldown,
     /// Something to be said in another way.
     Instead(&'static str),
 }
 
 pub(super) const ONCE: &str = "start sirtaki once, on one host, and name the hosts: -H a:4,b:4; inside a Slurm, PBS or \
                                LSF job they are known";
-const ELASTIC: &str = "the number of processes is fixed with -n; `sirtaki train --resume` and Horovod's elastic state \
-                       continue on another number";
+/// For a range of hosts.
+pub(super) const RANGE: &str = "for processes that come and go say --min-ranks 2 --max-ranks 8 (docs/elastic.md); \
+                                --restarts 3 starts all of them again, as torchrun does";
+const NOTICED: &str = "omit it: the end of a process is noticed at once";
 const MEETING: &str = "omit it: sirtaki starts the processes of all hosts and sets MASTER_ADDR and MASTER_PORT";
 const PLACES: &str = "--cores auto, the default, gives each process its own cores; --cores none turns that off";
 const CHOSEN: &str = "omit it: algorithms are chosen by size and by where the ranks are";
@@ -71,14 +75,14 @@ const KNOWN: &[(&str, Meaning)] = &[
     ("--rdzv-id", Meaning::Instead(MEETING)),
     ("--rdzv-conf", Meaning::Instead(MEETING)),
     ("--max-restarts", Meaning::Ours("--restarts")),
-    ("--monitor-interval", Meaning::Instead(ELASTIC)),
-    ("--min-np", Meaning::Instead(ELASTIC)),
-    ("--max-np", Meaning::Instead(ELASTIC)),
-    ("--min-num-proc", Meaning::Instead(ELASTIC)),
-    ("--max-num-proc", Meaning::Instead(ELASTIC)),
-    ("--slots-per-host", Meaning::Instead("write the slots of each host: -H a:4,b:4")),
-    ("--reset-limit", Meaning::Instead(ELASTIC)),
-    ("--host-discovery-script", Meaning::Instead(ELASTIC)),
+    ("--monitor-interval", Meaning::Instead(NOTICED)),
+    ("--min-np", Meaning::Ours("--min-ranks")),
+    ("--max-np", Meaning::Ours("--max-ranks")),
+    ("--min-num-proc", Meaning::Ours("--min-ranks")),
+    ("--max-num-proc", Meaning::Ours("--max-ranks")),
+    ("--slots-per-host", Meaning::Ours("--slots")),
+    ("--host-discovery-script", Meaning::Ours("--discover")),
+    ("--blacklist-cooldown-range", Meaning::Cooldown),
     ("-r", Meaning::Instead(LOGS)),
     ("--redirects", Meaning::Instead(LOGS)),
     ("-t", Meaning::Instead(LOGS)),

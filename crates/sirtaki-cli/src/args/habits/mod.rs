@@ -174,7 +174,14 @@ impl Reader<'_> {
                 self.words.drain(at..at + taken);
                 Ok(at)
             }
+            Meaning::Nodes if given.as_deref().is_some_and(|hosts| hosts.contains(':')) => {
+                Err(foreign(name, launchers::RANGE))
+            }
             Meaning::Nodes => Err(foreign(name, launchers::ONCE)),
+            Meaning::Cooldown => {
+                let longest = text(self.words, at + taken).unwrap_or_default().to_owned();
+                self.replace(at, taken + 1, "--cooldown", given.map(|shortest| format!("{shortest},{longest}")))
+            }
             Meaning::Instead(hint) => Err(foreign(name, hint)),
         }
     }

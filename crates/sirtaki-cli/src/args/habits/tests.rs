@@ -25,6 +25,11 @@ fn options_of_other_launchers_become_ours() {
         ("run --nproc-per-node 4 -- python x", "run --ranks=4 -- python x"),
         ("run --nproc_per_node=4 -- python x", "run --ranks=4 -- python x"),
         ("run --standalone --nnodes 1 --nproc_per_node 2 python x", "run --ranks=2 python x"),
+        (
+            "run --min-np 2 --max-np=4 --host-discovery-script d --slots-per-host 2 python x",
+            "run --min-ranks=2 --max-ranks=4 --discover=d --slots=2 python x",
+        ),
+        ("run --blacklist-cooldown-range 5 9 --reset-limit 3 python x", "run --cooldown=5,9 --reset-limit 3 python x"),
         ("run --nnodes=1:1 -np 2 python x", "run --ranks=2 python x"),
         ("run -np 2 -hostfile h -x A=1 python x", "run --ranks=2 --hostfile=h --env=A=1 python x"),
         ("run --network-interfaces eth0 python x", "run --interface=eth0 python x"),
@@ -74,7 +79,7 @@ fn options_without_a_counterpart_get_advice() {
     assert!(hint("run --nproc-per-node gpu python x").contains("`-n 4`"));
     assert!(hint("run -H a,b --nproc-per-node 4 python x").contains("-H a:4,b:4"));
     assert!(hint("run --nnodes 2 python x").contains("once, on one host"));
-    for option in ["--rdzv-backend", "--rdzv_endpoint=h:29400", "--master_port", "--node-rank", "--min-np"] {
+    for option in ["--rdzv-backend", "--rdzv_endpoint=h:29400", "--master_port", "--node-rank", "--nnodes=1:4"] {
         assert!(hint(&format!("run {option} 1 python x")).starts_with("sirtaki has no option `--"), "{option}");
     }
 }

@@ -143,6 +143,15 @@ pub fn interrupted(signal: i32, time: Duration) -> String {
     format!("ended by {} after {}", signal_name(signal), duration_in_words(time))
 }
 
+/// The message about a job that could not go on.
+pub fn stuck(reason: &str, time: Duration) -> String {
+    format!(
+        "error: the job ended after {}: {reason}\n\
+         hint: --elastic-timeout and --min-ranks say how long and with how few it goes on (docs/elastic.md)",
+        duration_in_words(time)
+    )
+}
+
 /// A line that is not too long for a report.
 fn shorten(line: &str) -> String {
     match line.char_indices().nth(WIDE) {
