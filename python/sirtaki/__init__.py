@@ -17,7 +17,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sirtaki._errors import Error, LaunchError, RankError
+    from sirtaki._errors import Error, JobOver, LaunchError, RankError
     from sirtaki._parallel import data_parallel
     from sirtaki._progress import describe, progress
     from sirtaki._run import run
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Error",
+    "JobOver",
     "LaunchError",
     "RankError",
     "Study",
@@ -39,6 +40,7 @@ __all__ = [
 
 _PLACES = {
     "Error": "sirtaki._errors",
+    "JobOver": "sirtaki._errors",
     "LaunchError": "sirtaki._errors",
     "RankError": "sirtaki._errors",
     "Study": "sirtaki._study",

@@ -99,6 +99,11 @@ impl Members {
         self.of(member).is_some_and(|known| known.leaving)
     }
 
+    /// Whether a member was told that it may leave.
+    pub fn is_dismissed(&self, member: MemberId) -> bool {
+        self.of(member).is_some_and(|known| matches!(known.state, State::Dismissed { .. }))
+    }
+
     /// The current round, and its members in the order of their ranks.
     pub fn round(&self) -> (u64, &[MemberId]) {
         (self.round.number, &self.round.members)
@@ -161,7 +166,7 @@ impl Members {
         let member = self.members.remove(at);
         self.closing.insert(member.seat);
         let mut decisions = Vec::new();
-        if !member.leaving && !success {
+        if member.leaving || !success {
             self.hosts.failed(member.seat, now);
         }
         self.finished |= success && !member.leaving;

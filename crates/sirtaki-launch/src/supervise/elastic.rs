@@ -38,6 +38,8 @@ pub(super) struct Rounds {
     since: Option<Instant>,
     /// The last process that failed.
     failure: Option<(usize, Ended)>,
+    /// A process that ended with an error, and nobody has gone on without it yet.
+    unheeded: Option<(usize, Ended)>,
     /// Why processes that ask get no further round.
     over: Option<String>,
     /// Keeps looking for hosts until it is dropped.
@@ -74,6 +76,7 @@ impl Rounds {
             report: RoundReport::default(),
             since: None,
             failure: None,
+            unheeded: None,
             over: None,
             _discovery: elastic.discover.clone().map(follow),
         })
@@ -121,6 +124,7 @@ impl Supervisor<'_> {
             Decision::Publish { round, members } => {
                 (rounds.report.number, rounds.report.size) = (round, members.len());
                 rounds.since.get_or_insert(now);
+                rounds.unheeded = None;
                 let size = members.len();
                 for (rank, member) in members.into_iter().enumerate() {
                     self.answer(member, &Answer::Round { number: round, rank, size });
@@ -140,7 +144,13 @@ impl Supervisor<'_> {
                 rounds.since.get_or_insert(now);
                 self.publish(change_key(round), Vec::new());
             }
-            Decision::Dismiss { member } => self.answer(member, &Answer::Leave),
+            Decision::Dismiss { member } => {
+                if let Some(seat) = rounds.members.seat(member) {
+                    let host = self.job.hosts()[self.job.host_of(seat)].host.clone();
+                    rounds.changed(now).left.push((seat, host));
+                }
+                self.answer(member, &Answer::Leave);
+            }
             Decision::Kill { member } => {
                 if let Some(seat) = rounds.members.seat(member) {
                     let text = format!("worker {seat} did not come back to the others and is ended");
@@ -160,7 +170,7 @@ impl Supervisor<'_> {
     }
 
     fn host_of(&self, seat: usize) -> usize {
-        self.job.hosts().partition_point(|host| host.ranks.end <= seat)
+        self.job.host_of(seat)
     }
 
     fn publish(&mut self, key: String, value: Vec<u8>) {
@@ -216,13 +226,13 @@ impl Supervisor<'_> {
         let Some(member) = rounds.members.on_seat(seat) else { return };
         rounds.asked.remove(&member);
         let (now, success, leaves) = (Instant::now(), how.is_success(), rounds.members.is_leaving(member));
-        if leaves {
-            rounds.changed(now).left.push((seat, host));
-        } else if !success {
+        if !success && !rounds.members.is_dismissed(member) {
             rounds.changed(now).lost.push((seat, host, how.clone()));
             rounds.failure = Some((seat, how.clone()));
+            if matches!(how, Ended::Code(_)) && !leaves {
+                rounds.unheeded = Some((seat, how.clone()));
+            }
         }
-        let done = rounds.members.is_finished();
         let (round, ranks) = rounds.members.round();
         let rank = ranks.iter().position(|&known| known == member);
         if let Some(rank) = rank {
@@ -230,11 +240,14 @@ impl Supervisor<'_> {
             self.publish(key, how.to_string().into_bytes());
         }
         self.links.order(0, Order::Forget(format!("answer/{member}/")));
-        // A program that fails when others have ended well has failed; a host that goes away then has not.
-        if done && !leaves && matches!(how, Ended::Code(code) if *code != 0) {
-            self.end(Outcome::Failed { rank: seat, how: how.clone() }, now);
-        }
         self.heed(|members, now| members.ended(member, success, now));
+        // A program that fails while others end well has failed; a host that goes away then has not.
+        if let Some(Rounds { members, unheeded: Some((rank, how)), .. }) = &self.rounds
+            && members.is_finished()
+        {
+            let outcome = Outcome::Failed { rank: *rank, how: how.clone() };
+            self.end(outcome, now);
+        }
     }
 
     pub(super) fn member_closed(&mut self, seat: usize) {

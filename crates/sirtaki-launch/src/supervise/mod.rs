@@ -97,6 +97,11 @@ impl Job {
         &self.placement.plan.hosts
     }
 
+    /// The host of a rank, or of a seat.
+    fn host_of(&self, rank: usize) -> usize {
+        self.hosts().partition_point(|host| host.ranks.end <= rank)
+    }
+
     /// What the ranks of `host` run, with the variables that its agent adds to its own.
     fn program(&self, host: usize) -> Program {
         let inherits = self.placement.starts[host].inherits();
