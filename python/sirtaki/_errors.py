@@ -25,7 +25,7 @@ class JobOver(Error):  # noqa: N818
     __module__ = "sirtaki"
 
 
-class Dismissed(SystemExit):  # noqa: N818
+class Dismissed(SystemExit):
     """This process of an elastic job has handed over its work; not caught, it ends the process."""
 
 

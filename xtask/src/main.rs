@@ -102,6 +102,11 @@ fn perform(task: Task) -> Result<()> {
             let example = ["--package", "sirtaki", "--example", "pipeline_speed", "--"];
             shell.run(cargo(["run", "--release", "--quiet"]).args(example).args(&arguments[1..]))
         }
+        // So is this, which is launcher, agent and workers in one.
+        Task::Bench { arguments } if arguments.first().is_some_and(|name| name == "elastic") => {
+            let example = ["--package", "sirtaki", "--example", "elastic_speed", "--"];
+            shell.run(cargo(["run", "--release", "--quiet"]).args(example).args(&arguments[1..]))
+        }
         Task::Bench { arguments } => {
             let name = arguments.first().map_or("", String::as_str);
             // Whatever takes its commands from the wheel needs no other build of them: the benchmark itself only waits.

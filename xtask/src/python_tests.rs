@@ -40,6 +40,7 @@ const PYTEST: [&str; 7] = ["-m", "pytest", "-q", "-x", "--no-header", "-p", "no:
 const ALONE: [&str; 15] = [
     "python/tests/test_horovodrun.py",
     "python/tests/test_torch_jobs.py",
+    "python/tests/test_elastic_jobs.py",
     "python/tests/test_distributed_jobs.py",
     "python/tests/test_distributed_hosts.py",
     "python/tests/test_tensorflow_jobs.py",

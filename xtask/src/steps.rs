@@ -42,6 +42,11 @@ const NOW_AND_THEN: &[Step] = &[
         about: "everything that needs a GPU, on 2 and 4 ranks, by each way; fails without one",
         run: gpu::test,
     },
+    Step {
+        name: "elastic-changes",
+        about: "100,000 histories of an elastic job, and one with 1,000 changes of its workers",
+        run: elastic_changes,
+    },
     Step { name: "kill-matrix", about: "100 runs in which some part of a job is ended", run: kill_matrix },
     Step {
         name: "python-versions",
@@ -203,6 +208,13 @@ fn test(shell: &Shell) -> Result<()> {
 
 fn kill_matrix(shell: &Shell) -> Result<()> {
     let test = ["test", "--workspace", "--locked", "--test", "launch_matrix", "--", "--ignored", "--nocapture"];
+    shell.run(cargo(test))
+}
+
+fn elastic_changes(shell: &Shell) -> Result<()> {
+    let histories = cargo(["test", "--workspace", "--locked", "--lib", "members::"]);
+    shell.run(histories.env("PROPTEST_CASES", "100000"))?;
+    let test = ["test", "--workspace", "--locked", "--test", "elastic", "--", "--ignored", "--nocapture"];
     shell.run(cargo(test))
 }
 

@@ -14,7 +14,7 @@ use crate::{
 };
 
 #[pyclass(frozen, module = "sirtaki._native")]
-pub(crate) struct Member(Arc<job::Member>);
+pub(crate) struct Member(Arc<job::RoundMember>);
 
 #[pymethods]
 impl Member {
@@ -22,7 +22,7 @@ impl Member {
     #[staticmethod]
     fn find(py: Python<'_>, defaults: Variables) -> PyResult<Option<Member>> {
         let job = discover(py, &defaults)?;
-        let found = py.detach(|| job::Member::of(&job)).map_err(|error| error::of_job(py, &error))?;
+        let found = py.detach(|| job::RoundMember::of(&job)).map_err(|error| error::of_job(py, &error))?;
         Ok(found.map(|member| Member(Arc::new(member))))
     }
 

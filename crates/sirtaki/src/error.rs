@@ -48,6 +48,9 @@ pub enum Error {
         /// What the panic said.
         message: String,
     },
+    /// Workers of an elastic job come or leave; [`elastic::run`](crate::elastic::run) goes on with those who are there.
+    #[error("workers come or leave, and the training goes on with those who are there")]
+    Changing,
     /// This process could not take its place among the others.
     #[error(transparent)]
     Job(#[from] JobError),
@@ -103,7 +106,7 @@ impl Error {
             },
             Error::Job(error) => error.hint(),
             Error::Engine(EngineError::Failed { reason, .. } | EngineError::Comm(reason)) => reason.hint(),
-            Error::Engine(_) | Error::Panic { .. } => None,
+            Error::Engine(_) | Error::Panic { .. } | Error::Changing => None,
         }
     }
 }

@@ -13,6 +13,7 @@
 //! - [`pipeline`]: who does what when in a pipeline, and where to cut a network.
 //! - [`random`]: streams of random numbers, the same everywhere and forever.
 //! - [`data`]: readers for common formats, which worker reads which samples, and threads that read ahead.
+//! - [`elastic`]: training that goes on when workers are lost or come.
 //! - [`launch`]: a closure on many processes of this machine.
 //! - [`schedule`], [`lars`]: learning rates for large batches.
 //! - [`train`]: a whole training run of a network for images or text, on top of all that; also part of feature `burn`.
@@ -20,6 +21,7 @@
 
 pub mod checkpoint;
 pub mod data;
+pub mod elastic;
 mod error;
 pub mod lars;
 mod launch;

@@ -8,7 +8,7 @@ use std::sync::{
 use sirtaki_comm::{DType, Element, Rank, Reduction};
 use sirtaki_engine::{
     Engine, EngineError, Expected, Operation, Output, Request, Source, Tag, Tensor, Ticket,
-    job::{Job, Position},
+    job::{self, Job, Position},
 };
 
 use crate::{Result, data::Worker};
@@ -29,12 +29,15 @@ pub struct World {
 /// Joins the job that `sirtaki run`, `mpirun`, `srun` or `torchrun` started this process for; without a launcher, the
 /// process is a world of one, so that the same program runs everywhere. All ranks call it, once.
 pub fn init() -> Result<World> {
+    Ok(World::of(discover()?.join()?))
+}
+
+/// The job that this process was started for.
+pub(crate) fn discover() -> Result<Job> {
     sirtaki_engine::heap::keep();
     let mut job = Job::discover(&|name| std::env::var(name).ok())?;
     job.engine.warn = Arc::new(warn);
-    let joined = job.join()?;
-    let local = joined.local();
-    Ok(World::new(joined.into_engine(), local, local.rank))
+    Ok(job)
 }
 
 #[allow(clippy::print_stderr, reason = "warnings are for the people who started the program")]
@@ -43,6 +46,11 @@ fn warn(text: &str) {
 }
 
 impl World {
+    pub(crate) fn of(joined: job::World) -> Self {
+        let local = joined.local();
+        Self::new(joined.into_engine(), local, local.rank)
+    }
+
     fn new(engine: Engine, local: Position, seat: usize) -> Self {
         Self { engine: Arc::new(engine), local, seat, layers: Arc::default(), splits: Arc::default() }
     }

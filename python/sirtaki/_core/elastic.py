@@ -208,7 +208,7 @@ def _join_again() -> None:
 
 
 def _has_lost(error: Error) -> bool:
-    """Whether the launcher of an elastic job is asked who goes on without the rank that is lost."""
+    """Whether the others go on without the rank that is lost, as the launcher decides."""
     return job.world.member is not None and error.rank is not None and not error.refused
 
 
@@ -240,8 +240,13 @@ def _notices() -> Iterator[None]:
         for number in (signal.SIGTERM, signal.SIGUSR1)
         if signal.getsignal(number) == signal.SIG_DFL
     ]
+
+    def leave(*_: Any) -> None:
+        with contextlib.suppress(Error):
+            member.leave()
+
     for number in chosen:
-        signal.signal(number, lambda *_: member.leave())
+        signal.signal(number, leave)
     try:
         yield
     finally:

@@ -1,7 +1,7 @@
 """A worker that may be lost at any moment; the result says whether a step was lost or done twice.
 
-``DIE`` has words such as ``1@5:commit``: rank 1 is killed at step 5, during a commit. The n-th word
-is for the n-th round.
+``DIE`` has words such as ``1@5:commit``: rank 1 is killed at step 5, during a commit. The n-th
+word is for the n-th round.
 """
 
 import os
@@ -59,7 +59,10 @@ def train(state):
         state.commit()
         if state.step % 10 == 0 or state.size != hvd.size():
             state.size = hvd.size()
-            print(f"step {state.step} rank {hvd.rank()} of {hvd.size()} pid {os.getpid()}", flush=True)
+            print(
+                f"step {state.step} rank {hvd.rank()} of {hvd.size()} pid {os.getpid()}",
+                flush=True,
+            )
 
 
 def main():

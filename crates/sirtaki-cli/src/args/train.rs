@@ -5,7 +5,7 @@ use std::{num::NonZeroUsize, path::PathBuf, sync::LazyLock};
 use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum, builder::PossibleValue};
 use sirtaki::train::{Domain, Model};
 
-use super::{at_least_one, number, run::Run, share};
+use super::{at_least_one, elastic::ElasticOptions, number, run::Run, share};
 use crate::commands::train::stages;
 
 const EXAMPLES: &str = "\
@@ -185,12 +185,13 @@ impl Args for JobArguments {
         let workers = "Number of workers [default: all slots of the hosts or of the allocation; on this machine, one \
                        per core]";
         let tag = "What to put before each line: rank, host (and rank) or none [default: none]";
-        Run::augment_args(command)
+        let run = Run::augment_args(command)
             .mut_arg("ranks", |ranks| ranks.help(workers))
             .mut_arg("tag_output", |output| output.help(tag))
             .mut_arg("program", |program| program.hide(true))
             .mut_arg("horovod", |horovod| horovod.hide(true))
-            .mut_arg("mpi", |mpi| mpi.hide(true))
+            .mut_arg("mpi", |mpi| mpi.hide(true));
+        ElasticOptions::NAMES.into_iter().fold(run, |run, name| run.mut_arg(name, |option| option.hide(true)))
     }
 
     fn augment_args_for_update(command: Command) -> Command {

@@ -99,7 +99,10 @@ impl Job {
                 Ok(Met { communicator, network, store: Some(store) })
             }
             Meeting::Rounds { .. } => {
-                let problem = "the ranks of an elastic job meet in rounds; use `Member::join`".to_owned();
+                let problem =
+                    "the workers of this job come and go, and the program does not say how to go on: it has to use \
+                               `sirtaki::elastic`, or its job must not have --min-ranks"
+                        .to_owned();
                 Err(CommError::Invalid { problem }.into())
             }
             Meeting::Mpi(choice) => {

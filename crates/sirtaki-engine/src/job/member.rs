@@ -18,7 +18,7 @@ use sirtaki_comm::{
 };
 
 use super::{
-    Answer, Call, Job, JobError, LISTENED, Meeting, Position, World, answer_key, change_key, rounds::RoundStore,
+    Call, Job, JobError, LISTENED, Meeting, Position, RoundAnswer, World, answer_key, change_key, rounds::RoundStore,
 };
 
 /// How often the launcher is asked at most whether members change.
@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(50);
 const SLICE: Duration = Duration::from_secs(60);
 
 /// This process as a member of an elastic job.
-pub struct Member {
+pub struct RoundMember {
     number: u64,
     store: Arc<dyn Store>,
     /// The last round that it was in.
@@ -40,13 +40,13 @@ pub struct Member {
     looked: Mutex<Option<Instant>>,
 }
 
-impl std::fmt::Debug for Member {
+impl std::fmt::Debug for RoundMember {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Member").field("number", &self.number).field("round", &self.round).finish_non_exhaustive()
+        f.debug_struct("RoundMember").field("number", &self.number).field("round", &self.round).finish_non_exhaustive()
     }
 }
 
-impl Member {
+impl RoundMember {
     /// This process in an elastic job; `None` if its job has fixed ranks.
     pub fn of(job: &Job) -> Result<Option<Self>, JobError> {
         let Meeting::Rounds { address, secret, tls, member } = &job.place.meeting else { return Ok(None) };
@@ -132,12 +132,12 @@ impl Member {
             }
         };
         match postcard::from_bytes(&answer) {
-            Ok(Answer::Round { number, rank, size }) if number > after && rank < size => {
+            Ok(RoundAnswer::Round { number, rank, size }) if number > after && rank < size => {
                 Ok((number, Position { rank, size }))
             }
-            Ok(Answer::Leave) => Err(JobError::Dismissed),
-            Ok(Answer::End { reason }) => Err(JobError::Over { reason }),
-            Ok(Answer::Round { .. }) | Err(_) => {
+            Ok(RoundAnswer::Leave) => Err(JobError::Dismissed),
+            Ok(RoundAnswer::End { reason }) => Err(JobError::Over { reason }),
+            Ok(RoundAnswer::Round { .. }) | Err(_) => {
                 let problem = "the launcher's answer makes no sense; is it the same version of sirtaki?".to_owned();
                 Err(CommError::Invalid { problem }.into())
             }

@@ -11,7 +11,7 @@
 //! - [`parse`], [`settings`]: values, and the settings for communication and engine that they make.
 //! - [`discover`] with `starter`: the place that `sirtaki run`, `mpirun`, `srun` or `torchrun` gave.
 //! - [`Job`] with `folder`: from a place to a [`World`] with a running engine.
-//! - [`Member`] with `rounds`: the same for a process of an elastic job, which joins one round after the other.
+//! - [`RoundMember`] with `rounds`: the same for a process of an elastic job, which joins one round after the other.
 
 mod ending;
 mod error;
@@ -28,7 +28,7 @@ pub mod variables;
 pub use ending::{ending, exit_key};
 pub use error::JobError;
 pub use join::{Job, Met, World};
-pub use member::Member;
+pub use member::RoundMember;
 pub use parse::Lookup;
 pub use place::{Meeting, Place, Position, discover};
-pub use rounds::{Answer, Call, LISTENED, answer_key, change_key, round_prefix, void_key};
+pub use rounds::{Call, LISTENED, RoundAnswer, answer_key, change_key, round_prefix, void_key};

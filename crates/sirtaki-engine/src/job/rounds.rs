@@ -52,7 +52,7 @@ pub enum Call {
 
 /// What the launcher says to a process that wants to be in the next round.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Answer {
+pub enum RoundAnswer {
     /// It is in this one.
     Round {
         /// Its number, from one.

@@ -117,7 +117,8 @@ fn success_ends_the_job_once_all_have_ended() {
 fn changes_may_be_limited() {
     let now = Instant::now();
     let limited = Policy { resets: Some(0), ..policy(1, 2) };
-    let mut members = Members::new(limited, &[0..2], &[2], now);
+    let seats = 0..2;
+    let mut members = Members::new(limited, &[seats], &[2], now);
     members.tick(now);
     members.asks(1, Ask::default(), now);
     members.asks(2, Ask::default(), now);

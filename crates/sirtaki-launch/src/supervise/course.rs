@@ -175,10 +175,11 @@ impl Course {
         self.ended[seat] = true;
     }
 
-    /// An elastic job ends like this: its processes have a moment to end by themselves.
+    /// An elastic job ends like this: its processes have a moment to end by themselves, or time to save their work.
     pub(super) fn end(&mut self, outcome: Outcome, now: Instant) {
         if self.outcome == Outcome::Success {
-            (self.outcome, self.next) = (outcome, Next::Ask(now + NOTICING));
+            let pause = if matches!(outcome, Outcome::Stuck(_)) { self.grace } else { NOTICING };
+            (self.outcome, self.next) = (outcome, Next::Ask(now + pause));
         }
     }
 

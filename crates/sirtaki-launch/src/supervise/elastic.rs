@@ -10,7 +10,7 @@ use std::{
 };
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM};
-use sirtaki_engine::job::{Answer, Call, answer_key, change_key, exit_key, round_prefix, void_key};
+use sirtaki_engine::job::{Call, RoundAnswer, answer_key, change_key, exit_key, round_prefix, void_key};
 
 use super::{
     Job, Outcome,
@@ -127,7 +127,7 @@ impl Supervisor<'_> {
                 rounds.unheeded = None;
                 let size = members.len();
                 for (rank, member) in members.into_iter().enumerate() {
-                    self.answer(member, &Answer::Round { number: round, rank, size });
+                    self.answer(member, &RoundAnswer::Round { number: round, rank, size });
                 }
                 if let Some(old) = round.checked_sub(2).filter(|&old| old > 0) {
                     self.links.order(0, Order::Forget(round_prefix(old)));
@@ -149,7 +149,7 @@ impl Supervisor<'_> {
                     let host = self.job.hosts()[self.job.host_of(seat)].host.clone();
                     rounds.changed(now).left.push((seat, host));
                 }
-                self.answer(member, &Answer::Leave);
+                self.answer(member, &RoundAnswer::Leave);
             }
             Decision::Kill { member } => {
                 if let Some(seat) = rounds.members.seat(member) {
@@ -177,7 +177,7 @@ impl Supervisor<'_> {
         self.links.order(0, Order::Publish { key, value });
     }
 
-    fn answer(&mut self, member: MemberId, answer: &Answer) {
+    fn answer(&mut self, member: MemberId, answer: &RoundAnswer) {
         let after = self.rounds.as_ref().and_then(|rounds| rounds.asked.get(&member).copied()).unwrap_or(0);
         let value = postcard::to_stdvec(answer).unwrap_or_default();
         self.publish(answer_key(member, after), value);
@@ -191,7 +191,7 @@ impl Supervisor<'_> {
                 let Some(seat) = rounds.members.seat(member) else { return };
                 rounds.asked.insert(member, after);
                 if let Some(reason) = rounds.over.clone() {
-                    return self.answer(member, &Answer::End { reason });
+                    return self.answer(member, &RoundAnswer::End { reason });
                 }
                 if after == 0 {
                     let host = self.host(self.host_of(seat)).to_owned();
@@ -271,14 +271,17 @@ impl Supervisor<'_> {
         }
     }
 
+    /// There are no further rounds: whoever asks learns why, at the next commit at the latest.
     fn stop_members(&mut self, reason: &str) {
         let Some(rounds) = &mut self.rounds else { return };
         rounds.members.stop();
+        let round = rounds.members.round().0;
         rounds.over.get_or_insert(reason.to_owned());
         let waiting: Vec<MemberId> = rounds.members.waiting().collect();
         for member in waiting {
-            self.answer(member, &Answer::End { reason: reason.to_owned() });
+            self.answer(member, &RoundAnswer::End { reason: reason.to_owned() });
         }
+        self.publish(change_key(round), Vec::new());
     }
 
     fn end_members(&mut self, reason: &Reason, now: Instant) {

@@ -17,8 +17,8 @@
 >>> state.batch
 3
 
-The ranks stay the same from the start of a job to its end. When a collective fails on all of them,
-they go on from the last commit; a rank that is gone ends the job.
+When a collective fails, ranks go on from the last commit. Under ``sirtaki run --min-ranks``,
+workers may be lost, leave and come; in other jobs a rank that is gone ends the job.
 """
 
 from sirtaki._core.elastic import State, run, run_fn

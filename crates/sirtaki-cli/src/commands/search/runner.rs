@@ -277,6 +277,7 @@ impl<'a> Runner<'a> {
                 let lines: Vec<String> = last.iter().map(|line| format!("\n    {line}")).collect();
                 Ending::Failed(format!("rank {rank} {how}{}", lines.concat()))
             }
+            Outcome::Stuck(reason) => Ending::Lost(reason.clone()),
             Outcome::Interrupted(signal) => {
                 Ending::Interrupted(format!("it was interrupted by {}", signal_name(*signal)))
             }

@@ -52,6 +52,10 @@ pub fn run(arguments: Train, program: &Path, printer: &mut Printer) -> Result<u8
     one_worker_per_core(&mut job, arguments.reproducible.then_some(arguments.shards), &outside)?;
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let options = Options::resolve(job.clone(), &outside)?;
+    if options.job.elastic.is_some() {
+        let hint = "--restarts 3 starts them again when one fails, and the training goes on from its last checkpoint";
+        return Err(Advice::new("the workers of `sirtaki train` cannot come and go", hint).into());
+    }
     let placement = Placement::find(&options.job, &outside, &name)?;
     let mut settings = settings(&arguments, placement.plan.size())?;
     check(&settings, placement.plan.size()).map_err(advice)?;
