@@ -37,7 +37,7 @@ const NEEDS: [&str; 21] = [
 ];
 const PYTEST: [&str; 7] = ["-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider"];
 /// Tests that one process runs.
-const ALONE: [&str; 15] = [
+const ALONE: [&str; 16] = [
     "python/tests/test_horovodrun.py",
     "python/tests/test_torch_jobs.py",
     "python/tests/test_elastic_jobs.py",
