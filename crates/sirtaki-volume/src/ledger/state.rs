@@ -24,8 +24,9 @@ pub(super) struct State {
     done: BTreeMap<u64, Done>,
     leases: HashMap<u64, Lease>,
     damaged: u64,
-    /// How many tiles at the start of the order are known to be done.
+    /// How many tiles at the start of an order are known to be done, and which order that is: its length and first tile.
     skipped: usize,
+    order: (usize, Option<u64>),
 }
 
 impl State {
@@ -86,7 +87,10 @@ impl State {
     /// The first tiles that nobody has done or is doing.
     pub(super) fn choose(&mut self, order: &[u64], count: usize, now: u64) -> Vec<u64> {
         let done = |tile: &&u64| self.done.contains_key(*tile);
-        self.skipped = self.skipped.min(order.len());
+        let asked = (order.len(), order.first().copied());
+        if std::mem::replace(&mut self.order, asked) != asked {
+            self.skipped = 0;
+        }
         self.skipped += order[self.skipped..].iter().take_while(done).count();
         let free = |tile: &&u64| {
             !self.done.contains_key(*tile) && self.leases.get(*tile).is_none_or(|lease| lease.until <= now)

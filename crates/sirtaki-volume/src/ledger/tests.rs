@@ -55,6 +55,19 @@ fn tiles_of_a_worker_that_is_gone_are_given_back() {
 }
 
 #[test]
+fn an_order_is_not_mistaken_for_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut ledger = open(&folder.path().join("ledger"), "one", Company::Alone).unwrap();
+    for tile in [0, 1] {
+        assert_eq!(ledger.claim(&[0, 1], 1, 100, 60).unwrap(), [tile]);
+        ledger.finish(tile, 7).unwrap();
+    }
+    assert!(ledger.claim(&[0, 1], 1, 100, 60).unwrap().is_empty());
+    assert_eq!(ledger.claim(&[9], 1, 100, 60).unwrap(), [9]);
+    assert_eq!(ledger.claim(&[8, 1], 1, 100, 60).unwrap(), [8]);
+}
+
+#[test]
 fn another_run_is_refused_with_the_difference() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ledger");
