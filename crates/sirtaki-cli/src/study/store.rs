@@ -3,6 +3,9 @@
 //! A change takes the journal's lock, reads what others have written since, acts, appends the lines of it in one write, and
 //! flushes them once. So one coordinator, several workers, or Optuna's own processes can share a journal, and whatever a
 //! trial was told is still true after a crash.
+//!
+//! The file is opened and closed while the lock is held, every time: on network file systems that is what makes one host see
+//! what another has written.
 
 use std::{
     fs::{self, File},
@@ -52,7 +55,6 @@ pub struct StudyStore {
 
 struct JournalFile {
     path: PathBuf,
-    file: File,
     /// How many bytes the study knows.
     length: u64,
     /// Why nothing more can be written.
@@ -68,13 +70,11 @@ impl StudyStore {
 
     /// The study of this definition's name in a journal. One that exists keeps its own definition.
     pub fn open(path: &Path, definition: Definition, wanted: WantedStudy) -> Result<Opened, Advice> {
-        let explain = |error: io::Error| unusable(path, &error);
-        let mut options = files::options(path).map_err(explain)?;
-        options.read(true).append(true).create(wanted != WantedStudy::Existing);
-        let file = options.open(path).map_err(explain)?;
+        let mut journal = JournalFile { path: path.to_owned(), length: 0, broken: None };
+        drop(journal.open(wanted != WantedStudy::Existing)?);
         let lock = JournalLock::acquire(path)?;
-        let mut journal = JournalFile { path: path.to_owned(), file, length: 0, broken: None };
-        let (archive, torn) = journal.read_all()?;
+        let mut file = journal.open(false)?;
+        let (archive, torn) = journal.read_all(&mut file)?;
         let existed = archive.studies().any(|study| study.name == definition.name);
         if existed && wanted == WantedStudy::New {
             let message = format!("study `{}` is in {} already", definition.name, path.display());
@@ -85,7 +85,8 @@ impl StudyStore {
             false => Study::create(definition, archive, &worker()),
         };
         let mut store = Self { study: study.map_err(advice)?, journal: Some(journal) };
-        store.append(true)?;
+        store.append(&mut file, true)?;
+        drop(file);
         drop(lock);
         Ok(Opened { store, existed, torn })
     }
@@ -115,9 +116,11 @@ impl StudyStore {
             return Err(broken.clone());
         }
         let lock = JournalLock::acquire(&journal.path)?;
-        journal.catch_up(&mut self.study)?;
+        let mut file = journal.open(false)?;
+        journal.catch_up(&mut file, &mut self.study)?;
         let result = act(&mut self.study).map_err(advice);
-        self.append(durable)?;
+        self.append(&mut file, durable)?;
+        drop(file);
         drop(lock);
         result
     }
@@ -126,70 +129,76 @@ impl StudyStore {
     pub fn refresh(&mut self) -> Result<(), Advice> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
         let lock = JournalLock::acquire(&journal.path)?;
-        journal.catch_up(&mut self.study)?;
+        journal.catch_up(&mut journal.open(false)?, &mut self.study)?;
         drop(lock);
         Ok(())
     }
 
-    fn append(&mut self, durable: bool) -> Result<(), Advice> {
+    fn append(&mut self, file: &mut File, durable: bool) -> Result<(), Advice> {
         let lines = self.study.take_lines();
         match &mut self.journal {
-            Some(journal) if !lines.is_empty() => journal.append(lines.as_bytes(), durable),
+            Some(journal) if !lines.is_empty() => journal.append(file, lines.as_bytes(), durable),
             _ => Ok(()),
         }
     }
 }
 
 impl JournalFile {
+    fn open(&self, create: bool) -> Result<File, Advice> {
+        let opened = files::options(&self.path)
+            .and_then(|mut options| options.read(true).append(true).create(create).open(&self.path));
+        opened.map_err(|error| unusable(&self.path, &error))
+    }
+
     /// All studies; what is torn at the end goes.
-    fn read_all(&mut self) -> Result<(Archive, Option<String>), Advice> {
-        let bytes = self.read_rest()?;
+    fn read_all(&mut self, file: &mut File) -> Result<(Archive, Option<String>), Advice> {
+        let bytes = self.read_rest(file)?;
         let reading = read(&bytes).map_err(|error| self.damaged(error))?;
-        self.cut(reading.length, bytes.len())?;
+        self.cut(file, reading.length, bytes.len())?;
         self.length = reading.length as u64;
         Ok((Archive::new(reading.records), reading.torn))
     }
 
-    fn catch_up(&mut self, study: &mut Study) -> Result<(), Advice> {
-        let bytes = self.read_rest()?;
+    fn catch_up(&mut self, file: &mut File, study: &mut Study) -> Result<(), Advice> {
+        let bytes = self.read_rest(file)?;
         if bytes.is_empty() {
             return Ok(());
         }
         let reading = read(&bytes).map_err(|error| self.damaged(error))?;
-        self.cut(reading.length, bytes.len())?;
+        self.cut(file, reading.length, bytes.len())?;
         self.length += reading.length as u64;
         reading.records.into_iter().for_each(|record| study.take_in(record));
         Ok(())
     }
 
-    fn read_rest(&mut self) -> Result<Vec<u8>, Advice> {
+    fn read_rest(&self, file: &mut File) -> Result<Vec<u8>, Advice> {
         let explain = |error: io::Error| unusable(&self.path, &error);
-        let size = self.file.metadata().map_err(explain)?.len();
+        let size = file.metadata().map_err(explain)?.len();
         if size < self.length {
             let message = format!("the journal {} became shorter while it was in use", self.path.display());
             return Err(Advice::new(message, "something else writes to it; restore a copy"));
         }
         let mut bytes = Vec::new();
         if size > self.length {
-            self.file.seek(SeekFrom::Start(self.length)).map_err(explain)?;
-            (&self.file).take(MOST).read_to_end(&mut bytes).map_err(explain)?;
+            file.seek(SeekFrom::Start(self.length)).map_err(explain)?;
+            file.take(MOST).read_to_end(&mut bytes).map_err(explain)?;
         }
         Ok(bytes)
     }
 
     /// Everybody who appends holds the lock, so a line without its end has lost its writer.
-    fn cut(&self, whole: usize, found: usize) -> Result<(), Advice> {
+    fn cut(&self, file: &File, whole: usize, found: usize) -> Result<(), Advice> {
         if whole == found {
             return Ok(());
         }
-        self.file.set_len(self.length + whole as u64).map_err(|error| unusable(&self.path, &error))
+        file.set_len(self.length + whole as u64).map_err(|error| unusable(&self.path, &error))
     }
 
-    fn append(&mut self, lines: &[u8], durable: bool) -> Result<(), Advice> {
-        let written = self.file.write_all(lines).and_then(|()| if durable { self.file.sync_data() } else { Ok(()) });
+    fn append(&mut self, file: &mut File, lines: &[u8], durable: bool) -> Result<(), Advice> {
+        let written = file.write_all(lines).and_then(|()| if durable { file.sync_data() } else { Ok(()) });
         if let Err(error) = written {
             // Readers must not find half a line where others will go on writing.
-            let _ = self.file.set_len(self.length);
+            let _ = file.set_len(self.length);
             let broken = unusable(&self.path, &error);
             self.broken = Some(broken.clone());
             return Err(broken);

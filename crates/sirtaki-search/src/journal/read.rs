@@ -17,8 +17,8 @@ pub struct Reading {
     pub torn: Option<String>,
 }
 
-/// Reads a journal. A last line that is torn is left out and told; any other line that makes no sense is an error, because
-/// whatever came after it was written by somebody who knew it.
+/// Reads a journal. A last line that is torn is left out and told; any other line that makes no sense is an error: whatever
+/// came after it was written by somebody who knew it, and one that is whole may be of a newer Optuna.
 pub fn read(bytes: &[u8]) -> Result<Reading, SearchError> {
     let mut reading = Reading::default();
     for (number, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
@@ -29,7 +29,7 @@ pub fn read(bytes: &[u8]) -> Result<Reading, SearchError> {
                 reading.records.push(record);
                 reading.length += line.len();
             }
-            Err(_) if last => {
+            Err(_) if last && !is_whole(line) => {
                 let shown: String = String::from_utf8_lossy(line).chars().take(80).collect();
                 reading.torn = Some(shown.trim_end().to_owned());
             }
@@ -37,6 +37,12 @@ pub fn read(bytes: &[u8]) -> Result<Reading, SearchError> {
         }
     }
     Ok(reading)
+}
+
+/// Whether a line is JSON from its beginning to its end, whatever it says.
+fn is_whole(line: &[u8]) -> bool {
+    let text = line.strip_suffix(b"\n").and_then(|line| std::str::from_utf8(line).ok());
+    text.is_some_and(|text| Json::parse(text).is_some())
 }
 
 fn record(line: &[u8]) -> Result<Record, String> {

@@ -143,3 +143,10 @@ fn a_broken_line_in_the_middle_is_refused_with_its_number() {
     let refusal = read(text.as_bytes()).unwrap_err().to_string();
     assert_eq!(refusal, "line 2 of the journal: operation 7: `trial_id` is missing");
 }
+
+#[test]
+fn a_whole_line_that_nobody_here_knows_is_no_torn_one() {
+    let text = "{\"op_code\":1,\"worker_id\":\"w\",\"study_id\":0}\n{\"op_code\":99,\"worker_id\":\"w\"}\n";
+    let refusal = read(text.as_bytes()).unwrap_err().to_string();
+    assert_eq!(refusal, "line 2 of the journal: operation 99: this code is unknown");
+}
