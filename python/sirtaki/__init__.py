@@ -2,7 +2,8 @@
 
 ``import sirtaki.torch as hvd`` serves PyTorch scripts written for Horovod, ``sirtaki.numpy`` those
 with arrays, ``data_parallel`` those that want one line, ``sirtaki.data`` says which rank reads
-which samples, and ``run`` calls a function on several ranks, from a notebook or a test:
+which samples, ``infer`` applies a network to a volume larger than memory, and ``run`` calls a
+function on several ranks, from a notebook or a test:
 
 >>> import math, sirtaki
 >>> sirtaki.run(math.sqrt, (16,), ranks=2)
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sirtaki._errors import Error, JobOver, LaunchError, RankError
+    from sirtaki._infer import infer
     from sirtaki._parallel import data_parallel
     from sirtaki._progress import describe, progress
     from sirtaki._run import run
@@ -32,6 +34,7 @@ __all__ = [
     "Study",
     "data_parallel",
     "describe",
+    "infer",
     "progress",
     "report",
     "run",
@@ -46,6 +49,7 @@ _PLACES = {
     "Study": "sirtaki._study",
     "data_parallel": "sirtaki._parallel",
     "describe": "sirtaki._progress",
+    "infer": "sirtaki._infer",
     "progress": "sirtaki._progress",
     "report": "sirtaki._trial",
     "run": "sirtaki._run",

@@ -1,7 +1,7 @@
 """The compiled part: conversions between Python and the engine."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 from typing_extensions import TypeAlias
@@ -18,6 +18,7 @@ __all__ = [
     "Ticket",
     "command",
     "dtypes",
+    "infer",
     "main",
     "nccl_version",
     "receive",
@@ -37,6 +38,7 @@ stream that computes the elements."""
 _Name: TypeAlias = str | tuple[str, str]
 """A name, or a name made from a call and its size together with that call."""
 
+def infer(call: Callable[[int, list[int]], tuple[int, list[int], Any]], asked: str) -> str: ...
 def main() -> int: ...
 def command(arguments: Sequence[str]) -> int: ...
 def dtypes() -> dict[str, int]: ...

@@ -37,7 +37,7 @@ const NEEDS: [&str; 21] = [
 ];
 const PYTEST: [&str; 7] = ["-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider"];
 /// Tests that one process runs.
-const ALONE: [&str; 16] = [
+const ALONE: [&str; 17] = [
     "python/tests/test_horovodrun.py",
     "python/tests/test_torch_jobs.py",
     "python/tests/test_elastic_jobs.py",
@@ -54,6 +54,7 @@ const ALONE: [&str; 16] = [
     "python/tests/test_mpi.py",
     "python/tests/test_volumes.py",
     "python/tests/test_infer.py",
+    "python/tests/test_infer_python.py",
 ];
 
 /// Modules that are not imported beside PyTorch: a process that has imported TensorFlow aborts in PyTorch's compiler,

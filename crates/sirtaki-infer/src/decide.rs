@@ -27,6 +27,8 @@ pub struct Means<'a> {
     pub network: &'a dyn Network,
     /// The network's own facts.
     pub facts: &'a Facts,
+    /// Something that differs for another network of the same name.
+    pub sum: u64,
     /// The network itself, asked for only where something has to be measured.
     pub model: &'a mut dyn FnMut() -> Result<Box<dyn Model>, InferError>,
 }
@@ -83,7 +85,7 @@ pub fn decide(settings: &Settings, means: &mut Means<'_>, limits: Limits) -> Res
         layout,
         reach: exact,
         error,
-        model_sum: sum_of(&settings.model)?,
+        model_sum: means.sum,
         input_sum: source.sum(),
     })
 }

@@ -7,7 +7,7 @@
 //!
 //! # Layout
 //!
-//! - [`model`]: the trait of models; [`onnx`]: models in ONNX files.
+//! - [`model`]: the trait of models; [`onnx`]: models in ONNX files; [`told`]: those whose graph nobody can read.
 //! - [`settings`]: what is asked for; [`decide`]: what is done about it, as a [`Job`]; [`memory`]: what it takes.
 //! - [`source`] and `sink`: voxels as the network wants them, and what becomes of its output.
 //! - [`place`]: the folder that all processes of a job share, from its beginning to its end.
@@ -23,6 +23,7 @@ pub mod place;
 pub mod settings;
 mod sink;
 pub mod source;
+pub mod told;
 pub mod verify;
 pub mod work;
 

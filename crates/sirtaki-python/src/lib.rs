@@ -7,6 +7,7 @@
 //! # Layout
 //!
 //! - `engine`: joining a job and handing in tensors.
+//! - `infer`: functions of Python on volumes.
 //! - `job`: what variables say about the job.
 //! - `meeting`: ranks that meet in a framework's store.
 //! - `member`: a process of an elastic job.
@@ -32,6 +33,7 @@ mod engine;
 mod error;
 mod hand_in;
 mod in_flight;
+mod infer;
 mod job;
 mod meeting;
 mod member;
@@ -56,6 +58,7 @@ mod _native {
         completions::Completions,
         engine::Engine,
         hand_in::{HandIn, Thread},
+        infer::infer,
         member::Member,
         memory::{dtypes, nccl_version},
         message::{receive, send},

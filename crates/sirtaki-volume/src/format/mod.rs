@@ -91,6 +91,7 @@ pub enum Coarsen {
 
 /// What files do not say themselves.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Choices {
     /// The shape of a raw file.
     pub shape: Option<Vec<u64>>,

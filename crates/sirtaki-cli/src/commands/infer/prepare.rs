@@ -106,7 +106,12 @@ pub(super) fn decide(arguments: &Infer, settings: Settings, place: &Place, worke
     };
     // Whatever memory there is now, a job that was begun keeps its tiles.
     let tiled = begun.map(|job| Settings { tile: Some(job.spec.core), ..settings.clone() });
-    let mut means = Means { network: &graph, facts: graph.facts(), model: &mut || load(&graph, &mut runtime, threads) };
+    let mut means = Means {
+        network: &graph,
+        facts: graph.facts(),
+        sum: decide::sum_of(&settings.model)?,
+        model: &mut || load(&graph, &mut runtime, threads),
+    };
     let limits = Limits { memory, tiles: workers as u64 * TILES };
     let mut job = decide::decide(tiled.as_ref().unwrap_or(&settings), &mut means, limits)?;
     job.settings = settings;

@@ -1,0 +1,131 @@
+//! Functions of Python on volumes: tiles are read and written here, and the function computes them.
+
+use std::{path::PathBuf, sync::atomic::AtomicBool, thread, time::Duration, time::SystemTime};
+
+use pyo3::{Py, PyAny, PyErr, PyResult, Python, exceptions::PyValueError, pyfunction};
+use serde::Deserialize;
+use sirtaki_infer::{
+    Facts, InferError, Model, Settings,
+    decide::{Means, decide},
+    model::Heard,
+    place::Place,
+    source::Source,
+    told::Told,
+    work::{Worker, WorkerReport, work},
+};
+use sirtaki_volume::grid::choose::Limits;
+
+use crate::error::raised;
+
+/// How often to look whether another process has completed the output.
+const LOOK: Duration = Duration::from_millis(100);
+/// Tiles that each worker should have at least.
+const TILES: u64 = 6;
+
+/// What Python asks for.
+#[derive(Deserialize)]
+struct Asked {
+    settings: Settings,
+    halo: Vec<u32>,
+    stride: Vec<u32>,
+    /// Something that differs for another network of the same name.
+    sum: u64,
+    memory: u64,
+    /// What this process is called in the ledger.
+    name: String,
+    /// This process among those that were started together.
+    rank: usize,
+    size: usize,
+    join: bool,
+}
+
+/// A function of Python: the address and the sizes of a tile in, those of the result out, with an object that keeps it.
+struct Callable<'a> {
+    call: &'a Py<PyAny>,
+    facts: Facts,
+    /// What the function raised.
+    raised: Option<PyErr>,
+}
+
+impl Model for Callable<'_> {
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn run(&mut self, sizes: &[u64], values: &mut [f32], out: &mut Heard<'_>) -> Result<(), InferError> {
+        let result = Python::attach(|py| {
+            let address = values.as_mut_ptr() as usize;
+            let result = self.call.call1(py, (address, sizes.to_vec()))?;
+            let (address, sizes, _keep): (usize, Vec<u64>, Py<PyAny>) = result.extract(py)?;
+            let count = sizes.iter().product::<u64>() as usize;
+            let values = match count {
+                0 => &[],
+                // SAFETY: Python passes the address of so many numbers of single precision, which `_keep` keeps alive.
+                _ => unsafe { std::slice::from_raw_parts(address as *const f32, count) },
+            };
+            Ok::<_, PyErr>(out(&sizes, values))
+        });
+        result.unwrap_or_else(|error| {
+            let problem = error.to_string();
+            self.raised = Some(error);
+            Err(InferError::Model { path: PathBuf::from("the network"), problem })
+        })
+    }
+}
+
+/// Applies a function to a volume; returns what this process has done, as JSON.
+#[pyfunction]
+pub(crate) fn infer(py: Python<'_>, call: Py<PyAny>, asked: &str) -> PyResult<String> {
+    let asked: Asked = serde_json::from_str(asked).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let facts = Facts { axes: asked.halo.len(), channels: None, fixed: None };
+    let mut model = Callable { call: &call, facts, raised: None };
+    let done = py.detach(|| apply(&asked, &mut model));
+    match (model.raised, done) {
+        (Some(error), Err(_)) => Err(error),
+        (_, Err(error)) => {
+            let hint = error.hint().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
+            Err(raised(py, format!("{error}{hint}"), None))
+        }
+        (_, Ok(report)) => serde_json::to_string(&report).map_err(|error| PyValueError::new_err(error.to_string())),
+    }
+}
+
+fn apply(asked: &Asked, model: &mut Callable<'_>) -> Result<WorkerReport, InferError> {
+    let (settings, place) = (&asked.settings, Place::of(&asked.settings.output)?);
+    let together = asked.join || asked.size > 1;
+    let nothing_left = || WorkerReport { name: asked.name.clone(), ..WorkerReport::default() };
+    if together && place.is_complete()? {
+        return Ok(nothing_left());
+    }
+    let source = Source::open(&settings.input, &settings.choices)?;
+    let axes = source.extent()?.axes();
+    let each = |numbers: &[u32]| if numbers.len() == 1 { vec![numbers[0]; axes] } else { numbers.to_vec() };
+    model.facts.axes = axes;
+    let told = Told { facts: model.facts.clone(), halo: each(&asked.halo), stride: each(&asked.stride), given: 1 };
+    let channels = source.channels(&model.facts, settings.channels.as_deref())?.len() as u64;
+    let told = told.check(model, channels, &source.extent()?)?;
+    let begun = place.job()?.filter(|_| settings.tile.is_none());
+    let tiled = begun.map(|job| Settings { tile: Some(job.spec.core), ..settings.clone() });
+    let mut unused = || Err(InferError::Model { path: PathBuf::new(), problem: "nothing is measured".to_owned() });
+    let mut means = Means { network: &told, facts: &model.facts, sum: asked.sum, model: &mut unused };
+    let limits = Limits { memory: asked.memory, tiles: asked.size as u64 * TILES };
+    let mut job = decide(tiled.as_ref().unwrap_or(settings), &mut means, limits)?;
+    job.settings = settings.clone();
+    let mut begun = match place.begin(&job, &asked.name, together) {
+        // Others were so fast that they have completed the output meanwhile.
+        Err(_) if together && place.is_complete()? => return Ok(nothing_left()),
+        begun => begun?,
+    };
+    let stop = AtomicBool::new(false);
+    let worker = Worker { name: asked.name.clone(), place: (asked.rank, asked.size), stop: &stop, now: &now };
+    let report = work(&begun.job, model, &mut begun.ledger, &worker)?;
+    while !place.finish(&begun.job, &mut begun.ledger, now())? && !place.is_complete()? {
+        thread::sleep(LOOK);
+    }
+    Ok(report)
+}
+
+/// Seconds since 1970.
+fn now() -> u64 {
+    SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_secs())
+}
