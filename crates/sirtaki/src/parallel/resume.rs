@@ -151,8 +151,10 @@ impl World {
         let message = outcome.as_ref().map(|outcome| match outcome {
             Ok(value) => Ok(value),
             Err(error) => {
-                let hint = error.hint().unwrap_or_default().to_owned();
-                Err(Refusal { problem: format!("rank 0: {error}"), hint })
+                let (text, hint) = (error.to_string(), error.hint().unwrap_or_default().to_owned());
+                // It may come from rank 0 of another world, and say so.
+                let problem = if text.starts_with("rank 0: ") { text } else { format!("rank 0: {text}") };
+                Err(Refusal { problem, hint })
             }
         });
         let broken = |error: postcard::Error| Error::setting(format!("{name}: {error}"), "report this");
