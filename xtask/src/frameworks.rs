@@ -39,3 +39,13 @@ pub(crate) fn bench_local_sgd(shell: &Shell, arguments: &[String]) -> Result<()>
     let run = Call::new(&sirtaki).args(["run", "-n", "2", "--progress", "off", "--", &python]);
     shell.run(run.args(["benches/local_sgd/bench.py"]).args(arguments))
 }
+
+/// Networks on volumes beside PyTorch and MONAI; the arguments are passed on.
+pub(crate) fn bench_volume(shell: &Shell, arguments: &[String]) -> Result<()> {
+    let folder = "target/python/bench-volume";
+    let python = install(shell, folder, &environment(shell)?, &["monai"])?;
+    let wheel = wheel(shell)?;
+    shell.run(pip_install(&python).args(["--force-reinstall", "--no-deps", &wheel]))?;
+    let sirtaki = format!("{folder}/bin/sirtaki");
+    shell.run(Call::new(&python).args(["benches/volume/bench.py", &sirtaki]).args(arguments))
+}

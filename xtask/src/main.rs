@@ -44,7 +44,7 @@ enum Task {
     /// Compare with other libraries and launchers: `cargo xtask bench comm`; what encryption costs: `… bench tls`; with
     /// PyTorch's own NCCL on a machine with a GPU: `… bench gpu`; Keras with TensorFlow's strategy: `… bench tensorflow`;
     /// networks in stages beside theory and PyTorch's: `… bench pipeline`;
-    /// what local SGD needs: `… bench local-sgd`
+    /// what local SGD needs: `… bench local-sgd`; networks on volumes beside MONAI: `… bench volume`
     Bench {
         /// Passed on to the benchmark program
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -91,6 +91,9 @@ fn perform(task: Task) -> Result<()> {
         }
         Task::Bench { arguments } if arguments.first().is_some_and(|name| name == "search") => {
             search::bench(&shell, &arguments[1..])
+        }
+        Task::Bench { arguments } if arguments.first().is_some_and(|name| name == "volume") => {
+            frameworks::bench_volume(&shell, &arguments[1..])
         }
         // Takes root and none of the other libraries.
         Task::Bench { arguments } if arguments == ["tls"] => {
