@@ -115,7 +115,9 @@ struct Running {
     heard: Receiver<Heard>,
     controller: Controller,
     thread: thread::JoinHandle<std::result::Result<u8, String>>,
+    /// The process on each seat, and when it began.
     pids: Vec<u32>,
+    began: Vec<f64>,
 }
 
 impl Running {
@@ -137,7 +139,7 @@ impl Running {
             let ending = launcher.run(&job, &mut listener).map_err(|advice| advice.to_string())?;
             Ok(ending.outcome.code())
         });
-        Ok(Self { heard, controller, thread, pids: vec![0; ranks] })
+        Ok(Self { heard, controller, thread, pids: vec![0; ranks], began: vec![0.0; ranks] })
     }
 
     /// The next line of a worker that begins with `word`.
@@ -145,28 +147,41 @@ impl Running {
         loop {
             match self.heard.recv_timeout(PATIENCE)? {
                 Heard::Started(rank, pid) => self.pids[rank] = pid,
-                Heard::Line(rank, words) if words.first().is_some_and(|first| first == word) => {
-                    return Ok((rank, words));
+                Heard::Line(rank, words) => {
+                    if let [first, time] = words.as_slice()
+                        && first == "init"
+                    {
+                        self.began[rank] = time.parse()?;
+                    }
+                    if words.first().is_some_and(|first| first == word) {
+                        return Ok((rank, words));
+                    }
                 }
-                Heard::Line(..) => {}
             }
         }
     }
 
-    /// Until `count` workers have done their first step of a round; returns its number and when the last had.
-    fn stepped(&mut self, count: usize) -> Result<(u64, f64)> {
-        let (mut round, mut times) = (0, Vec::new());
-        while times.len() < count {
+    /// Until all workers have done their first step of a round. Returns when all but one had for the first time, and when
+    /// all had: a newcomer may be so fast that this is the same round.
+    fn stepped(&mut self) -> Result<(f64, f64)> {
+        let (mut round, mut times, mut others) = (0, Vec::new(), None);
+        loop {
             let (_, words) = self.hear("first")?;
-            let (number, time) = (words[1].parse()?, words[2].parse()?);
+            let (number, time): (u64, f64) = (words[1].parse()?, words[2].parse()?);
             if number > round {
                 (round, times) = (number, Vec::new());
             }
             if number == round {
                 times.push(time);
             }
+            let last = times.iter().copied().fold(0.0, f64::max);
+            if times.len() + 1 == self.pids.len() {
+                others.get_or_insert(last);
+            }
+            if times.len() == self.pids.len() {
+                return Ok((others.unwrap_or(last), last));
+            }
         }
-        Ok((round, times.into_iter().fold(0.0, f64::max)))
     }
 
     fn end(self) -> Result<u8> {
@@ -183,15 +198,16 @@ fn median(times: &mut [f64]) -> f64 {
 /// Kills one worker after the other; seconds until the others had done a step, and until the newcomer had, after it began.
 fn recoveries(ranks: usize, kills: usize) -> Result<(Vec<f64>, Vec<f64>)> {
     let mut job = Running::start(ranks, true, u64::MAX)?;
-    job.stepped(ranks)?;
+    job.stepped()?;
     let (mut others, mut newcomers) = (Vec::new(), Vec::new());
     for kill in 0..kills {
-        let pid = i32::try_from(job.pids[kill % ranks]).ok().and_then(Pid::from_raw).ok_or("no process")?;
+        let seat = kill % ranks;
+        let pid = i32::try_from(job.pids[seat]).ok().and_then(Pid::from_raw).ok_or("no process")?;
         let killed = now();
         kill_process(pid, Signal::KILL)?;
-        others.push(job.stepped(ranks - 1)?.1 - killed);
-        let began: f64 = job.hear("init")?.1[1].parse()?;
-        newcomers.push(job.stepped(ranks)?.1 - began);
+        let (went_on, all) = job.stepped()?;
+        others.push(went_on - killed);
+        newcomers.push(all - job.began[seat]);
     }
     job.end()?;
     Ok((others, newcomers))

@@ -35,7 +35,7 @@ use std::sync::Arc;
 use serde::{Serialize, de::DeserializeOwned};
 use sirtaki_comm::{DType, Reduction};
 use sirtaki_engine::{
-    EngineError, Operation, Request, Tensor,
+    EngineError, Operation, Request, Tensor, Ticket,
     job::{Job, JobError, RoundMember},
 };
 
@@ -43,6 +43,9 @@ use crate::{
     Error, Result, World,
     world::{discover, elements, wrong_type},
 };
+
+/// The name of the question whether workers change.
+const CHANGE: &str = "elastic.change";
 
 /// What a worker knows between two changes of workers.
 #[derive(Debug)]
@@ -52,6 +55,8 @@ pub struct Session<T> {
     saved: T,
     world: World,
     member: Option<Arc<RoundMember>>,
+    /// Whether workers change, as asked at the last commit: the answer travels along with the step in between.
+    asked: Option<Ticket>,
 }
 
 /// Lets a worker leave, from any thread; for programs that hear of their end, such as by a signal.
@@ -82,7 +87,7 @@ where
             Err(Error::Job(JobError::Dismissed)) => return Ok(None),
             world => world?,
         };
-        let mut session = Session { saved: kept.clone(), state: kept, world, member: member.clone() };
+        let mut session = Session { saved: kept.clone(), state: kept, world, member: member.clone(), asked: None };
         let ended = session.sync().and_then(|()| train(&mut session));
         match ended {
             Ok(result) => return Ok(Some(result)),
@@ -120,22 +125,20 @@ impl<T: Clone + Serialize + DeserializeOwned> Session<T> {
     }
 
     /// Keeps a copy of the state, to be taken back after a loss. All workers call it after the same steps. If workers
-    /// come or leave, it returns [`Error::Changing`], which the training function passes on.
+    /// come or leave, this commit or the next returns [`Error::Changing`], which the training function passes on.
     pub fn commit(&mut self) -> Result<()> {
         self.saved = self.state.clone();
         let Some(member) = &self.member else { return Ok(()) };
+        if let Some(asked) = self.asked.take()
+            && elements::<f64>(CHANGE, asked.wait_one()?)?.iter().any(|&answer| answer > 0.0)
+        {
+            return Err(Error::Changing);
+        }
         let wanted = self.world.rank() == 0 && member.is_wanted_elsewhere();
-        match self.somebody(wanted)? {
-            true => Err(Error::Changing),
-            false => Ok(()),
-        }
-    }
-
-    fn somebody(&self, says: bool) -> Result<bool> {
-        if self.world.size() == 1 {
-            return Ok(says);
-        }
-        Ok(self.world.reduce("elastic.change", Reduction::SUM, vec![f64::from(u8::from(says))])?[0] > 0.0)
+        let request = Request::new(CHANGE, Operation::AllReduce(Reduction::SUM), DType::F64, &[1]);
+        let says = Tensor::from_vec(vec![f64::from(u8::from(wanted))]);
+        self.asked = Some(self.world.engine().submit(request, says));
+        Ok(())
     }
 
     /// Takes over the state of the first worker, which has it.
