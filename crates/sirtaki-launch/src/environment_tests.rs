@@ -40,11 +40,11 @@ fn a_rank_finds_its_place_under_every_name() {
     let all = of_rank(&place(), &meeting(), &share(), &|_| false);
     let expected = "SIRTAKI_RANK=5 SIRTAKI_SIZE=6 SIRTAKI_LOCAL_RANK=1 SIRTAKI_LOCAL_SIZE=2 SIRTAKI_CROSS_RANK=2 \
         SIRTAKI_CROSS_SIZE=3 SIRTAKI_JOB=j7 SIRTAKI_STORE=tcp://10.0.0.1:7000 SIRTAKI_TIMEOUT=2.5 \
-        SIRTAKI_START_TIMEOUT=60 SIRTAKI_TLS=1 SIRTAKI_INTERFACE=10.0.0.3 RANK=5 WORLD_SIZE=6 \
+        SIRTAKI_START_TIMEOUT=60 SIRTAKI_TLS=1 SIRTAKI_INTERFACE=10.0.0.3 HOROVOD_HOSTNAME=c RANK=5 WORLD_SIZE=6 \
         LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 GROUP_RANK=2 GROUP_WORLD_SIZE=3 ROLE_RANK=5 ROLE_WORLD_SIZE=6 \
         MASTER_ADDR=10.0.0.1 MASTER_PORT=7001 HOROVOD_RANK=5 HOROVOD_SIZE=6 HOROVOD_LOCAL_RANK=1 HOROVOD_LOCAL_SIZE=2 \
         HOROVOD_CROSS_RANK=2 HOROVOD_CROSS_SIZE=3 OMPI_COMM_WORLD_RANK=5 OMPI_COMM_WORLD_SIZE=6 \
-        OMPI_COMM_WORLD_LOCAL_RANK=1 OMPI_COMM_WORLD_LOCAL_SIZE=2 HOROVOD_HOSTNAME=c OMP_NUM_THREADS=2 \
+        OMPI_COMM_WORLD_LOCAL_RANK=1 OMPI_COMM_WORLD_LOCAL_SIZE=2 OMP_NUM_THREADS=2 \
         PYTHONUNBUFFERED=1 GLOO_SOCKET_IFNAME=eth1 NCCL_SOCKET_IFNAME=eth1 CUDA_VISIBLE_DEVICES=1,3";
     let expected: Vec<_> = expected.split_whitespace().collect();
     let shown: Vec<_> =
@@ -77,6 +77,9 @@ fn nobody_else_sets_what_is_ours_and_what_is_the_users_is_kept() {
     all.push(record((4711, 9)));
     // Told by the command, for jobs that may be started again.
     all.push((env::RESTART.into(), "0".into()));
+    let mut of_others = of_member(3, &meeting(), &share(), &|_| true);
+    of_others.retain(|(name, _)| get(&all, name).is_none());
+    all.extend(of_others);
     let names: Vec<_> = all.iter().map(|(name, _)| name.as_str()).collect();
     let mut sorted = names.clone();
     sorted.sort_unstable();

@@ -133,6 +133,8 @@ impl Members {
         member.state = State::Asking { since: now, knew };
         (member.holds, member.leaving) = (ask.holds, member.leaving || ask.leaving);
         self.held |= ask.holds;
+        // Its engine is closed, which ends the round of the others even if it is gone before they ask.
+        self.round.broken |= knew;
         if let Some(&blamed) = ask.blames.and_then(|rank| was.get(rank))
             && let Some(member) = self.of_mut(blamed)
         {
@@ -207,13 +209,10 @@ impl Members {
         self.shrink(&mut decisions);
         self.dismiss(&mut decisions);
         self.end_late(&mut decisions);
-        match self.verdict() {
-            Ok(()) => {}
-            Err(reason) => {
-                self.over = true;
-                decisions.push(Decision::End(reason));
-                return decisions;
-            }
+        if let Err(reason) = self.verdict() {
+            self.over = true;
+            decisions.push(Decision::End(reason));
+            return decisions;
         }
         self.start(&mut decisions);
         match self.publish() {

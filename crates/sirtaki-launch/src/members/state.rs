@@ -68,7 +68,7 @@ pub(super) struct Round {
     pub(super) met: usize,
     /// One of them was gone before all had met.
     pub(super) void: bool,
-    /// One of them is gone.
+    /// One of them is gone, or has left it.
     pub(super) broken: bool,
     /// They know that they are wanted in another round.
     pub(super) interrupted: bool,
