@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::{
     python::{pip_install, wheel},
-    python_tests::{WITH_TORCH, borrow_packages, environment, install},
+    python_tests::{environment, environment_for, install},
     shell::{Call, Shell},
 };
 
@@ -15,17 +15,8 @@ const NEEDS: [(&str, &str); 3] = [("tensorflow", "tensorflow-cpu"), ("keras", "k
 /// Keras on TensorFlow beside MultiWorkerMirroredStrategy; the arguments are passed on.
 pub(crate) fn bench_tensorflow(shell: &Shell, arguments: &[String]) -> Result<()> {
     let wheel = wheel(shell)?;
-    shell.run(Call::new("python3").args(["-m", "venv", FOLDER]))?;
-    let [python, sirtaki] = ["python", "sirtaki"].map(|program| format!("{FOLDER}/bin/{program}"));
-    if let Ok(other) = std::env::var(WITH_TORCH) {
-        borrow_packages(shell, &python, &other)?;
-    }
-    for (module, package) in NEEDS {
-        if !shell.succeeds(&Call::new(&python).args(["-c", &format!("import {module}")])) {
-            println!("  installing {package} into {FOLDER}, once");
-            shell.run(pip_install(&python).args([package]))?;
-        }
-    }
+    let python = environment_for(shell, FOLDER, &NEEDS)?;
+    let sirtaki = format!("{FOLDER}/bin/sirtaki");
     shell.run(pip_install(&python).args(["--force-reinstall", "--no-deps", &wheel]))?;
     shell.run(pip_install(&python).args(["cloudpickle"]))?;
     shell.run(Call::new(&python).args(["benches/tensorflow/bench.py", &sirtaki]).args(arguments))

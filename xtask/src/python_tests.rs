@@ -178,6 +178,25 @@ pub(crate) fn environment(shell: &Shell) -> Result<String> {
     Ok(python)
 }
 
+/// The Python of an environment for a benchmark, made once and kept, with these modules and the packages that have them,
+/// and without the wheel.
+pub(crate) fn environment_for(shell: &Shell, folder: &str, needs: &[(&str, &str)]) -> Result<String> {
+    let python = format!("{folder}/bin/python");
+    if !shell.succeeds(&Call::new(&python).args(["-c", "pass"])) {
+        shell.run(Call::new("python3").args(["-m", "venv", folder]))?;
+        if let Ok(other) = std::env::var(WITH_TORCH) {
+            borrow_packages(shell, &python, &other)?;
+        }
+    }
+    for (module, package) in needs {
+        if !has(shell, &python, &[module]) {
+            println!("  installing {package} into {folder}, once");
+            shell.run(pip_install(&python).args([*package]))?;
+        }
+    }
+    Ok(python)
+}
+
 /// Makes an environment with the wheel, the packages of `other`, and whatever else is needed; returns its Python.
 pub(crate) fn install(shell: &Shell, folder: &str, other: &str, needs: &[&str]) -> Result<String> {
     let wheel = wheel_for_tests(shell)?;

@@ -3,8 +3,7 @@
 use anyhow::Result;
 
 use crate::{
-    python::pip_install,
-    python_tests::{WITH_TORCH, borrow_packages},
+    python_tests::environment_for,
     shell::{Call, Shell, cargo},
 };
 
@@ -17,7 +16,7 @@ const TRIALS: &str = "100";
 /// Prints the tables; the first argument is the number of seeds, 20 unless given.
 pub(crate) fn bench(shell: &Shell, arguments: &[String]) -> Result<()> {
     let seeds = arguments.first().map_or("20", String::as_str);
-    let python = environment(shell)?;
+    let python = environment_for(shell, FOLDER, &NEEDS)?;
     shell.run(cargo(["build", "--release", "--quiet", "--package", "sirtaki-search", "--examples"]))?;
     let ours = |example: &str, words: &[&str]| {
         let run = ["run", "--release", "--quiet", "--package", "sirtaki-search", "--example", example, "--"];
@@ -37,21 +36,4 @@ pub(crate) fn bench(shell: &Shell, arguments: &[String]) -> Result<()> {
     theirs(&["speed", "1000", "10000"])?;
     println!("\nSuggestions of the Gaussian process after so many trials, in milliseconds");
     ours("speed", &["100", "500", "gaussian"])
-}
-
-fn environment(shell: &Shell) -> Result<String> {
-    let python = format!("{FOLDER}/bin/python");
-    if !shell.succeeds(&Call::new(&python).args(["-c", "pass"])) {
-        shell.run(Call::new("python3").args(["-m", "venv", FOLDER]))?;
-        if let Ok(other) = std::env::var(WITH_TORCH) {
-            borrow_packages(shell, &python, &other)?;
-        }
-    }
-    for (module, package) in NEEDS {
-        if !shell.succeeds(&Call::new(&python).args(["-c", &format!("import {module}")])) {
-            println!("  installing {package} into {FOLDER}, once");
-            shell.run(pip_install(&python).args([package]))?;
-        }
-    }
-    Ok(python)
 }
