@@ -101,6 +101,9 @@ def main():
     print(f"\nLeNet to {ENOUGH:.1%}, {hvd.size()} ranks, {seeds} seeds, medians")
     print(f"{'':20}   samples   times   bytes per sample   times")
     for way, (samples, sent) in medians.items():
+        if samples == float("inf"):
+            print(f"{way:20} not reached in {EPOCHS} epochs by most seeds")
+            continue
         more, per_sample = samples / base[0], sent / samples
         fewer = per_sample / (base[1] / base[0])
         verdict = ""
