@@ -81,6 +81,7 @@ class BruteForceSampler(BaseSampler):
 class GridSampler(BaseSampler):
     """Every combination of the given values once."""
 
+    # The combinations are queued; only trials beyond them have to be chosen.
     name = "random"
 
     def __init__(self, search_space: Mapping[str, Sequence[Any]], seed: int | None = None) -> None:

@@ -17,11 +17,11 @@ const RETRAIN: &str = "use a network that looks at a neighbourhood of each voxel
 
 /// For statistics over a whole sample.
 pub(super) fn statistics(node: &OnnxNode) -> VolumeError {
-    inexact(
-        node,
-        "normalises with statistics of everything it is given",
-        "train with batch norm, or accept an approximation, the statistics of each tile: --inexact",
-    )
+    let hint = match node.normalises_samples() {
+        true => "train with batch norm, or accept an approximation, the statistics of each tile: --inexact",
+        false => RETRAIN,
+    };
+    inexact(node, "normalises with statistics of everything it is given", hint)
 }
 
 /// For an operator that mixes all places.

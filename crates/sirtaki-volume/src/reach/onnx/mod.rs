@@ -98,13 +98,20 @@ pub const FEW: u64 = 64;
 /// Operators that normalise with statistics of all that they are given.
 const STATISTICS: [&str; 3] = ["InstanceNormalization", "GroupNormalization", "MeanVarianceNormalization"];
 
+impl OnnxNode {
+    /// Whether it is one of these.
+    pub(super) fn normalises_samples(&self) -> bool {
+        STATISTICS.contains(&self.operator.as_str())
+    }
+}
+
 impl OnnxModel {
     /// The same network as if its normalisation over a whole sample changed nothing: how far the rest of it looks. A tile
     /// that is read with so much is an approximation.
     #[must_use]
     pub fn locally(mut self) -> Self {
         for node in &mut self.nodes {
-            if STATISTICS.contains(&node.operator.as_str()) {
+            if node.normalises_samples() {
                 node.operator = "Identity".to_owned();
                 node.inputs.truncate(1);
             }
