@@ -228,7 +228,7 @@ fn slices(study: &Study) -> Vec<Figure> {
                     let mut values: Vec<f64> = own.map(|(_, _, value)| value).collect();
                     values.sort_by(f64::total_cmp);
                     let mean = (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
-                    let note = format!("{} trials", values.len());
+                    let note = if values.len() == 1 { "1 trial".into() } else { format!("{} trials", values.len()) };
                     Dotted { name: choice.to_string(), style: index, values, mean, note }
                 };
                 let lines = choices.iter().enumerate().map(line).collect();
