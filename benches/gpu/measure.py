@@ -72,7 +72,10 @@ def all_reduces(device):
         names = [f"flight {number}" for number in range(IN_FLIGHT)]
 
         def ours():
-            handles = [hvd.allreduce_async_(t, op=hvd.Sum, name=name) for t, name in zip(tensors, names)]
+            handles = [
+                hvd.allreduce_async_(t, op=hvd.Sum, name=name)
+                for t, name in zip(tensors, names)
+            ]
             for handle in handles:
                 hvd.synchronize(handle)
 
@@ -102,7 +105,10 @@ def waiting(device):
     for _ in range(6):
         # Half a second or more, at the clock of an H200.
         torch.cuda._sleep(1_000_000_000)
-        handles = [hvd.allreduce_async_(t, name=f"waiting {number}") for number, t in enumerate(tensors)]
+        handles = [
+            hvd.allreduce_async_(t, name=f"waiting {number}")
+            for number, t in enumerate(tensors)
+        ]
         for handle in handles:
             hvd.synchronize(handle)
         torch.cuda.synchronize()
@@ -115,19 +121,32 @@ def timing(device):
     tensors = [torch.zeros(1, device=device) for _ in range(IN_FLIGHT)]
 
     def flight():
-        handles = [hvd.allreduce_async_(t, name=f"flight {number}") for number, t in enumerate(tensors)]
+        handles = [
+            hvd.allreduce_async_(t, name=f"flight {number}")
+            for number, t in enumerate(tensors)
+        ]
         for handle in handles:
             hvd.synchronize(handle)
 
-    return in_turns({"one": lambda: hvd.allreduce_(tensors[0], name="one"), "100 in flight": flight}, 50)
+    return in_turns(
+        {
+            "one": lambda: hvd.allreduce_(tensors[0], name="one"),
+            "100 in flight": flight,
+        },
+        50,
+    )
 
 
 def submitting(device):
     """Microseconds that handing in a tensor takes while the GPU is busy for some 100 ms."""
     group = dist.new_group(backend="sirtaki")
     systems = {
-        "hvd": lambda tensor, number: hvd.allreduce_async_(tensor, name=f"busy {number}").wait,
-        "torch.distributed": lambda tensor, _: dist.all_reduce(tensor, group=group, async_op=True).wait,
+        "hvd": lambda tensor, number: (
+            hvd.allreduce_async_(tensor, name=f"busy {number}").wait
+        ),
+        "torch.distributed": lambda tensor, _: (
+            dist.all_reduce(tensor, group=group, async_op=True).wait
+        ),
         "theirs": lambda tensor, _: dist.all_reduce(tensor, async_op=True).wait,
     }
     seconds = {name: [] for name in systems}
@@ -154,7 +173,9 @@ def step_of(system, work):
     """A function that makes a training step."""
     model, optimizer = work.model, work.optimizer()
     if system == "DDP":
-        model = torch.nn.parallel.DistributedDataParallel(model, device_ids=[torch.cuda.current_device()])
+        model = torch.nn.parallel.DistributedDataParallel(
+            model, device_ids=[torch.cuda.current_device()]
+        )
     elif system == "hvd":
         hvd.broadcast_parameters(model.state_dict(), 0)
         optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
@@ -171,20 +192,24 @@ def step_of(system, work):
     return step
 
 
-def training(device, systems, several):
-    """Microseconds of a step by each system, in models that are made anew in every turn: of several models in a process,
-    those made later run slower."""
+def training(device, systems, several, repeats=1):
+    """Microseconds of a step by each system, in models that are made anew in every turn. Of several models in a process,
+    those made later run slower, so every system has every place in the order equally often."""
     found = {}
     for kind in WORKS:
         seconds = {system: [] for system in systems}
-        for turn in range(ROUNDS):
-            for system in list(seconds)[:: 1 if turn % 2 else -1]:
+        for turn in range(1 + len(systems) * repeats):
+            first = turn % len(systems)
+            for system in systems[first:] + systems[:first]:
                 torch.manual_seed(hvd.rank())
                 step = step_of(system, kind(device))
                 timed(step, WARM_UP)
                 # The first turn warms up.
                 for _ in range(3 if turn else 0):
-                    seconds[system].append(sum(timed(lambda: [step() for _ in range(several)], 1)) / several)
+                    seconds[system].append(
+                        sum(timed(lambda: [step() for _ in range(several)], 1))
+                        / several
+                    )
                 del step
                 gc.collect()
                 torch.cuda.empty_cache()
@@ -200,8 +225,10 @@ def alone(device):
         "clone": lambda: tensor.clone(),
         "nothing": lambda: None,
     }
-    # Without Sirtaki it is measured twice, to show how much the same thing varies.
-    steps = training(device, ["plain", "hvd", "data_parallel", "plain again"], 10)
+    # Plain PyTorch is measured twice, to show how much the same thing varies.
+    steps = training(
+        device, ["plain", "hvd", "data_parallel", "plain again"], 10, repeats=3
+    )
     return {"training": steps, "allreduce": in_turns(calls, 20)}
 
 

@@ -29,13 +29,21 @@ def normed(convolution):
 
 
 def resnet50():
-    layers = [*normed(nn.Conv2d(3, 64, 7, 2, 3, bias=False)), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)]
+    layers = [
+        *normed(nn.Conv2d(3, 64, 7, 2, 3, bias=False)),
+        nn.ReLU(inplace=True),
+        nn.MaxPool2d(3, 2, 1),
+    ]
     channels = 64
     for stage, blocks in enumerate([3, 4, 6, 3]):
         for block in range(blocks):
-            layers.append(Bottleneck(channels, 64 << stage, 2 if stage and block == 0 else 1))
+            layers.append(
+                Bottleneck(channels, 64 << stage, 2 if stage and block == 0 else 1)
+            )
             channels = 256 << stage
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 1000))
+    return nn.Sequential(
+        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 1000)
+    )
 
 
 class Block(nn.Module):
@@ -44,14 +52,20 @@ class Block(nn.Module):
         self.heads = heads
         self.before, self.between = nn.LayerNorm(width), nn.LayerNorm(width)
         self.attend, self.project = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.think = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU("tanh"), nn.Linear(4 * width, width))
+        self.think = nn.Sequential(
+            nn.Linear(width, 4 * width), nn.GELU("tanh"), nn.Linear(4 * width, width)
+        )
 
     def forward(self, words):
         batch, length, width = words.shape
         parts = self.attend(self.before(words)).view(batch, length, 3, self.heads, -1)
         query, key, value = parts.permute(2, 0, 3, 1, 4)
-        mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-        words = words + self.project(mixed.transpose(1, 2).reshape(batch, length, width))
+        mixed = functional.scaled_dot_product_attention(
+            query, key, value, is_causal=True
+        )
+        words = words + self.project(
+            mixed.transpose(1, 2).reshape(batch, length, width)
+        )
         return words + self.think(self.between(words))
 
 
@@ -62,8 +76,13 @@ class Gpt(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.embedding, self.position = nn.Embedding(self.words, self.width), nn.Embedding(self.length, self.width)
-        self.blocks = nn.Sequential(*(Block(self.width, self.heads) for _ in range(self.layers)))
+        self.embedding, self.position = (
+            nn.Embedding(self.words, self.width),
+            nn.Embedding(self.length, self.width),
+        )
+        self.blocks = nn.Sequential(
+            *(Block(self.width, self.heads) for _ in range(self.layers))
+        )
         self.norm = nn.LayerNorm(self.width)
 
     def forward(self, words):
@@ -92,14 +111,18 @@ class Text:
 
     def __init__(self, device):
         self.model = Gpt().to(device)
-        self.inputs = torch.randint(Gpt.words, (self.samples, Gpt.length), device=device)
+        self.inputs = torch.randint(
+            Gpt.words, (self.samples, Gpt.length), device=device
+        )
 
     def optimizer(self):
         return torch.optim.AdamW(self.model.parameters(), lr=1e-4, fused=True)
 
     def loss(self, model):
         guesses = model(self.inputs[:, :-1])
-        return functional.cross_entropy(guesses.flatten(0, 1), self.inputs[:, 1:].flatten())
+        return functional.cross_entropy(
+            guesses.flatten(0, 1), self.inputs[:, 1:].flatten()
+        )
 
 
 WORKS = [Resnet, Text]
