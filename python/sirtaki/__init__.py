@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from sirtaki._study import Study
     from sirtaki._trial import report, should_stop
 
+    __version__: str
+
 __all__ = [
     "Error",
     "JobOver",
@@ -58,6 +60,11 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        # Slow to import, and nothing that the command needs.
+        from importlib import metadata
+
+        return metadata.version("sirtaki")
     if name not in _PLACES:
         raise AttributeError(f"module `sirtaki` has no attribute `{name}`")
     value = getattr(importlib.import_module(_PLACES[name]), name)

@@ -37,7 +37,8 @@ const NEEDS: [&str; 21] = [
 ];
 const PYTEST: [&str; 7] = ["-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider"];
 /// Tests that one process runs.
-const ALONE: [&str; 17] = [
+const ALONE: [&str; 18] = [
+    "python/tests/test_command.py",
     "python/tests/test_horovodrun.py",
     "python/tests/test_torch_jobs.py",
     "python/tests/test_elastic_jobs.py",

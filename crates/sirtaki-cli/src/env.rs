@@ -50,6 +50,21 @@ const fn of_trial(name: &'static str, about: &'static str) -> Variable {
     Variable { name, allowed: "set by `sirtaki search`", default: "not set", about }
 }
 
+/// Where data sets are that come with an installation.
+pub const DATA_FOLDER: &str = "SIRTAKI_DATA_FOLDER";
+
+/// Variables about training.
+const TRAINING: Section = Section {
+    title: "Training",
+    about: "What `sirtaki train` reads.",
+    variables: &[Variable {
+        name: DATA_FOLDER,
+        allowed: "the path of a folder",
+        default: "the one in the wheel; otherwise not set",
+        about: "Where the folder `mnist` is if there is no data/mnist here and no --data is given.",
+    }],
+};
+
 /// Where ONNX Runtime is.
 pub const ONNXRUNTIME: &str = "SIRTAKI_ONNXRUNTIME";
 
@@ -84,7 +99,7 @@ pub fn process(name: &str) -> Option<String> {
 
 /// The page `docs/environment.md`.
 pub fn page() -> String {
-    reference(&[launch::variables::SECTION, TRIALS, VOLUMES, OUTPUT, PYTHON])
+    reference(&[launch::variables::SECTION, TRAINING, TRIALS, VOLUMES, OUTPUT, PYTHON])
 }
 
 #[cfg(test)]

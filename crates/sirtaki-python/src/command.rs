@@ -6,13 +6,18 @@
 use std::{ffi::OsString, path::PathBuf};
 
 use pyo3::{PyResult, Python, pyfunction, types::PyAnyMethods};
-use sirtaki_cli::printer::Printer;
+use sirtaki_cli::{env, printer::Printer};
 
 use crate::error;
 
-/// Runs the command in Python's `sys.argv` and returns its exit code.
+/// Runs the command in Python's `sys.argv` and returns its exit code. It finds the data sets that come with the package.
 #[pyfunction]
 pub(crate) fn main(py: Python<'_>) -> PyResult<u8> {
+    let package: Vec<PathBuf> = py.import("sirtaki")?.getattr("__path__")?.extract()?;
+    if let Some(package) = package.first() {
+        let environment = py.import("os")?.getattr("environ")?;
+        environment.call_method1("setdefault", (env::DATA_FOLDER, package.join("_share").into_os_string()))?;
+    }
     let mut arguments: Vec<OsString> = py.import("sys")?.getattr("argv")?.extract()?;
     let program = script(py, arguments.first())?;
     arguments.splice(..1, [program.into_os_string()]);

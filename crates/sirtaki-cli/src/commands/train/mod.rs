@@ -36,6 +36,7 @@ use crate::{
         run::Run,
         train::{Strategy, Train},
     },
+    env,
     launch::{options::Options, output::Tag, outputs},
     printer::{Advice, Printer},
 };
@@ -227,9 +228,16 @@ fn local(arguments: &Train) -> Result<Option<Local>> {
 
 /// Where the data set is; nowhere if it is the text that is made up.
 fn data(arguments: &Train, model: Model) -> Result<Option<PathBuf>> {
-    let usual = (model.domain() == Domain::Images).then(|| PathBuf::from("data/mnist"));
+    let usual = (model.domain() == Domain::Images).then(|| digits(env::process(env::DATA_FOLDER)));
     let data = arguments.data.clone().or(usual);
     Ok(data.map(std::path::absolute).transpose()?)
+}
+
+/// The handwritten digits: those of the folder one is in, or those that came with the installation.
+fn digits(installed: Option<String>) -> PathBuf {
+    let here = PathBuf::from("data/mnist");
+    let installed = installed.map(|folder| Path::new(&folder).join("mnist"));
+    installed.filter(|folder| !here.exists() && folder.is_dir()).unwrap_or(here)
 }
 
 /// What the crate `sirtaki` says, with its hint.
