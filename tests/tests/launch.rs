@@ -264,3 +264,57 @@ fn a_job_that_is_interrupted_is_not_started_again() {
     let done = launch.ends();
     assert_eq!((done.code, done.out.len()), (143, 1), "{}", done.message());
 }
+
+/// Workers wait until a file is there; servers stay until they are asked to end.
+const ROLES: &str = "case $SIRTAKI_ROLE in \
+    worker) until [ -e \"$0\" ]; do sleep 0.05; done; echo rank $SIRTAKI_RANK of $SIRTAKI_SIZE with $SIRTAKI_SERVERS;; \
+    *) trap 'echo asked; exit 3' TERM; echo $SIRTAKI_ROLE $SIRTAKI_SERVER of $SIRTAKI_SERVERS rank ${SIRTAKI_RANK:-no} \
+       life ${SIRTAKI_RETURNED:-0} pid $$; while :; do sleep 0.05; done;; esac";
+
+fn with_roles(options: &[&str], gate: &std::path::Path) -> Launch {
+    let mut command = sirtaki();
+    command.arg("run").args(options).args(["--", "sh", "-c", ROLES]).arg(gate);
+    Launch::start(command)
+}
+
+fn pid_in(line: &str) -> rustix::process::Pid {
+    rustix::process::Pid::from_raw(line.rsplit(' ').next().unwrap().parse().unwrap()).unwrap()
+}
+
+#[test]
+fn servers_are_no_ranks_return_when_they_die_and_end_after_the_workers() {
+    let folder = tempfile::tempdir().unwrap();
+    let launch = with_roles(&["-n", "2", "--servers", "2"], &folder.path().join("gate"));
+    let servers = launch.prints("life 0", 2);
+    assert!(servers.iter().any(|line| line.starts_with("[s1] server 1 of 2 rank no ")), "{servers:?}");
+    kill_process(pid_in(&servers[0]), Signal::KILL).unwrap();
+    launch.prints("life 1", 1);
+    fs::write(folder.path().join("gate"), "").unwrap();
+    let done = launch.ends();
+    assert_eq!(done.code, 0, "{}", done.message());
+    let of_workers: Vec<String> = done.out.iter().filter(|line| line.contains("] rank ")).cloned().collect();
+    assert_eq!(sorted(of_workers), ["[ 0] rank 0 of 2 with 2", "[ 1] rank 1 of 2 with 2"]);
+    assert_eq!(done.out.iter().filter(|line| line.ends_with("] asked")).count(), 2, "{:?}", done.out);
+    assert!(done.message().contains("is started again (return 1 of 3)"), "{}", done.message());
+}
+
+#[test]
+fn a_server_that_may_not_return_ends_the_job_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = ["-n", "1", "--servers", "1", "--server-restarts", "0", "--grace", "5"];
+    let launch = with_roles(&options, &folder.path().join("gate"));
+    kill_process(pid_in(&launch.prints("server 0", 1)[0]), Signal::KILL).unwrap();
+    let done = launch.ends();
+    assert_eq!(done.code, 137, "{}", done.message());
+    assert!(done.message().contains("error: server 0 was killed by SIGKILL"), "{}", done.message());
+}
+
+#[test]
+fn a_job_ends_with_its_coordinator() {
+    let script =
+        "echo $SIRTAKI_ROLE; [ $SIRTAKI_ROLE = coordinator ] && echo \"$TF_CONFIG\" && exit 0; exec sleep 1000";
+    let done = run(&["-n", "1", "--servers", "1", "--coordinator"], script);
+    assert_eq!(done.code, 0, "{}", done.message());
+    let told = done.out.iter().find(|line| line.starts_with("[ c] {")).unwrap();
+    assert!(told.contains("\"ps\": [\"127.0.0.1:") && told.contains("\"type\": \"chief\", \"index\": 0"), "{told}");
+}

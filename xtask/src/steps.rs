@@ -212,7 +212,8 @@ fn kill_matrix(shell: &Shell) -> Result<()> {
 }
 
 fn elastic_changes(shell: &Shell) -> Result<()> {
-    let histories = cargo(["test", "--workspace", "--locked", "--lib", "members::"]);
+    let histories =
+        cargo(["test", "-p", "sirtaki-launch", "--locked", "--lib", "--", "members::", "course::histories"]);
     shell.run(histories.env("PROPTEST_CASES", "100000"))?;
     let test = ["test", "--workspace", "--locked", "--test", "elastic", "--", "--ignored", "--nocapture"];
     shell.run(cargo(test))

@@ -8,7 +8,11 @@ use std::time::Duration;
 
 use sirtaki_comm::secure::Secret;
 
-use super::{plan::Place, tf_config};
+use super::{
+    plan::Place,
+    roles::{Cast, Role},
+    tf_config::{self, Cluster},
+};
 use crate::env;
 
 /// The variables that belong to the launcher: never inherited, never taken from the user's `--env`.
@@ -25,6 +29,10 @@ pub const OWN: &[&str] = &[
     env::RECORD,
     env::RESTART,
     env::MEMBER,
+    env::ROLE,
+    env::SERVER,
+    env::SERVERS,
+    env::RETURNED,
     env::INTERFACE,
     env::TIMEOUT,
     env::START_TIMEOUT,
@@ -126,8 +134,8 @@ pub struct Meeting {
     pub master_address: String,
     /// A free port there.
     pub master_port: String,
-    /// Where TensorFlow's servers of all ranks would listen; empty where it is not told.
-    pub workers: Vec<String>,
+    /// Where TensorFlow's servers of all processes would listen; empty where it is not told.
+    pub workers: Cluster,
     /// How long a rank may wait for another without progress.
     pub timeout: Duration,
     /// How long to wait for all ranks.
@@ -167,7 +175,7 @@ pub fn of_rank(place: &Place, job: &Meeting, share: &Share, has: &dyn Fn(&str) -
     names_of_torch(&mut all, place, job);
     names_of_horovod_and_mpi(&mut all, place);
     if !job.workers.is_empty() && !has(tf_config::VARIABLE) {
-        all.set(tf_config::VARIABLE, tf_config::of_rank(&job.workers, place.rank));
+        all.set(tf_config::VARIABLE, job.workers.told_to(Role::Worker, place.rank));
     }
     of_share(&mut all, share, has);
     all.0
@@ -181,6 +189,45 @@ pub fn of_member(member: u64, job: &Meeting, share: &Share, has: &dyn Fn(&str) -
     common_names(&mut all, job, share);
     of_share(&mut all, share, has);
     all.0
+}
+
+/// What a worker is told in addition where there are others than ranks.
+pub fn of_worker(cast: &Cast) -> Vec<(String, String)> {
+    let mut all = Variables(Vec::new());
+    if cast.processes() > cast.ranks {
+        all.set(env::ROLE, Role::Worker);
+        all.set(env::SERVERS, cast.servers);
+    }
+    all.0
+}
+
+/// The variables of a process that is no rank.
+pub fn of_other(
+    cast: &Cast,
+    process: usize,
+    job: &Meeting,
+    share: &Share,
+    has: &dyn Fn(&str) -> bool,
+) -> Vec<(String, String)> {
+    let (role, number) = (cast.role(process), cast.number(process));
+    let mut all = Variables(Vec::with_capacity(32));
+    all.set(env::ROLE, role);
+    all.set(env::SERVERS, cast.servers);
+    all.set(env::SIZE, cast.ranks);
+    if role == Role::Server {
+        all.set(env::SERVER, number);
+    }
+    common_names(&mut all, job, share);
+    if !job.workers.is_empty() && !has(tf_config::VARIABLE) {
+        all.set(tf_config::VARIABLE, job.workers.told_to(role, number));
+    }
+    of_share(&mut all, share, has);
+    all.0
+}
+
+/// What a process is told that was started again this often.
+pub fn returned(times: u32) -> Option<(String, String)> {
+    (times > 0).then(|| (env::RETURNED.into(), times.to_string()))
 }
 
 /// What a process gets of its host, unless the user has chosen otherwise.

@@ -15,7 +15,7 @@ fn meeting() -> Meeting {
         secret: Secret::from_hex(HEX).unwrap(),
         master_address: "10.0.0.1".into(),
         master_port: "7001".into(),
-        workers: Vec::new(),
+        workers: Cluster::default(),
         timeout: Duration::from_millis(2500),
         start_timeout: Duration::from_secs(60),
         tls: true,
@@ -125,4 +125,26 @@ fn wishes_come_on_top_of_what_travels() {
     };
     assert_eq!(shown(false), "PATH=/bin HOME=/h LANG=de");
     assert_eq!(shown(true), "HOME=/h LANG=de");
+}
+
+#[test]
+fn servers_know_what_they_are_and_are_no_ranks() {
+    let cast = Cast { servers: 2, coordinator: true, ..Cast::of_ranks(4) };
+    let of = |process| of_other(&cast, process, &meeting(), &Share::default(), &|_| false);
+    let value = |all: &[(String, String)], name: &str| {
+        all.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
+    };
+    let server = of(5);
+    let expected = [(env::ROLE, "server"), (env::SERVER, "1"), (env::SERVERS, "2"), (env::SIZE, "4"), (env::JOB, "j7")];
+    for (name, expected) in expected {
+        assert_eq!(value(&server, name).as_deref(), Some(expected), "{name}");
+    }
+    assert_eq!(value(&server, env::RANK), None);
+    assert!(value(&server, env::STORE).is_some(), "it meets the others there");
+    let coordinator = of(6);
+    assert_eq!(value(&coordinator, env::ROLE).as_deref(), Some("coordinator"));
+    assert_eq!(value(&coordinator, env::SERVER), None);
+    assert_eq!(of_worker(&Cast::of_ranks(4)), [], "ranks alone need not know");
+    assert_eq!(value(&of_worker(&cast), env::SERVERS).as_deref(), Some("2"));
+    assert_eq!(returned(0), None);
 }

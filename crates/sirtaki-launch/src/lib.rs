@@ -6,7 +6,8 @@
 //! is pure.
 //!
 //! Then the launcher, [`supervise`], has an [`agent`] on every host start the ranks; they communicate by [`protocol`].
-//! [`members`] decides who takes part in a job whose workers come and go, and [`discovery`] finds hosts for it.
+//! [`roles`] says what the end of a process means to the others; [`members`] decides who takes part in a job whose workers
+//! come and go, and [`discovery`] finds hosts for it.
 //! [`ended`] says how they end, and [`tree`] makes sure that nothing is left behind. What belongs to a process as a
 //! whole, such as its signals and orphans, is left to programs, so that several jobs can run in one process.
 //!
@@ -35,6 +36,7 @@ pub mod port;
 pub mod programs;
 pub mod protocol;
 pub mod pulse;
+pub mod roles;
 mod spec;
 pub mod supervise;
 pub mod tf_config;

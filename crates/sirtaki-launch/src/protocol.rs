@@ -183,6 +183,8 @@ fn names(environment: &[(String, String)]) -> Vec<&str> {
 pub struct HostStart {
     /// The ranks, each with its own variables.
     pub ranks: Vec<RankStart>,
+    /// The processes that are no ranks.
+    pub others: Vec<RankStart>,
     /// What they run.
     pub program: Program,
     /// Columns and rows of the terminal that shows their output; with `None`, output goes through pipes.
@@ -231,7 +233,7 @@ pub struct Connect {
     pub patience: Duration,
 }
 
-/// One rank.
+/// One rank, or one process that is none.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct RankStart {
     /// Its number.

@@ -24,6 +24,7 @@ fn secrets_are_not_shown() {
     let (secret, interface) = (Secret::from_hex(&digits).unwrap(), None);
     let start = HostStart {
         ranks: vec![RankStart { rank: 0, cores: Vec::new(), environment }],
+        others: Vec::new(),
         program,
         terminal: None,
         grace: Duration::ZERO,

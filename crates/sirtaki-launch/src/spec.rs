@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 
-use crate::{environment::Wish, hosts::HostSlots};
+use crate::{environment::Wish, hosts::HostSlots, roles::Returns};
 
 /// Time between asking ranks to end and killing them, unless another is given.
 const GRACE: Duration = Duration::from_secs(10);
@@ -62,6 +62,12 @@ pub struct JobSpec {
     pub interface: Option<String>,
     /// Whether connections are encrypted.
     pub tls: bool,
+    /// How many servers run beside the ranks, if any.
+    pub servers: Option<NonZeroUsize>,
+    /// Whether a coordinator runs beside them, whose end is the job's.
+    pub coordinator: bool,
+    /// How often processes may return to their place after a failure.
+    pub returns: Returns,
     /// How workers may come and go; `None` for ranks that stay the same.
     pub elastic: Option<Elastic>,
 }
@@ -91,6 +97,9 @@ impl JobSpec {
             start_timeout: PATIENCE,
             interface: None,
             tls: false,
+            servers: None,
+            coordinator: false,
+            returns: Returns::default(),
             elastic: None,
         }
     }

@@ -1,10 +1,11 @@
-//! `TF_CONFIG`: who and where TensorFlow's workers are, for `MultiWorkerMirroredStrategy` and its kin.
+//! `TF_CONFIG`: who and where TensorFlow's processes are, for `MultiWorkerMirroredStrategy`, `ParameterServerStrategy` and
+//! their kin.
 //!
 //! TensorFlow starts a server in each process of such a script, on a port that all of them have to know before they
 //! start. Scripts written for Horovod do not want it: TensorFlow's estimators, once they see the variable, would try to
-//! communicate themselves.
+//! communicate themselves. Our workers are TensorFlow's, servers are its `ps` and the coordinator is its `chief`.
 
-use super::{JobSpec, plan::Plan, protocol::ITSELF};
+use super::{JobSpec, plan::Plan, protocol::ITSELF, roles::Role};
 
 /// The variable.
 pub const VARIABLE: &str = "TF_CONFIG";
@@ -12,17 +13,46 @@ pub const VARIABLE: &str = "TF_CONFIG";
 /// everybody with everybody.
 const MOST: usize = 512;
 
-/// Whether the ranks of a job are told where each other's servers are.
+/// Where TensorFlow's servers listen, by role.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Cluster {
+    /// In the order of the ranks.
+    pub workers: Vec<String>,
+    /// In the order of the servers.
+    pub servers: Vec<String>,
+    /// Of the coordinator, if there is one.
+    pub coordinator: Option<String>,
+}
+
+/// Whether the processes of a job are told where each other's servers are.
 pub fn wanted(spec: &JobSpec, plan: &Plan) -> bool {
     let itself = spec.program.first().is_some_and(|program| program == ITSELF);
     spec.tf_config && !itself && plan.size() <= MOST
 }
 
-/// What `rank` is told.
-pub fn of_rank(workers: &[String], rank: usize) -> String {
-    let workers: Vec<_> = workers.iter().map(|worker| format!("\"{worker}\"")).collect();
-    let (workers, task) = (workers.join(", "), format!("{{\"type\": \"worker\", \"index\": {rank}}}"));
-    format!("{{\"cluster\": {{\"worker\": [{workers}]}}, \"task\": {task}}}")
+impl Cluster {
+    /// Whether nobody is told anything.
+    pub fn is_empty(&self) -> bool {
+        self.workers.is_empty()
+    }
+
+    /// What the process with this number among those of its role is told.
+    pub fn told_to(&self, role: Role, number: usize) -> String {
+        let list = |name: &str, all: &[String]| {
+            let all: Vec<_> = all.iter().map(|address| format!("\"{address}\"")).collect();
+            (!all.is_empty()).then(|| format!("\"{name}\": [{}]", all.join(", ")))
+        };
+        let roles =
+            [list("chief", self.coordinator.as_slice()), list("ps", &self.servers), list("worker", &self.workers)];
+        let cluster: Vec<String> = roles.into_iter().flatten().collect();
+        let kind = match role {
+            Role::Worker | Role::Trial => "worker",
+            Role::Server => "ps",
+            Role::Coordinator => "chief",
+        };
+        let task = format!("{{\"type\": \"{kind}\", \"index\": {number}}}");
+        format!("{{\"cluster\": {{{}}}, \"task\": {task}}}", cluster.join(", "))
+    }
 }
 
 #[cfg(test)]
@@ -32,11 +62,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_worker_is_named_and_a_rank_knows_which_one_it_is() {
-        let workers = ["10.0.0.1:70", "[fd00::1]:71"].map(str::to_owned);
+    fn every_process_is_named_and_knows_which_one_it_is() {
+        let workers = ["10.0.0.1:70", "[fd00::1]:71"].map(str::to_owned).to_vec();
+        let alone = Cluster { workers: workers.clone(), ..Cluster::default() };
         let expected =
             r#"{"cluster": {"worker": ["10.0.0.1:70", "[fd00::1]:71"]}, "task": {"type": "worker", "index": 1}}"#;
-        assert_eq!(of_rank(&workers, 1), expected);
+        assert_eq!(alone.told_to(Role::Worker, 1), expected);
+        let all = Cluster { workers, servers: vec!["b:1".into()], coordinator: Some("a:2".into()) };
+        let told = all.told_to(Role::Server, 0);
+        assert!(told.contains(r#""chief": ["a:2"], "ps": ["b:1"], "worker""#), "{told}");
+        assert!(told.ends_with(r#""task": {"type": "ps", "index": 0}}"#), "{told}");
     }
 
     #[test]

@@ -6,6 +6,7 @@ pub mod habits;
 pub mod infer;
 pub mod predict;
 pub mod report;
+pub mod roles;
 pub mod run;
 pub mod scaling;
 pub mod search;

@@ -13,7 +13,7 @@ use sirtaki_launch::{
     hosts::{self, HostSlots},
 };
 
-use super::{at_least_one, elastic::ElasticOptions};
+use super::{at_least_one, elastic::ElasticOptions, roles::RoleOptions};
 use crate::{env, launch::output::Tag};
 
 const EXAMPLES: &str = "\
@@ -45,6 +45,10 @@ Examples:
 
   With workers that come and go, from 2 to 8 (docs/elastic.md):
     sirtaki run --min-ranks 2 --max-ranks 8 -- python train.py
+
+  With 2 servers beside 4 ranks; SIRTAKI_ROLE tells them apart, and TF_CONFIG
+  is set for TensorFlow's ParameterServerStrategy:
+    sirtaki run -n 4 --servers 2 --coordinator -- python train.py
 
   From a file that holds any option by its long name; what is typed wins:
     sirtaki run --config job.toml -n 2
@@ -144,6 +148,10 @@ pub struct Run {
     /// Whether and how processes may come and go.
     #[command(flatten)]
     pub elastic: ElasticOptions,
+
+    /// Whether there are processes that are no ranks.
+    #[command(flatten)]
+    pub roles: RoleOptions,
 
     /// Read options from a TOML file
     #[arg(long, value_name = "FILE", help_heading = Reset)]
@@ -326,7 +334,7 @@ pub(super) fn via() -> impl TypedValueParser<Value = Via> {
     PossibleValuesParser::new(Via::ALL.map(|(name, _)| name)).map(|name| Via::named(&name).unwrap_or_default())
 }
 
-fn yes_or_no(text: &str) -> Result<bool, String> {
+pub(super) fn yes_or_no(text: &str) -> Result<bool, String> {
     sirtaki_engine::job::parse::switch(text).ok_or_else(|| "must be yes or no".into())
 }
 

@@ -5,7 +5,7 @@ use std::{num::NonZeroUsize, path::PathBuf, sync::LazyLock};
 use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum, builder::PossibleValue};
 use sirtaki::train::{Domain, Model};
 
-use super::{at_least_one, elastic::ElasticOptions, number, run::Run, share};
+use super::{at_least_one, elastic::ElasticOptions, number, roles::RoleOptions, run::Run, share};
 use crate::commands::train::stages;
 
 const EXAMPLES: &str = "\
@@ -191,7 +191,8 @@ impl Args for JobArguments {
             .mut_arg("program", |program| program.hide(true))
             .mut_arg("horovod", |horovod| horovod.hide(true))
             .mut_arg("mpi", |mpi| mpi.hide(true));
-        ElasticOptions::NAMES.into_iter().fold(run, |run, name| run.mut_arg(name, |option| option.hide(true)))
+        let hidden = ElasticOptions::NAMES.into_iter().chain(RoleOptions::NAMES);
+        hidden.fold(run, |run, name| run.mut_arg(name, |option| option.hide(true)))
     }
 
     fn augment_args_for_update(command: Command) -> Command {

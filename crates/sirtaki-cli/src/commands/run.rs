@@ -66,12 +66,6 @@ fn execute(
     program: &Path,
     printer: &mut Printer,
 ) -> Result<u8> {
-    let shown = output::OutputOptions {
-        tag: options.tag_output,
-        quiet: options.detail == Detail::Quiet,
-        folder: options.output.clone(),
-        hosts: hosts_of_ranks(&placement),
-    };
     let terminal = terminal(&placement, printer);
     let start = |options: &mut Options| -> Result<Job> {
         if placement.starts[0] == Start::Here {
@@ -83,6 +77,13 @@ fn execute(
     };
     options.tell_restart(0);
     let first = start(&mut options)?;
+    let shown = output::OutputOptions {
+        tag: options.tag_output,
+        quiet: options.detail == Detail::Quiet,
+        folder: options.output.clone(),
+        hosts: first.hosts_of_processes(),
+        cast: Some(first.cast()),
+    };
     // Only ranks that write wait for the reader of the output.
     printer.detach();
     let ended = supervised(first, &start, &mut options, &shown, printer);
@@ -123,9 +124,10 @@ fn supervised(
     let signals = signals::Receiver::start()?;
     let mut restart = 0;
     let ending = loop {
-        let terminal = &mut Terminal { output: &mut output, live: &mut live, detail: options.detail };
+        let (cast, detail) = (job.cast(), options.detail);
+        let terminal = &mut Terminal { output: &mut output, live: &mut live, cast, detail };
         let ending = launched(&job, &signals, terminal)?;
-        let how = in_words(&ending);
+        let how = in_words(&ending, &job);
         if let Some(folder) = &options.record {
             // The folder may be on another host, and programs that do not use Sirtaki make none.
             let _ = runs::note_ending(folder, ending.outcome.code(), &how);
@@ -140,7 +142,7 @@ fn supervised(
         job = start(options)?;
     };
     signals.set_over();
-    live.ended(ending.outcome == Outcome::Success, &in_words(&ending), &mut output);
+    live.ended(ending.outcome == Outcome::Success, &in_words(&ending, &job), &mut output);
     output.finish();
     let last_lines = match &ending.outcome {
         Outcome::Failed { rank, .. } => output.last_lines(*rank),
@@ -179,9 +181,9 @@ fn live(job: &Job, options: &Options, output: &mut Output<'_>) -> Result<Live> {
     Ok(Live::new(name, hosts_of_ranks(&job.placement), show, page, Instant::now()))
 }
 
-fn in_words(ending: &Ending) -> String {
+fn in_words(ending: &Ending, job: &Job) -> String {
     match &ending.outcome {
-        Outcome::Failed { rank, how } => format!("rank {rank} {how}"),
+        Outcome::Failed { rank, how } => format!("{} {how}", job.cast().name(*rank)),
         Outcome::Interrupted(signal) => report::interrupted(*signal, ending.lasted),
         Outcome::Stuck(reason) => reason.clone(),
         Outcome::Success => "ended".into(),
@@ -206,18 +208,18 @@ fn closing_words(
         Outcome::Stuck(reason) => return Some(report::stuck(reason, ending.lasted)),
         Outcome::Failed { rank, how } => (*rank, how.clone()),
     };
-    let doing = ending.doing.iter().enumerate().filter(|(other, _)| *other != rank);
+    let doing = ending.doing.iter().take(plan.size()).enumerate().filter(|(other, _)| *other != rank);
     let failure = Failure {
         rank,
-        host: hosts_of_ranks(&job.placement).swap_remove(rank),
+        host: job.hosts_of_processes().swap_remove(rank),
         pid: ending.pids[rank],
         how,
         ran_for: ending.failed_after.unwrap_or(ending.lasted),
         last_lines,
-        profile: Profile::new(hosts_of_ranks(&job.placement), ending.counts.clone()),
+        profile: Profile::new(hosts_of_ranks(&job.placement), ending.counts[..plan.size()].to_vec()),
         others: doing.filter_map(|(rank, what)| Some((rank, what.clone()?))).collect(),
         folder: options.output.clone(),
-        ranks: plan.size(),
+        cast: job.cast(),
         hosts: plan.hosts.len(),
     };
     Some(failure.report(|style, text| printer.paint_message(style, text)))

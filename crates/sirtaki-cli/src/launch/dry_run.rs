@@ -8,7 +8,8 @@ use sirtaki_launch::{
     gpus,
     placement::{Placement, Start, quote},
     plan::HostPlan,
-    tf_config,
+    roles::Cast,
+    tf_config::{self, Cluster},
 };
 
 use crate::env;
@@ -146,7 +147,10 @@ fn variables(spec: &JobSpec, placement: &Placement, here: &Here) -> Result<Vec<(
         secret: Secret::random()?,
         master_address: LATER.into(),
         master_port: LATER.into(),
-        workers: if tf_config::wanted(spec, &placement.plan) { vec![LATER.into()] } else { Vec::new() },
+        workers: match tf_config::wanted(spec, &placement.plan) {
+            true => Cluster { workers: vec![LATER.into()], ..Cluster::default() },
+            false => Cluster::default(),
+        },
         timeout: spec.timeout,
         start_timeout: spec.start_timeout,
         tls: spec.tls,
@@ -165,6 +169,7 @@ fn variables(spec: &JobSpec, placement: &Placement, here: &Here) -> Result<Vec<(
         None => environment::of_rank(&place, &meeting, &share, &has),
         Some(_) => environment::of_member(1, &meeting, &share, &has),
     };
+    all.extend(environment::of_worker(&Cast::of(spec, placement.plan.size())));
     all.extend(spec.env.iter().map(|wish| (wish.name.clone(), wish.value.clone().unwrap_or(OURS.into()))));
     Ok(all)
 }

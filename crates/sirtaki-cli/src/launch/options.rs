@@ -8,11 +8,15 @@ use sirtaki_launch::{
     gpus,
     hosts::{self, HostSlots},
     outside::Outside,
+    roles::Returns,
 };
 
 use super::{config, elastic::elastic, output::Tag, runs};
 use crate::{
-    args::run::{Cores, Gpus, Page, Progress, Run},
+    args::{
+        roles::RoleOptions,
+        run::{Cores, Gpus, Page, Progress, Run},
+    },
     env,
     printer::Advice,
 };
@@ -20,6 +24,8 @@ use crate::{
 /// What torchrun calls the number of a restart, and their most.
 const TORCH_RESTART: &str = "TORCHELASTIC_RESTART_COUNT";
 const TORCH_MOST_RESTARTS: &str = "TORCHELASTIC_MAX_RESTARTS";
+/// How often a server is started again, unless another number is given.
+const SERVER_RESTARTS: u32 = 3;
 
 /// All options of a job: the job itself, and what people see of it.
 #[derive(Debug, Clone, PartialEq)]
@@ -95,6 +101,7 @@ impl Options {
             (None, None) => None,
         };
         let elastic = elastic(&mut all)?;
+        check_roles(&all, elastic.is_some())?;
         let job = JobSpec { elastic, ..job(&mut all, hosts, env) };
         let mut options = Self {
             horovod: all.horovod.unwrap_or_default(),
@@ -180,6 +187,12 @@ fn job(all: &mut Run, hosts: Option<Vec<HostSlots>>, env: Vec<Wish>) -> JobSpec 
         start_timeout: all.start_timeout.unwrap_or(defaults.start_timeout),
         interface: all.interface.take(),
         tls: all.tls.unwrap_or_default(),
+        servers: all.roles.servers,
+        coordinator: all.roles.coordinator.unwrap_or_default(),
+        returns: Returns {
+            workers: all.roles.worker_restarts.unwrap_or_default(),
+            servers: all.roles.server_restarts.unwrap_or(SERVER_RESTARTS),
+        },
         ..defaults
     }
 }
@@ -219,6 +232,7 @@ impl Run {
             mpi: self.mpi.or(below.mpi),
             restarts: self.restarts.or(below.restarts),
             elastic: self.elastic.over(below.elastic),
+            roles: self.roles.over(below.roles),
             config: self.config.or(below.config),
             dry_run: self.dry_run.or(below.dry_run),
             output: self.output.or(below.output),
@@ -257,6 +271,19 @@ fn check(wishes: &[Wish], outside: &Outside<'_>) -> Result<(), Advice> {
             let hint = format!("give it a value: --env {name}=VALUE");
             return Err(Advice::new(format!("--env {name}: this variable is not set here"), hint));
         }
+    }
+    Ok(())
+}
+
+/// Refuses what cannot be together.
+fn check_roles(all: &Run, is_elastic: bool) -> Result<(), Advice> {
+    let RoleOptions { servers, coordinator, server_restarts, worker_restarts } = &all.roles;
+    if server_restarts.is_some() && servers.is_none() {
+        return Err(Advice::new("--server-restarts is for servers", "say how many there are: --servers 2"));
+    }
+    if is_elastic && (worker_restarts.is_some() || *coordinator == Some(true)) {
+        let hint = "leave out --worker-restarts and --coordinator; lost workers of an elastic job are replaced anyway";
+        return Err(Advice::new("workers that come and go have no other way to return, and no coordinator", hint));
     }
     Ok(())
 }

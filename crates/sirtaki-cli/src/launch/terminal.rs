@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use signal_hook::consts::SIGTSTP;
-use sirtaki_launch::{Observer, RoundReport, ended::Ended, protocol::Stream, pulse::Pulse};
+use sirtaki_launch::{Observer, RoundReport, ended::Ended, protocol::Stream, pulse::Pulse, roles::Cast};
 
 use super::{options::Detail, output::Output, progress::Live};
 
@@ -14,6 +14,8 @@ pub(crate) struct Terminal<'a, 'b> {
     pub(crate) output: &'a mut Output<'b>,
     /// How far they are.
     pub(crate) live: &'a mut Live,
+    /// Who the processes are.
+    pub(crate) cast: Cast,
     /// How much is shown of the rest.
     pub(crate) detail: Detail,
 }
@@ -35,7 +37,7 @@ impl Observer for Terminal<'_, '_> {
 
     fn started(&mut self, rank: usize, host: &str, pid: u32) {
         if self.detail == Detail::Verbose {
-            self.output.note(&format!("rank {rank} runs on {host} as process {pid}"));
+            self.output.note(&format!("{} runs on {host} as process {pid}", self.cast.name(rank)));
         }
     }
 
@@ -53,7 +55,7 @@ impl Observer for Terminal<'_, '_> {
 
     fn ended(&mut self, rank: usize, how: &Ended) {
         if self.detail == Detail::Verbose {
-            self.output.note(&format!("rank {rank} {how}"));
+            self.output.note(&format!("{} {how}", self.cast.name(rank)));
         }
     }
 

@@ -64,6 +64,12 @@ pub enum JobError {
         /// Why.
         reason: String,
     },
+    /// This process belongs to the job and is no rank of it.
+    #[error("this process is a {role} of its job and has no rank there")]
+    NoRank {
+        /// What it is.
+        role: &'static str,
+    },
     /// This process is not needed any more.
     #[error("this process has handed over its work and may leave")]
     Dismissed,
@@ -87,6 +93,9 @@ impl JobError {
                 "start the job with `sirtaki run --tls` instead of mpirun, or unset SIRTAKI_TLS if you trust the network",
             ),
             JobError::Comm(error) | JobError::Engine(EngineError::Comm(error)) => error.hint(),
+            JobError::NoRank { .. } => {
+                Some("look at SIRTAKI_ROLE before joining the others, or leave out --servers and --coordinator")
+            }
             JobError::Over { .. } => Some("save what is needed; `sirtaki run` says what happened"),
             JobError::Dismissed | JobError::Engine(_) => None,
         }

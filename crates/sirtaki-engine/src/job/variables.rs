@@ -22,6 +22,14 @@ pub const JOB: &str = "SIRTAKI_JOB";
 pub const RESTART: &str = "SIRTAKI_RESTART";
 /// This process's number in an elastic job.
 pub const MEMBER: &str = "SIRTAKI_MEMBER";
+/// What this process is to its job.
+pub const ROLE: &str = "SIRTAKI_ROLE";
+/// This process's number among the servers.
+pub const SERVER: &str = "SIRTAKI_SERVER";
+/// Number of servers.
+pub const SERVERS: &str = "SIRTAKI_SERVERS";
+/// How often this process was started again.
+pub const RETURNED: &str = "SIRTAKI_RETURNED";
 /// Memory for the flight record.
 pub const RECORD: &str = "SIRTAKI_RECORD";
 /// Patience with a silent rank.
@@ -172,6 +180,31 @@ const PLACE: Section = Section {
             default: "not set",
             about: "Which process of an elastic job this is; no other ever gets the number. Ranks change there, so that \
                     those above are not set; see `sirtaki run --min-ranks`.",
+        },
+        Variable {
+            name: ROLE,
+            allowed: "worker, server or coordinator",
+            default: "worker",
+            about: "What this process is to its job; set where there are servers or a coordinator, which are no ranks, see \
+                    `sirtaki run --servers`.",
+        },
+        Variable {
+            name: SERVER,
+            allowed: "a number from 0 to SIRTAKI_SERVERS - 1",
+            default: "not set",
+            about: "Which server of the job this process is.",
+        },
+        Variable {
+            name: SERVERS,
+            allowed: "a number from 0 on",
+            default: "not set",
+            about: "How many servers the job has; all its processes are told.",
+        },
+        Variable {
+            name: RETURNED,
+            allowed: "a number from 1 on",
+            default: "not set",
+            about: "How often this process was started again in its place, see `sirtaki run --server-restarts`.",
         },
         Variable {
             name: RECORD,

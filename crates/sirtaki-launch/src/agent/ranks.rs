@@ -90,8 +90,12 @@ impl Ranks {
                 }
             };
             failed.get_or_insert(rank);
-            says.0.send(Event::Ended { rank, how, culprit: None, engine: true });
-            says.0.send(Event::Closed { rank });
+            not_there(rank, how, says);
+        }
+        for wanted in &start.others {
+            if let Err(how) = self.start_one(start, wanted.clone(), (None, None), files, says) {
+                not_there(wanted.rank, how, says);
+            }
         }
     }
 
@@ -102,8 +106,7 @@ impl Ranks {
             let rank = wanted.rank;
             self.ranks.retain(|known| known.rank != rank);
             if let Err(how) = self.start_one(start, wanted.clone(), (None, None), files, says) {
-                says.0.send(Event::Ended { rank, how, culprit: None, engine: true });
-                says.0.send(Event::Closed { rank });
+                not_there(rank, how, says);
             }
         }
     }
@@ -277,6 +280,12 @@ impl Rank {
             events.send(Event::Closed { rank: self.rank });
         }
     }
+}
+
+/// Tells the launcher that a process could not be started.
+fn not_there(rank: usize, how: Ended, (events, _): Reporting<'_>) {
+    events.send(Event::Ended { rank, how, culprit: None, engine: true });
+    events.send(Event::Closed { rank });
 }
 
 fn not_started(name: &str, error: &io::Error) -> Ended {

@@ -8,7 +8,9 @@
 //! process ends, and they may be faster. So a rank that fails because another one is gone names that one, whose end is
 //! then awaited and decides the result.
 //!
-//! Ranks that do without each other are let go on: the job fails only if none of them succeeds.
+//! What the end of a process means depends on its role ([`Cast`]): ranks that do without each other are let go on, and the
+//! job fails only if none of them succeeds; processes that may return are started again in their place; and those for whom
+//! the job does not wait are asked to end when all others are done.
 //!
 //! Once a rank has ended well, the others are looked at now and then: one that is stopped by a signal while nobody else is
 //! left to miss it would keep the job for ever. It gets the time that ranks may be silent.
@@ -18,7 +20,11 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM};
 use sirtaki_engine::telemetry::recorder::Culprit;
 
-use crate::ended::Ended;
+use super::outcome::{Action, Outcome};
+use crate::{
+    ended::Ended,
+    roles::{Cast, Role, Verdict},
+};
 
 /// How long ranks may take to notice that another one failed.
 const NOTICING: Duration = Duration::from_secs(3);
@@ -32,53 +38,6 @@ const HURRY: Duration = Duration::from_millis(300);
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// And the longest such wait.
 const LOOK_SELDOM: Duration = Duration::from_secs(60);
-
-/// What has to be done.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Action {
-    /// Send this signal to every rank.
-    Signal(i32),
-    /// Kill everything.
-    Kill,
-    /// Ask what every rank is doing.
-    Look,
-    /// Report that the end of this rank is awaited.
-    Await(usize),
-    /// Report that only stopped ranks are left, of which this is one.
-    Stands(usize),
-    /// End the agents that do not answer.
-    GiveUp,
-}
-
-/// How the job came to its end.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
-    /// All ranks succeeded.
-    Success,
-    /// This rank failed first.
-    Failed {
-        /// Which one.
-        rank: usize,
-        /// How.
-        how: Ended,
-    },
-    /// It was ended by this signal.
-    Interrupted(i32),
-    /// It could not go on, for this reason.
-    Stuck(String),
-}
-
-impl Outcome {
-    /// The job's exit code.
-    pub fn code(&self) -> u8 {
-        match self {
-            Outcome::Success => 0,
-            Outcome::Failed { how, .. } => how.exit_code(),
-            Outcome::Stuck(_) => 1,
-            Outcome::Interrupted(signal) => 128 + (*signal as u8 & 0x7f),
-        }
-    }
-}
 
 /// What comes next by itself.
 #[derive(Debug, Clone, Copy)]
@@ -101,10 +60,19 @@ pub(super) struct Course {
     stopped: Vec<Option<Instant>>,
     /// Whether that was reported.
     reported: bool,
-    /// Set for ranks that do without each other: whether one of them has succeeded, and which one failed first.
-    independent: Option<(bool, Option<(usize, Ended)>)>,
+    /// Who the processes are.
+    cast: Cast,
+    /// Whether a trial has succeeded, and which one failed first.
+    trials: (bool, Option<(usize, Ended)>),
     ended: Vec<bool>,
     closed: Vec<bool>,
+    /// Processes that have ended and return as soon as their output is complete, and how often each has returned.
+    returning: Vec<bool>,
+    returned: Vec<u32>,
+    /// Whether what the end of a rank means is decided elsewhere.
+    members: bool,
+    /// Whether those for whom the job does not wait have been asked to end.
+    released: bool,
     /// Hosts that have been asked what their ranks are doing and have not answered yet.
     asked: Vec<bool>,
     outcome: Outcome,
@@ -118,15 +86,21 @@ pub(super) struct Course {
 }
 
 impl Course {
-    pub(super) fn new(ranks: usize, hosts: usize, grace: Duration, silence: Duration) -> Self {
+    pub(super) fn new(cast: Cast, hosts: usize, grace: Duration, silence: Duration) -> Self {
+        let processes = cast.processes();
         Self {
             grace,
             silence,
-            stopped: vec![None; ranks],
+            stopped: vec![None; processes],
             reported: false,
-            independent: None,
-            ended: vec![false; ranks],
-            closed: vec![false; ranks],
+            cast,
+            trials: (false, None),
+            ended: vec![false; processes],
+            closed: vec![false; processes],
+            returning: vec![false; processes],
+            returned: vec![0; processes],
+            members: false,
+            released: false,
             asked: vec![false; hosts],
             outcome: Outcome::Success,
             culprit: None,
@@ -134,11 +108,6 @@ impl Course {
             early: None,
             next: Next::Nothing,
         }
-    }
-
-    /// The same for ranks that do without each other.
-    pub(super) fn independent(self) -> Self {
-        Self { independent: Some((false, None)), ..self }
     }
 
     pub(super) fn outcome(&self) -> &Outcome {
@@ -150,24 +119,49 @@ impl Course {
         self.closed.iter().all(|&closed| closed) && !self.asked.contains(&true)
     }
 
-    pub(super) fn has_ended(&self, rank: usize) -> bool {
-        self.ended[rank]
+    /// Whether a process has ended for good.
+    pub(super) fn has_ended(&self, process: usize) -> bool {
+        self.ended[process] && !self.returning[process]
     }
 
-    pub(super) fn closed(&mut self, rank: usize) {
-        self.closed[rank] = true;
+    /// How often a process was started again.
+    pub(super) fn returns_of(&self, process: usize) -> u32 {
+        self.returned[process]
     }
 
-    /// The course of an elastic job, in which nobody runs yet. What the end of a process means is decided elsewhere.
+    /// All output of a process has arrived, so that it can return if it may.
+    pub(super) fn closed(&mut self, process: usize) -> Vec<Action> {
+        self.closed[process] = true;
+        if !std::mem::take(&mut self.returning[process]) || self.outcome != Outcome::Success || self.released {
+            return Vec::new();
+        }
+        self.returned[process] += 1;
+        self.began(process);
+        vec![Action::Return(process)]
+    }
+
+    /// The course of an elastic job, in which no rank runs yet. What the end of a rank means is decided elsewhere.
     pub(super) fn of_members(mut self) -> Self {
-        self.ended.fill(true);
-        self.closed.fill(true);
+        self.members = true;
+        self.ended[..self.cast.ranks].fill(true);
+        self.closed[..self.cast.ranks].fill(true);
         self
     }
 
-    /// A process of an elastic job was started.
+    /// A process was started in the place of one that has ended.
     pub(super) fn began(&mut self, seat: usize) {
         (self.ended[seat], self.closed[seat], self.stopped[seat]) = (false, false, None);
+    }
+
+    /// Asks those to end for whom the job does not wait, if all others have ended well.
+    pub(super) fn release(&mut self, now: Instant) {
+        let mut running = (0..self.ended.len()).filter(|&process| !self.has_ended(process)).peekable();
+        if self.outcome != Outcome::Success || self.released || running.peek().is_none() {
+            return;
+        }
+        if !running.any(|process| self.cast.is_awaited(process)) {
+            (self.released, self.next) = (true, Next::Ask(now));
+        }
     }
 
     /// A process of an elastic job has ended.
@@ -203,59 +197,82 @@ impl Course {
         }
     }
 
-    /// A rank ended; `culprit` is the rank it waited for in vain, and `joined` says whether it had met the others.
+    /// A process ended; `culprit` is the rank it waited for in vain, and `joined` says whether it had met the others.
     pub(super) fn ended(
         &mut self,
-        rank: usize,
+        process: usize,
         how: &Ended,
         (culprit, joined): (Option<Culprit>, bool),
         now: Instant,
     ) -> Vec<Action> {
-        self.ended[rank] = true;
+        (self.ended[process], self.returning[process]) = (true, false);
+        let goes_on = self.outcome == Outcome::Success && !self.released;
+        match self.cast.verdict(process, how, self.returned[process]) {
+            // It was asked to end, however it did.
+            _ if self.released && !self.cast.is_awaited(process) => return Vec::new(),
+            Verdict::Alone => {
+                self.failed_alone(process, how);
+                self.release(now);
+                return Vec::new();
+            }
+            Verdict::Returns if goes_on => {
+                self.returning[process] = true;
+                return Vec::new();
+            }
+            _ => {}
+        }
+        self.trials.0 |= self.cast.role(process) == Role::Trial;
+        let actions = self.heed(process, how, (culprit, joined), now);
+        if !self.members {
+            self.release(now);
+        }
+        actions
+    }
+
+    /// What follows from the end of a process that others may need.
+    fn heed(
+        &mut self,
+        process: usize,
+        how: &Ended,
+        (culprit, joined): (Option<Culprit>, bool),
+        now: Instant,
+    ) -> Vec<Action> {
         let failed = !how.is_success();
-        if failed && self.independent.is_some() {
-            self.failed_alone(rank, how);
-            return Vec::new();
-        }
-        if let Some((succeeded, _)) = &mut self.independent {
-            *succeeded = true;
-        }
         match &self.outcome {
             Outcome::Success if failed => {
-                self.fail(rank, how, culprit, now);
-                vec![Action::Look]
+                self.fail(process, how, culprit, now);
+                return vec![Action::Look];
             }
+            Outcome::Success if !self.cast.is_rank(process) => {}
             Outcome::Success if !joined && self.early.is_none() => {
-                self.early = Some(rank);
+                self.early = Some(process);
                 self.next = Next::Look(now, LOOK_AGAIN);
-                Vec::new()
             }
             Outcome::Success if matches!(self.next, Next::Nothing) => {
                 self.next = Next::Look(now + LOOK_AGAIN, LOOK_AGAIN);
-                Vec::new()
             }
             // Others may notice that a host is gone before the launcher does.
-            Outcome::Failed { .. } if matches!(how, Ended::Lost(_)) && self.accuses(rank) => {
-                self.outcome = Outcome::Failed { rank, how: how.clone() };
-                Vec::new()
+            Outcome::Failed { .. } if matches!(how, Ended::Lost(_)) && self.accuses(process) => {
+                self.outcome = Outcome::Failed { rank: process, how: how.clone() };
             }
-            Outcome::Failed { .. } if self.missed == Some(rank) => {
+            Outcome::Failed { .. } if self.missed == Some(process) => {
                 if failed {
-                    self.fail(rank, how, culprit, now);
+                    self.fail(process, how, culprit, now);
                 } else {
                     (self.missed, self.next) = (None, Next::Ask(now + NOTICING));
                 }
-                Vec::new()
             }
-            _ => Vec::new(),
+            _ => {}
         }
+        Vec::new()
     }
 
-    /// A rank failed that nobody else needs. The first one to do so decides if none succeeds.
+    /// A trial failed, which nobody else needs. The first one to do so decides if none succeeds.
     fn failed_alone(&mut self, rank: usize, how: &Ended) {
-        let Some((succeeded, first)) = &mut self.independent else { return };
+        let last = (0..self.ended.len()).all(|process| self.ended[process] || !self.cast.is_awaited(process));
+        let (succeeded, first) = &mut self.trials;
         let (first, how) = first.get_or_insert((rank, how.clone())).clone();
-        if !*succeeded && self.outcome == Outcome::Success && self.ended.iter().all(|&ended| ended) {
+        if !*succeeded && self.outcome == Outcome::Success && last {
             self.outcome = Outcome::Failed { rank: first, how };
         }
     }
@@ -296,7 +313,11 @@ impl Course {
             self.blame_stopped(rank);
             return Vec::new();
         }
-        let is_left = self.ended.iter().zip(&self.stopped).all(|(&ended, stopped)| ended || stopped.is_some());
+        if self.released || !self.cast.is_awaited(rank) {
+            return Vec::new();
+        }
+        let stands = |process: usize| self.has_ended(process) || self.stopped[process].is_some();
+        let is_left = (0..self.ended.len()).filter(|&process| self.cast.is_awaited(process)).all(stands);
         let (true, Some(deadline)) = (is_left, since.checked_add(self.silence)) else { return Vec::new() };
         if now >= deadline {
             self.outcome = Outcome::Failed { rank, how: Ended::Stopped };
@@ -359,3 +380,7 @@ impl Course {
 #[cfg(test)]
 #[path = "course_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "course_histories.rs"]
+mod histories;

@@ -9,7 +9,11 @@ const UNKNOWN: (Option<Culprit>, bool) = (None, true);
 const SILENCE: Duration = Duration::from_secs(30);
 
 fn usual(ranks: usize, hosts: usize) -> Course {
-    Course::new(ranks, hosts, GRACE, SILENCE)
+    Course::new(Cast::of_ranks(ranks), hosts, GRACE, SILENCE)
+}
+
+fn trials(ranks: usize) -> Course {
+    Course::new(Cast { independent: true, ..Cast::of_ranks(ranks) }, 1, GRACE, SILENCE)
 }
 
 fn killed() -> Ended {
@@ -34,7 +38,7 @@ fn the_first_failure_decides_and_the_others_are_asked_then_killed_then_given_up(
     assert_eq!(course.outcome(), &Outcome::Failed { rank: 1, how: killed() });
     assert_eq!(course.outcome().code(), 137);
     assert!(!course.is_over());
-    (0..3).for_each(|rank| course.closed(rank));
+    (0..3).for_each(|rank| drop(course.closed(rank)));
     assert!(course.is_over());
 }
 
@@ -121,7 +125,7 @@ fn a_stopped_rank_that_nobody_is_left_to_miss_has_as_long_as_a_silent_one() {
 
 #[test]
 fn a_stopped_rank_may_stand_for_ever_if_silence_may_last_for_ever() {
-    let (mut course, start) = (Course::new(2, 1, GRACE, Duration::MAX), Instant::now());
+    let (mut course, start) = (Course::new(Cast::of_ranks(2), 1, GRACE, Duration::MAX), Instant::now());
     course.ended(0, &Ended::Code(0), UNKNOWN, start);
     assert!(course.looked(1, true, start).is_empty());
     assert_eq!(course.outcome(), &Outcome::Success);
@@ -151,19 +155,19 @@ fn a_rank_that_ends_before_it_joins_fails_the_job_as_soon_as_another_waits_for_i
 
 #[test]
 fn ranks_that_do_without_each_other_fail_alone() {
-    let (mut course, start) = (usual(3, 1).independent(), Instant::now());
+    let (mut course, start) = (trials(3), Instant::now());
     assert!(course.ended(1, &killed(), UNKNOWN, start).is_empty());
     assert_eq!((course.outcome(), course.alarm()), (&Outcome::Success, None), "the others go on");
     course.ended(0, &Ended::Code(0), UNKNOWN, start);
     course.ended(2, &Ended::Code(1), UNKNOWN, start);
     assert_eq!(course.outcome(), &Outcome::Success, "one succeeded");
 
-    let mut course = usual(2, 1).independent();
+    let mut course = trials(2);
     course.ended(1, &Ended::Code(7), UNKNOWN, start);
     course.ended(0, &killed(), UNKNOWN, start);
     assert_eq!(course.outcome(), &Outcome::Failed { rank: 1, how: Ended::Code(7) }, "none succeeded");
 
-    let mut course = usual(2, 1).independent();
+    let mut course = trials(2);
     course.signalled(SIGINT, start);
     (0..2).for_each(|rank| drop(course.ended(rank, &killed(), UNKNOWN, start)));
     assert_eq!(course.outcome(), &Outcome::Interrupted(SIGINT));
@@ -187,4 +191,61 @@ fn quitting_is_an_interrupt_too() {
     let (mut course, start) = (usual(1, 1), Instant::now());
     assert_eq!(course.signalled(SIGQUIT, start), [Action::Signal(SIGTERM)]);
     assert_eq!(course.outcome().code(), 131);
+}
+
+fn with_servers(ranks: usize, servers: usize, limit: u32) -> Course {
+    let returns = crate::roles::Returns { workers: 0, servers: limit };
+    Course::new(Cast { servers, returns, ..Cast::of_ranks(ranks) }, 1, GRACE, SILENCE)
+}
+
+#[test]
+fn servers_return_a_few_times_and_are_asked_to_end_when_the_workers_are_done() {
+    let (mut course, start) = (with_servers(2, 1, 1), Instant::now());
+    assert!(course.ended(2, &killed(), UNKNOWN, start).is_empty());
+    assert!(!course.has_ended(2), "it is about to return");
+    assert_eq!(course.closed(2), [Action::Return(2)]);
+    assert_eq!(course.returns_of(2), 1);
+    course.ended(0, &Ended::Code(0), UNKNOWN, start);
+    assert_eq!(course.tick(start), [], "one still works");
+    course.ended(1, &Ended::Code(0), UNKNOWN, start);
+    assert_eq!(course.tick(start), [Action::Signal(SIGTERM)]);
+    course.ended(2, &Ended::Signal { number: 15, out_of_memory: false }, UNKNOWN, start);
+    (0..3).for_each(|process| drop(course.closed(process)));
+    assert_eq!((course.outcome(), course.is_over()), (&Outcome::Success, true));
+}
+
+#[test]
+fn a_server_that_fails_too_often_fails_the_job() {
+    let (mut course, start) = (with_servers(1, 2, 1), Instant::now());
+    course.ended(1, &killed(), UNKNOWN, start);
+    course.closed(1);
+    assert_eq!(course.ended(1, &Ended::Code(3), UNKNOWN, start), [Action::Look]);
+    assert_eq!(course.outcome(), &Outcome::Failed { rank: 1, how: Ended::Code(3) });
+    assert_eq!(course.tick(start + NOTICING), [Action::Signal(SIGTERM)]);
+}
+
+#[test]
+fn a_job_ends_with_its_coordinator_whatever_the_workers_do() {
+    let cast = Cast { coordinator: true, ..Cast::of_ranks(2) };
+    let (mut course, start) = (Course::new(cast, 1, GRACE, SILENCE), Instant::now());
+    course.ended(0, &Ended::Code(0), UNKNOWN, start);
+    course.ended(2, &Ended::Code(0), UNKNOWN, start);
+    assert_eq!(course.tick(start), [Action::Signal(SIGTERM)]);
+    course.ended(1, &killed(), UNKNOWN, start);
+    assert_eq!(course.outcome(), &Outcome::Success);
+}
+
+#[test]
+fn servers_of_an_elastic_job_end_when_its_members_have() {
+    let cast = Cast { servers: 1, ..Cast::of_ranks(2) };
+    let (mut course, start) = (Course::new(cast, 1, GRACE, SILENCE).of_members(), Instant::now());
+    course.began(0);
+    course.left(0);
+    course.closed(0);
+    assert_eq!((course.alarm(), course.is_over()), (None, false), "others may come");
+    course.release(start);
+    assert_eq!(course.tick(start), [Action::Signal(SIGTERM)]);
+    course.ended(2, &Ended::Code(0), UNKNOWN, start);
+    course.closed(2);
+    assert!(course.is_over());
 }

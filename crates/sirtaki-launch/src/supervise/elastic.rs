@@ -272,7 +272,7 @@ impl Supervisor<'_> {
     }
 
     /// There are no further rounds: whoever asks learns why, at the next commit at the latest.
-    fn stop_members(&mut self, reason: &str) {
+    pub(super) fn stop_members(&mut self, reason: &str) {
         let Some(rounds) = &mut self.rounds else { return };
         rounds.members.stop();
         let round = rounds.members.round().0;

@@ -4,6 +4,7 @@
 mod course;
 mod elastic;
 mod links;
+mod outcome;
 mod prepare;
 mod share;
 mod supervisor;
@@ -17,8 +18,8 @@ use std::{
 use sirtaki_comm::secure::{Secret, fresh_id};
 use sirtaki_engine::telemetry::counts::Counts;
 
-pub use self::course::Outcome;
 pub(crate) use self::links::Heard;
+pub use self::outcome::Outcome;
 use self::{links::Links, prepare::Found, supervisor::Supervisor};
 use super::{
     Advice, Controller, JobSpec, Observer, env, environment,
@@ -26,6 +27,7 @@ use super::{
     placement::Placement,
     plan::HostPlan,
     protocol::{Order, Program},
+    roles::Cast,
     tree,
 };
 
@@ -97,9 +99,27 @@ impl Job {
         &self.placement.plan.hosts
     }
 
-    /// The host of a rank, or of a seat.
-    fn host_of(&self, rank: usize) -> usize {
-        self.hosts().partition_point(|host| host.ranks.end <= rank)
+    /// Who the processes of the job are.
+    pub fn cast(&self) -> Cast {
+        Cast::of(&self.spec, self.placement.plan.size())
+    }
+
+    /// The host of a process, or of a seat.
+    fn host_of(&self, process: usize) -> usize {
+        match self.cast() {
+            cast if cast.is_rank(process) => self.hosts().partition_point(|host| host.ranks.end <= process),
+            cast => cast.host_of_other(process, self.hosts().len()),
+        }
+    }
+
+    /// The processes of a host: its ranks, then the others.
+    fn processes_of(&self, host: usize) -> impl Iterator<Item = usize> + use<> {
+        self.hosts()[host].ranks.clone().chain(self.cast().others_on(host, self.hosts().len()))
+    }
+
+    /// The name of the host of every process.
+    pub fn hosts_of_processes(&self) -> Vec<String> {
+        (0..self.cast().processes()).map(|process| self.hosts()[self.host_of(process)].host.clone()).collect()
     }
 
     /// What the ranks of `host` run, with the variables that its agent adds to its own.
@@ -122,11 +142,11 @@ pub struct Ending {
     pub lasted: Duration,
     /// How long they had run when the first one failed.
     pub failed_after: Option<Duration>,
-    /// Every rank's process, where it was started.
+    /// The id of every process, where it was started; ranks come first here and below.
     pub pids: Vec<Option<u32>>,
-    /// What every rank was doing when the first one failed, where that is known.
+    /// What every process was doing when the first one failed, where that is known.
     pub doing: Vec<Option<String>>,
-    /// What every rank had done by then, in numbers.
+    /// What every process had done by then, in numbers.
     pub counts: Vec<Option<Counts>>,
     /// Whether any rank used the engine.
     pub engine: bool,

@@ -1,6 +1,7 @@
 //! Before anything starts: every host answers, runs the same version, has the program, and reaches the others.
 
 use std::{
+    collections::BTreeMap,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     time::Instant,
 };
@@ -15,7 +16,8 @@ use crate::{
     placement::Start,
     plan::HostPlan,
     protocol::{Check, Checked, Event, Hello, Order, VERSION},
-    tf_config,
+    roles::{Cast, Role},
+    tf_config::{self, Cluster},
 };
 
 /// What was found out about the hosts.
@@ -35,13 +37,25 @@ impl Found {
         found.copied().unwrap_or(self.checked[host].store)
     }
 
-    /// Where TensorFlow's servers of all ranks listen, in the order of the ranks; nowhere if no ports were asked for.
-    pub(super) fn workers(&self) -> Vec<String> {
-        let of_host = |checked: &Checked| {
+    /// Where TensorFlow's servers of all processes listen; nowhere if no ports were asked for. The first ports of a host
+    /// are those of its ranks.
+    pub(super) fn workers(&self, plan: &[HostPlan], cast: &Cast) -> Cluster {
+        let mut cluster = Cluster::default();
+        let mut others = BTreeMap::new();
+        for (host, checked) in self.checked.iter().enumerate() {
             let address = checked.network.as_ref().map_or(Ipv4Addr::LOCALHOST.into(), |(address, ..)| *address);
-            checked.ports.iter().map(move |&port| SocketAddr::new(address, port).to_string()).collect::<Vec<_>>()
-        };
-        self.checked.iter().flat_map(of_host).collect()
+            let all = checked.ports.iter().map(|&port| SocketAddr::new(address, port).to_string());
+            let mut all = all.collect::<Vec<_>>().into_iter();
+            cluster.workers.extend(all.by_ref().take(plan[host].ranks.len()));
+            others.extend(cast.others_on(host, self.checked.len()).zip(all));
+        }
+        for (process, address) in others {
+            match cast.role(process) {
+                Role::Coordinator => cluster.coordinator = Some(address),
+                _ => cluster.servers.push(address),
+            }
+        }
+        cluster
     }
 
     /// Where other tools meet: the first host's address in the chosen network.
@@ -81,7 +95,7 @@ pub(super) fn prepare(job: &Job, links: &mut Links) -> Result<Found, Advice> {
             tls: job.spec.tls,
             interface: job.spec.interface.clone(),
             patience: job.spec.start_timeout,
-            ports: if tf_config::wanted(&job.spec, &job.placement.plan) { job.hosts()[host].ranks.len() } else { 0 },
+            ports: if tf_config::wanted(&job.spec, &job.placement.plan) { job.processes_of(host).count() } else { 0 },
             program: job.program(host),
         };
         links.order(host, Order::Check(check));
@@ -194,7 +208,11 @@ mod tests {
         };
         let slow = found(checked(["127.0.0.1:9", "10.0.0.1:7"], "10.0.1.1"));
         assert_eq!((slow.store(0), slow.store(1)), (store("10.0.1.1:8"), store("10.0.1.1:8")));
-        assert_eq!(slow.workers(), ["10.0.1.1:70", "10.0.1.1:71", "10.0.1.1:70", "10.0.1.1:71"]);
+        let plan = [0..1, 1..2].map(|ranks| HostPlan { host: "a".into(), ranks });
+        let cast = Cast { servers: 1, coordinator: true, ..Cast::of_ranks(2) };
+        let cluster = slow.workers(&plan, &cast);
+        assert_eq!(cluster.workers, ["10.0.1.1:70", "10.0.1.1:70"]);
+        assert_eq!((cluster.servers, cluster.coordinator), (vec!["10.0.1.1:71".into()], Some("10.0.1.1:71".into())));
         let mut alone: Vec<Checked> = checked(["127.0.0.1:9", "10.0.0.1:7"], "10.0.1.1");
         alone[0].network = None;
         assert_eq!(found(alone).store(0), store("127.0.0.1:9"));

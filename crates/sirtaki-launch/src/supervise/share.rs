@@ -19,7 +19,39 @@ pub(super) fn of_host(job: &Job, found: &Found, host: usize) -> HostStart {
         None => places.map(|place| of_rank(job, found, host, &place, &has)).collect(),
         Some(_) => Vec::new(),
     };
-    with_ranks(job, found, host, ranks)
+    let others = job.cast().others_on(host, job.hosts().len());
+    let others = others.map(|process| of_other(job, found, host, (process, 0), &has)).collect();
+    HostStart { others, ..with_ranks(job, found, host, ranks) }
+}
+
+/// What the agent of its host needs to start a process again that has returned this often.
+pub(super) fn of_returned(job: &Job, found: &Found, process: usize, returned: u32) -> HostStart {
+    let host = job.host_of(process);
+    let program = job.program(host);
+    let has = |name: &str| is_set(job, host, &program, name);
+    let start = match job.placement.plan.place(process) {
+        None => of_other(job, found, host, (process, returned), &has),
+        Some(place) => {
+            let mut start = of_rank(job, found, host, &place, &has);
+            start.environment.extend(environment::returned(returned));
+            start
+        }
+    };
+    with_ranks(job, found, host, vec![start])
+}
+
+/// What a process is told that is no rank and was started again this often. It runs wherever there is room.
+fn of_other(
+    job: &Job,
+    found: &Found,
+    host: usize,
+    (process, returned): (usize, u32),
+    has: &dyn Fn(&str) -> bool,
+) -> RankStart {
+    let share = Share { cores: Vec::new(), ..share(job, found, host, (0, 1)) };
+    let mut environment = environment::of_other(&job.cast(), process, &meeting(job, found, host), &share, has);
+    environment.extend(environment::returned(returned));
+    RankStart { rank: process, cores: Vec::new(), environment }
 }
 
 /// What the agent of `host` needs to start a process of an elastic job on this seat.
@@ -28,7 +60,8 @@ pub(super) fn of_member(job: &Job, found: &Found, host: usize, seat: usize, memb
     let seats = &job.hosts()[host].ranks;
     let share = share(job, found, host, (seat - seats.start, seats.len()));
     let has = |name: &str| is_set(job, host, &program, name);
-    let environment = environment::of_member(member, &meeting(job, found, host), &share, &has);
+    let mut environment = environment::of_member(member, &meeting(job, found, host), &share, &has);
+    environment.extend(environment::of_worker(&job.cast()));
     with_ranks(job, found, host, vec![RankStart { rank: seat, cores: share.cores, environment }])
 }
 
@@ -42,6 +75,7 @@ fn is_set(job: &Job, host: usize, program: &Program, name: &str) -> bool {
 fn with_ranks(job: &Job, found: &Found, host: usize, ranks: Vec<RankStart>) -> HostStart {
     HostStart {
         ranks,
+        others: Vec::new(),
         program: job.program(host),
         terminal: job.terminal,
         grace: job.spec.grace,
@@ -99,6 +133,7 @@ fn mpirun(job: &Job, name: &str, socket: &str) -> Vec<String> {
 fn of_rank(job: &Job, found: &Found, host: usize, place: &Place, has: &dyn Fn(&str) -> bool) -> RankStart {
     let share = share(job, found, host, (place.local_rank, place.local_size));
     let mut environment = environment::of_rank(place, &meeting(job, found, host), &share, has);
+    environment.extend(environment::of_worker(&job.cast()));
     if place.size > 1 && job.open_mpi.is_none() && job.spec.mpi != Some(false) {
         let (name, value) = openmpi::GUARD;
         environment.push((name.into(), value.into()));
@@ -132,7 +167,7 @@ fn meeting(job: &Job, found: &Found, host: usize) -> Meeting {
         secret: job.secret.clone(),
         master_address: found.master_address().to_string(),
         master_port: found.master_port.to_string(),
-        workers: found.workers(),
+        workers: found.workers(job.hosts(), &job.cast()),
         timeout: job.spec.timeout,
         start_timeout: job.spec.start_timeout,
         tls: job.spec.tls,

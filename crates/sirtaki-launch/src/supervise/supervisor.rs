@@ -7,11 +7,12 @@ use sirtaki_engine::telemetry::recorder::Culprit;
 
 use super::{
     Ending, Job, Outcome,
-    course::{Action, Course},
+    course::Course,
     elastic::Rounds,
     links::{Heard, Links},
+    outcome::Action,
     prepare::Found,
-    window,
+    share, window,
 };
 use crate::{
     Observer,
@@ -43,7 +44,8 @@ pub(super) struct Supervisor<'a> {
 
 impl<'a> Supervisor<'a> {
     pub(super) fn new(job: &'a Job, found: &'a Found, links: &'a mut Links, observer: &'a mut dyn Observer) -> Self {
-        let (size, hosts) = (job.placement.plan.size(), job.hosts().len());
+        let (cast, hosts) = (job.cast(), job.hosts().len());
+        let size = cast.processes();
         let ending = Ending {
             outcome: Outcome::Success,
             lasted: Duration::ZERO,
@@ -55,8 +57,7 @@ impl<'a> Supervisor<'a> {
         };
         let started = Instant::now();
         observer.begins(started);
-        let course = Course::new(size, hosts, job.spec.grace, job.spec.timeout);
-        let course = if job.spec.independent { course.independent() } else { course };
+        let course = Course::new(cast, hosts, job.spec.grace, job.spec.timeout);
         let rounds = Rounds::of(job, links, started);
         let course = if rounds.is_some() { course.of_members() } else { course };
         let owed = vec![0; hosts];
@@ -83,6 +84,9 @@ impl<'a> Supervisor<'a> {
             }
             self.members_tick();
             let now = Instant::now();
+            if self.rounds.as_ref().is_some_and(Rounds::is_over) {
+                self.course.release(now);
+            }
             self.observer.tick(now);
             self.heed_reader();
             self.widen();
@@ -103,7 +107,8 @@ impl<'a> Supervisor<'a> {
     }
 
     fn happened(&mut self, event: Event, host: usize) {
-        if let Some(stranger) = rank_of(&event).filter(|rank| !self.job.hosts()[host].ranks.contains(rank)) {
+        let strange = |process: &usize| self.job.processes_of(host).all(|known| known != *process);
+        if let Some(stranger) = rank_of(&event).filter(strange) {
             return self.host_lost(host, &format!("its agent spoke of rank {stranger}, which does not run there"));
         }
         match event {
@@ -116,11 +121,7 @@ impl<'a> Supervisor<'a> {
                 self.ending.engine |= engine;
                 self.ended(rank, &how, (culprit, engine));
             }
-            Event::Closed { rank } => {
-                self.observer.closed(rank);
-                self.course.closed(rank);
-                self.member_closed(rank);
-            }
+            Event::Closed { rank } => self.closed(rank),
             Event::Said(bytes) => self.member_said(&bytes),
             Event::Doing { rank, what, counts, meeting, stopped } => {
                 (self.ending.doing[rank], self.ending.counts[rank]) = (what, counts);
@@ -168,19 +169,39 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    fn ended(&mut self, rank: usize, how: &Ended, said: (Option<Culprit>, bool)) {
-        self.observer.ended(rank, how);
-        if self.rounds.is_some() {
-            return self.member_ended(rank, how);
+    fn ended(&mut self, process: usize, how: &Ended, said: (Option<Culprit>, bool)) {
+        self.observer.ended(process, how);
+        let is_rank = self.job.cast().is_rank(process);
+        if self.rounds.is_some() && is_rank {
+            return self.member_ended(process, how);
         }
-        // The others learn it from the store, which is on the first host.
-        self.links.order(0, Order::Note { rank, how: how.to_string() });
         let before = self.course.outcome().clone();
-        let actions = self.course.ended(rank, how, said, Instant::now());
+        let actions = self.course.ended(process, how, said, Instant::now());
+        if is_rank && self.course.has_ended(process) {
+            // The others learn it from the store, which is on the first host.
+            self.links.order(0, Order::Note { rank: process, how: how.to_string() });
+        }
         if *self.course.outcome() != before {
             self.ending.failed_after = Some(self.started.elapsed());
+            self.stop_members(&format!("{} {how}", self.job.cast().name(process)));
         }
         self.act(actions);
+    }
+
+    fn closed(&mut self, process: usize) {
+        self.observer.closed(process);
+        let actions = self.course.closed(process);
+        self.act(actions);
+        self.member_closed(process);
+    }
+
+    /// Starts a process again in its place.
+    fn start_again(&mut self, process: usize) {
+        let (cast, host, returned) = (self.job.cast(), self.job.host_of(process), self.course.returns_of(process));
+        let name = cast.name(process);
+        self.observer.note(&format!("{name} is started again (return {returned} of {})", cast.returns_of(process)));
+        let start = share::of_returned(self.job, self.found, process, returned);
+        self.links.order(host, Order::Add(Box::new(start)));
     }
 
     /// An agent is gone. The broken connection does not tell whether its host is still there.
@@ -196,13 +217,11 @@ impl<'a> Supervisor<'a> {
         let name = self.host(host).to_owned();
         self.course.answered(host);
         self.members_lose(host);
-        for rank in self.job.hosts()[host].ranks.clone() {
-            if !self.course.has_ended(rank) {
-                self.ended(rank, &Ended::Lost(format!("host {name}: {how}")), (None, true));
+        for process in self.job.processes_of(host) {
+            if !self.course.has_ended(process) {
+                self.ended(process, &Ended::Lost(format!("host {name}: {how}")), (None, true));
             }
-            self.observer.closed(rank);
-            self.course.closed(rank);
-            self.member_closed(rank);
+            self.closed(process);
         }
     }
 
@@ -263,13 +282,14 @@ impl<'a> Supervisor<'a> {
                         self.ending.pids[rank].unwrap_or(0)
                     ));
                 }
+                Action::Return(process) => self.start_again(process),
                 Action::GiveUp => self.links.give_up_all(),
             }
         }
     }
 }
 
-/// The rank that an event is about.
+/// The process that an event is about.
 fn rank_of(event: &Event) -> Option<usize> {
     match event {
         Event::Started { rank, .. }

@@ -127,7 +127,7 @@ fn launch(
     let ranks = job.placement.plan.size();
     let mut files = Vec::new();
     for rank in 0..ranks {
-        files.push(log(&folder.join(file_name(rank, ranks)))?);
+        files.push(log(&folder.join(file_name(rank, &job.cast())))?);
     }
     let mut watcher = Watcher {
         number,

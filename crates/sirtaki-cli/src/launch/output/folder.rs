@@ -12,6 +12,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use sirtaki_engine::files;
+use sirtaki_launch::roles::{Cast, Role};
 
 use crate::printer::Advice;
 
@@ -19,21 +20,22 @@ use crate::printer::Advice;
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
+    cast: Cast,
     files: Vec<Option<File>>,
 }
 
 impl Folder {
-    /// Creates the folder if it is missing, and a file for each of `ranks` ranks in it.
-    pub(super) fn create(path: &Path, ranks: usize) -> Result<Self> {
+    /// Creates the folder if it is missing, and a file for each of these processes in it.
+    pub(super) fn create(path: &Path, cast: Cast) -> Result<Self> {
         files::make_private(path).with_context(|| format!("cannot make the folder {}", path.display()))?;
         refuse_logs(path)?;
-        let mut folder = Self { path: path.to_owned(), files: Vec::new() };
-        for rank in 0..ranks {
-            let name = path.join(file_name(rank, ranks));
+        let mut folder = Self { path: path.to_owned(), cast, files: Vec::new() };
+        for process in 0..cast.processes() {
+            let name = path.join(file_name(process, &cast));
             match files::create_new(&name) {
                 Ok(file) => folder.files.push(Some(file)),
                 Err(error) => {
-                    (0..rank).for_each(|ours| drop(fs::remove_file(path.join(file_name(ours, ranks)))));
+                    (0..process).for_each(|ours| drop(fs::remove_file(path.join(file_name(ours, &cast)))));
                     return Err(explain(&name, error));
                 }
             }
@@ -46,14 +48,14 @@ impl Folder {
         let Some(file) = &mut self.files[rank] else { return Ok(()) };
         file.write_all(bytes).map_err(|error| {
             self.files[rank] = None;
-            let name = self.path.join(file_name(rank, self.files.len()));
+            let name = self.path.join(file_name(rank, &self.cast));
             format!("warning: cannot write {}: {error}; it ends here", name.display())
         })
     }
 
     /// The contents of the folder, in words.
     pub(super) fn describe(&self) -> String {
-        let name = |rank| file_name(rank, self.files.len());
+        let name = |process| file_name(process, &self.cast);
         match self.files.len() {
             0 | 1 => format!("{}", self.path.join(name(0)).display()),
             ranks => format!("{} to {}", self.path.join(name(0)).display(), name(ranks - 1)),
@@ -61,10 +63,13 @@ impl Folder {
     }
 }
 
-/// The file of a rank: `rank-03.log` in a job of up to a hundred ranks.
-pub fn file_name(rank: usize, ranks: usize) -> String {
-    let width = ranks.saturating_sub(1).to_string().len();
-    format!("rank-{rank:0width$}.log")
+/// The file of a process: `rank-03.log` in a job of up to a hundred ranks, or `server-0.log`.
+pub fn file_name(process: usize, cast: &Cast) -> String {
+    let width = cast.ranks.saturating_sub(1).to_string().len();
+    match cast.role(process) {
+        Role::Worker | Role::Trial => format!("rank-{process:0width$}.log"),
+        role => format!("{role}-{}.log", cast.number(process)),
+    }
 }
 
 fn refuse_logs(path: &Path) -> Result<()> {
@@ -103,7 +108,7 @@ mod tests {
     fn every_rank_has_a_file_with_its_bytes() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("a/b");
-        let mut folder = Folder::create(&path, 11).unwrap();
+        let mut folder = Folder::create(&path, Cast::of_ranks(11)).unwrap();
         folder.write(3, b"\xff\r1").unwrap();
         folder.write(3, b"2\n").unwrap();
         assert_eq!(fs::read(path.join("rank-03.log")).unwrap(), b"\xff\r12\n");
@@ -117,8 +122,8 @@ mod tests {
         let path = place.path().join("logs");
         fs::create_dir(&path).unwrap();
         fs::write(path.join("notes.txt"), "mine").unwrap();
-        drop(Folder::create(&path, 2).unwrap());
-        let error = Folder::create(&path, 2).unwrap_err();
+        drop(Folder::create(&path, Cast::of_ranks(2)).unwrap());
+        let error = Folder::create(&path, Cast::of_ranks(2)).unwrap_err();
         assert!(error.to_string().ends_with("has files of another job: rank-0.log and 1 more"), "{error}");
         assert!(hint(&error).unwrap().contains("logs-2,"), "{:?}", hint(&error));
     }
@@ -126,7 +131,7 @@ mod tests {
     #[test]
     fn a_full_disk_is_reported_once() {
         let file = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let mut folder = Folder { path: "logs".into(), files: vec![Some(file)] };
+        let mut folder = Folder { path: "logs".into(), cast: Cast::of_ranks(1), files: vec![Some(file)] };
         let told = folder.write(0, b"x").unwrap_err();
         assert_eq!(told, "warning: cannot write logs/rank-0.log: No space left on device (os error 28); it ends here");
         assert_eq!(folder.write(0, b"x"), Ok(()));

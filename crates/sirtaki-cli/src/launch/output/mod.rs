@@ -30,6 +30,7 @@ use std::{
 };
 
 use anyhow::Result;
+use sirtaki_launch::roles::Cast;
 
 use self::{
     block::Block,
@@ -59,8 +60,10 @@ pub struct OutputOptions {
     pub quiet: bool,
     /// A file for every rank in this folder; only rank 0 and the standard error of the others are shown.
     pub folder: Option<PathBuf>,
-    /// The host of each rank.
+    /// The host of each process.
     pub hosts: Vec<String>,
+    /// Who they are, if not all of them are ranks.
+    pub cast: Option<Cast>,
 }
 
 #[derive(Debug)]
@@ -107,9 +110,10 @@ impl<'a> Output<'a> {
     /// Nothing is shown yet, but files that were asked for are created. Refuses a folder with files of another job.
     pub fn new(printer: &'a mut Printer, options: &OutputOptions, now: Instant) -> Result<Self> {
         let size = options.hosts.len();
-        let folder = options.folder.as_ref().map(|path| Folder::create(path, size)).transpose()?;
+        let cast = options.cast.unwrap_or(Cast::of_ranks(size));
+        let folder = options.folder.as_ref().map(|path| Folder::create(path, cast)).transpose()?;
         let tags = STREAMS.map(|stream| {
-            let tags = tag::tags(options.tag, &options.hosts).into_iter().enumerate();
+            let tags = tag::tags(options.tag, &options.hosts, &cast).into_iter().enumerate();
             let colour = printer.has_colour(stream);
             tags.map(|(rank, text)| if colour { tag::colour(&text, rank) } else { text }).collect()
         });

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use sirtaki_launch::roles::Cast;
+
 /// What stands before each line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum Tag {
@@ -17,15 +19,16 @@ pub enum Tag {
 /// Colours of the 256 that differ from each other and can be read on black and on white alike.
 const PALETTE: [u8; 12] = [33, 166, 29, 134, 100, 168, 31, 131, 64, 98, 67, 133];
 
-/// The tags of all ranks, equally wide.
-pub(super) fn tags(tag: Tag, hosts: &[String]) -> Vec<String> {
-    let last = hosts.len().saturating_sub(1).to_string().len();
+/// The tags of all processes, equally wide.
+pub(super) fn tags(tag: Tag, hosts: &[String], cast: &Cast) -> Vec<String> {
+    let names: Vec<String> = (0..hosts.len()).map(|process| cast.short_name(process)).collect();
+    let longest = names.iter().map(String::len).max().unwrap_or(0);
     match tag {
         Tag::None => vec![String::new(); hosts.len()],
-        Tag::Rank => (0..hosts.len()).map(|rank| format!("[{rank:>last$}] ")).collect(),
+        Tag::Rank => names.iter().map(|name| format!("[{name:>longest$}] ")).collect(),
         Tag::Host => {
-            let names = short(hosts).into_iter().zip(0..);
-            let tags: Vec<String> = names.map(|(host, rank): (&str, usize)| format!("[{host}:{rank}] ")).collect();
+            let names = short(hosts).into_iter().zip(&names);
+            let tags: Vec<String> = names.map(|(host, name)| format!("[{host}:{name}] ")).collect();
             let width = tags.iter().map(|tag| tag.chars().count()).max().unwrap_or(0);
             tags.into_iter().map(|tag| format!("{tag:<width$}")).collect()
         }
@@ -62,10 +65,12 @@ mod tests {
 
     #[test]
     fn tags_are_equally_wide() {
-        assert_eq!(tags(Tag::Rank, &vec![String::new(); 11])[9..], ["[ 9] ", "[10] "]);
+        assert_eq!(tags(Tag::Rank, &vec![String::new(); 11], &Cast::of_ranks(11))[9..], ["[ 9] ", "[10] "]);
+        let cast = Cast { servers: 1, coordinator: true, ..Cast::of_ranks(1) };
+        assert_eq!(tags(Tag::Rank, &vec![String::new(); 3], &cast), ["[ 0] ", "[s0] ", "[ c] "]);
         let three = hosts(&["a.lan", "a.lan", "node7.lan"]);
-        assert_eq!(tags(Tag::Host, &three), ["[a:0]     ", "[a:1]     ", "[node7:2] "]);
-        assert_eq!(tags(Tag::None, &three), ["", "", ""]);
+        assert_eq!(tags(Tag::Host, &three, &Cast::of_ranks(3)), ["[a:0]     ", "[a:1]     ", "[node7:2] "]);
+        assert_eq!(tags(Tag::None, &three, &Cast::of_ranks(3)), ["", "", ""]);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use sirtaki_engine::telemetry::{Short, profile::Profile};
 
 use sirtaki_launch::{
     ended::{Ended, signal_name},
+    roles::Cast,
     words::{duration_in_words, ranks_in_words},
 };
 
@@ -28,10 +29,10 @@ const GROUPS: usize = 8;
 /// Longest line, in characters.
 const WIDE: usize = 200;
 
-/// What is known about the first rank that failed.
+/// What is known about the first process that failed.
 #[derive(Debug, Clone)]
 pub struct Failure {
-    /// Which rank.
+    /// Which process.
     pub rank: usize,
     /// Where it ran.
     pub host: String,
@@ -49,8 +50,8 @@ pub struct Failure {
     pub profile: Profile,
     /// Where the output of all ranks is.
     pub folder: Option<PathBuf>,
-    /// The job's number of ranks.
-    pub ranks: usize,
+    /// Who the job's processes are.
+    pub cast: Cast,
     /// The job's number of hosts.
     pub hosts: usize,
 }
@@ -59,7 +60,7 @@ impl Failure {
     /// The closing report, for standard error; `paint` colours a piece of it.
     pub fn report(&self, paint: impl Fn(Style, &str) -> String) -> String {
         let (headline, hint) = cause::explain(&self.how, &self.last_lines);
-        let rank = paint(Style::Bold, &format!("rank {}", self.rank));
+        let rank = paint(Style::Bold, &self.cast.name(self.rank));
         let place = if self.hosts > 1 { format!(" on {}", self.host) } else { String::new() };
         let (how, headline) = match &self.how {
             Ended::Lost(how) => ("was lost".into(), Some(how.as_str())),
@@ -80,7 +81,7 @@ impl Failure {
             lines.push(Short(&self.profile).to_string().trim_end().to_owned());
         }
         if let Some(folder) = &self.folder {
-            let file = folder.join(file_name(self.rank, self.ranks));
+            let file = folder.join(file_name(self.rank, &self.cast));
             lines.push(format!("{} {}", paint(Style::Bold, "all of its output:"), file.display()));
         }
         lines.push(format!("{} {hint}", paint(Style::Bold, "hint:")));
@@ -92,9 +93,9 @@ impl Failure {
         let last = &self.last_lines[self.last_lines.len().saturating_sub(LAST)..];
         let pid = self.pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
         if last.is_empty() {
-            return vec![paint(Style::Bold, &format!("rank {}{pid} wrote nothing", self.rank))];
+            return vec![paint(Style::Bold, &format!("{}{pid} wrote nothing", self.cast.name(self.rank)))];
         }
-        let title = paint(Style::Bold, &format!("last lines of rank {}{pid}:", self.rank));
+        let title = paint(Style::Bold, &format!("last lines of {}{pid}:", self.cast.name(self.rank)));
         let bar = paint(Style::Faint, "|");
         let lines = last.iter().map(|line| format!("  {bar} {}", shorten(line)).trim_end().to_owned());
         std::iter::once(title).chain(lines).collect()

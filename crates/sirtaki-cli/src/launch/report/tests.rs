@@ -11,7 +11,7 @@ fn failure(how: Ended, last_lines: &str) -> Failure {
         profile: Profile::new(Vec::new(), Vec::new()),
         others: Vec::new(),
         folder: None,
-        ranks: 8,
+        cast: Cast::of_ranks(8),
         hosts: 2,
     }
 }

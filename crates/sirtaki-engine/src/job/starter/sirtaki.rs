@@ -15,6 +15,9 @@ pub(crate) fn by_sirtaki(get: Lookup<'_>) -> Result<Option<Place>, JobError> {
     if place.iter().all(|name| text(get, name).is_none()) {
         return Ok(None);
     }
+    if let Some(role) = optional(get, v::ROLE, role)?.filter(|role| *role != "worker") {
+        return Err(JobError::NoRank { role });
+    }
     if let Some(member) = optional(get, v::MEMBER, |text| text.parse().ok().filter(|&number: &u64| number > 0))? {
         let (address, tls, secret) = store(get)?;
         let meeting = Meeting::Rounds { address, secret, tls, member };
@@ -29,6 +32,11 @@ pub(crate) fn by_sirtaki(get: Lookup<'_>) -> Result<Option<Place>, JobError> {
     let (address, tls, secret) = store(get)?;
     let meeting = Meeting::Store { address, secret, tls };
     Ok(Some(Place { rank: world.rank, size: world.size, local, cross, meeting }))
+}
+
+/// What a process is to its job.
+fn role(text: &str) -> Option<&'static str> {
+    ["worker", "server", "coordinator"].into_iter().find(|role| *role == text)
 }
 
 /// Where the launcher's store is, whether it is encrypted, and what has to be proven there.
