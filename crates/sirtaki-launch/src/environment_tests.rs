@@ -78,6 +78,8 @@ fn nobody_else_sets_what_is_ours_and_what_is_the_users_is_kept() {
     // Told by the command, for jobs that may be started again.
     all.push((env::RESTART.into(), "0".into()));
     let mut of_others = of_member(3, &meeting(), &share(), &|_| true);
+    let cast = Cast { servers: 1, ..Cast::of_ranks(1) };
+    of_others.extend(of_other(&cast, 1, &meeting(), &share(), &|_| true).into_iter().chain(returned(1)));
     of_others.retain(|(name, _)| get(&all, name).is_none());
     all.extend(of_others);
     let names: Vec<_> = all.iter().map(|(name, _)| name.as_str()).collect();

@@ -211,7 +211,7 @@ impl Course {
             // It was asked to end, however it did.
             _ if self.released && !self.cast.is_awaited(process) => return Vec::new(),
             Verdict::Alone => {
-                self.failed_alone(process, how);
+                self.failed_alone(process, how, now);
                 self.release(now);
                 return Vec::new();
             }
@@ -268,12 +268,13 @@ impl Course {
     }
 
     /// A trial failed, which nobody else needs. The first one to do so decides if none succeeds.
-    fn failed_alone(&mut self, rank: usize, how: &Ended) {
+    fn failed_alone(&mut self, rank: usize, how: &Ended, now: Instant) {
         let last = (0..self.ended.len()).all(|process| self.ended[process] || !self.cast.is_awaited(process));
         let (succeeded, first) = &mut self.trials;
         let (first, how) = first.get_or_insert((rank, how.clone())).clone();
         if !*succeeded && self.outcome == Outcome::Success && last {
-            self.outcome = Outcome::Failed { rank: first, how };
+            // Whoever is left is asked to end.
+            (self.outcome, self.next) = (Outcome::Failed { rank: first, how }, Next::Ask(now));
         }
     }
 
