@@ -15,6 +15,7 @@
 //! - [`data`]: readers for common formats, which worker reads which samples, and threads that read ahead.
 //! - [`elastic`]: training that goes on when workers are lost or come.
 //! - [`launch`]: a closure on many processes of this machine.
+//! - [`mirrored`]: a closure on several devices of this process.
 //! - [`schedule`], [`lars`]: learning rates for large batches.
 //! - [`train`]: a whole training run of a network for images or text, on top of all that; also part of feature `burn`.
 //! - [`checkpoint`]: tensors by name and a manifest, on disk completely or not at all.
@@ -26,6 +27,7 @@ mod error;
 pub mod lars;
 mod launch;
 mod mesh;
+mod mirrored;
 #[cfg(feature = "burn")]
 pub mod nn;
 #[cfg(feature = "burn")]
@@ -40,12 +42,13 @@ mod world;
 pub use error::{Error, Result};
 pub use launch::{LaunchError, launch};
 pub use mesh::Mesh;
+pub use mirrored::mirrored;
 #[cfg(feature = "train")]
 pub use parallel::Strategy;
 #[cfg(feature = "burn")]
 pub use parallel::{
     Carried, Chain, DistributedOptimizer, Flow, Gradients, Layer, LeafSums, LocalSgd, OptimizerState, Pipeline,
-    PipelineTime, Resumed, ShardDropout, ShardedOptimizer, SyncBatchNorm, Update, seed, tensor_parallel,
+    PipelineTime, Resumed, ShardDropout, ShardedOptimizer, SyncBatchNorm, Update, UpdateCost, seed, tensor_parallel,
 };
 pub use sirtaki_engine::Compression;
 pub use world::{World, init};

@@ -18,7 +18,7 @@ use sirtaki::{
     data::{FixedShards, Position, Shard},
     launch,
     pipeline::PipelineSchedule,
-    train::{self, BatchSize, Method, Model, Precision, Settings},
+    train::{self, BatchSize, Method, Model, Precision, Settings, Strategy},
 };
 
 const WIDTH: usize = 6;
@@ -135,8 +135,7 @@ fn workers_with_different_texts_do_not_begin() {
             rate: None,
             warmup: 0.0,
             method: Method::Sgd,
-            shard_optimizer: false,
-            local: None,
+            strategy: Strategy::Data,
             precision: Precision::F32,
             target: 0.5,
             seed: 1,

@@ -33,6 +33,9 @@ Examples:
   Over a slow network: weights averaged every 16 steps, instead of gradients in each:
     sirtaki train -H a:4,b:4 --strategy local --every 16
 
+  One process that computes on four GPUs:
+    sirtaki train -n 1 --devices 4
+
   Two copies of a network in two stages, with the same bits:
     sirtaki train -n 4 --mesh data=2,pipe=2 --reproducible
 
@@ -97,9 +100,14 @@ pub struct Train {
     pub shard_optimizer: bool,
 
     /// How workers learn together: data (the mean of all gradients in every step), sharded (the same as
-    /// --shard-optimizer), or local (every worker by itself, with weights averaged now and then)
+    /// --shard-optimizer), central (sharded, with weights in memory once per host), or local (every worker by itself, with
+    /// weights averaged now and then)
     #[arg(long, value_enum, default_value_t, hide_possible_values = true, ignore_case = true)]
-    pub strategy: Strategy,
+    pub strategy: StrategyName,
+
+    /// Devices per worker process, each a worker with a thread of its own: GPUs where there are several, otherwise cores
+    #[arg(long, value_name = "N", default_value = "1", value_parser = at_least_one)]
+    pub devices: NonZeroUsize,
 
     /// Steps between two averages [default: 8]
     #[arg(long, value_name = "STEPS", value_parser = at_least_one, help_heading = "With --strategy local")]
@@ -222,6 +230,9 @@ pub struct TrainWorker {
     /// The command that goes on with this run
     #[arg(long)]
     pub again: String,
+    /// Devices of this process
+    #[arg(long, default_value = "1")]
+    pub devices: NonZeroUsize,
     /// Hide progress
     #[arg(long)]
     pub quiet: bool,
@@ -274,11 +285,19 @@ pub enum Optimizer {
 /// How workers learn together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 #[allow(missing_docs)]
-pub enum Strategy {
+pub enum StrategyName {
     #[default]
     Data,
     Sharded,
+    Central,
     Local,
+}
+
+impl StrategyName {
+    /// As it is typed.
+    pub fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
 }
 
 /// What may follow the steps of workers by themselves.

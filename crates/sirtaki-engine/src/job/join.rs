@@ -20,7 +20,10 @@ use super::{
     settings::{communication, engine},
     starter, variables,
 };
-use crate::{Engine, Settings, telemetry::recorder::Recorder};
+use crate::{
+    Engine, Settings,
+    telemetry::recorder::{Culprit, Recorder},
+};
 
 /// The key under which the ranks of a group find its name. It is not secret: anybody can read a framework's store.
 const GROUP: &str = "group";
@@ -41,6 +44,8 @@ pub struct Job {
     pub record: Option<(u32, i32)>,
     /// How often this process has joined and left before; the same on all ranks.
     pub round: usize,
+    /// How many ranks each process is.
+    devices: usize,
     /// The user's folder for files that can be lost.
     cache: Result<PathBuf, JobError>,
 }
@@ -79,7 +84,18 @@ impl Job {
             Some((process.parse().ok()?, descriptor.parse().ok().filter(|&descriptor: &i32| descriptor >= 0)?))
         })?;
         let (communication, engine, cache) = (communication(get, secret)?, engine(get)?, starter::cache(get));
-        Ok(Job { place, communication, engine, record, round: 0, cache })
+        Ok(Job { place, communication, engine, record, round: 0, devices: 1, cache })
+    }
+
+    /// The same job where every process is `devices` ranks, each of them a thread: that of this process's thread `device`.
+    /// The launcher knows processes only; it sees the first of each.
+    #[must_use]
+    pub fn of_device(mut self, device: usize, devices: usize) -> Job {
+        let Place { rank, size, local, cross, .. } = &mut self.place;
+        (*rank, *size) = (*rank * devices + device, *size * devices);
+        (*local, *cross, self.devices) = (None, None, devices);
+        self.record = self.record.filter(|_| device == 0);
+        self
     }
 
     /// Meets the other ranks, which all call it, once.
@@ -174,14 +190,16 @@ impl Job {
         let (process, descriptor) = self.record?;
         let record = Arc::new(Recorder::open(process, descriptor).ok()?);
         let kept = record.clone();
-        self.engine.accuse = Arc::new(move |culprit| kept.accuse(culprit));
+        let devices = self.devices;
+        self.engine.accuse = Arc::new(move |culprit| kept.accuse(Culprit { rank: culprit.rank / devices, ..culprit }));
         Some(record)
     }
 
     fn start(mut self, met: Met) -> Result<World, JobError> {
         let Met { communicator, network, store } = met;
         if let Some(store) = store {
-            self.engine.ending = ending(store);
+            let (of_process, devices) = (ending(store), self.devices);
+            self.engine.ending = Arc::new(move |rank| of_process(rank / devices));
         }
         let (group, back_end) = (communicator.group().clone(), communicator.name());
         // If the launcher is gone, or isolated by a container, it merely loses its view of us.

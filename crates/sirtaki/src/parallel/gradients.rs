@@ -199,6 +199,16 @@ impl Reducer {
     }
 }
 
+/// Bytes of the trainable parameters of a module, or of their gradients as they are sent.
+pub(super) fn trained_bytes<M: Module>(module: &M, compression: Option<Compression>) -> u64 {
+    let element = |entry: &Entry| match compression {
+        Some(_) if entry.dtype == DType::F32 => 2,
+        _ => entry.dtype.size(),
+    };
+    let parameters = take(module, &mut GradientsParams::new());
+    parameters.iter().map(|entry| (entry.shape.num_elements() * element(entry)) as u64).sum()
+}
+
 /// A trainable parameter, and its gradient on this rank.
 pub(super) struct Entry {
     pub(super) id: ParamId,

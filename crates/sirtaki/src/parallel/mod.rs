@@ -67,7 +67,7 @@ pub use pipeline::{Carried, Chain, Flow, Layer, Pipeline, PipelineTime};
 pub use resume::Resumed;
 pub use sharded::ShardedOptimizer;
 pub use shards::seed;
-pub use update::{Gradients, OptimizerState, Update};
+pub use update::{Gradients, OptimizerState, Update, UpdateCost};
 
 use crate::World;
 

@@ -8,7 +8,12 @@ use burn::{
 };
 use sirtaki_engine::{Compression, Phase};
 
-use super::{Gradients, OptimizerState, Update, gradients::Reducer, optimizer_record, passes::PassSums};
+use super::{
+    Gradients, OptimizerState, Update, UpdateCost,
+    gradients::{Reducer, trained_bytes},
+    optimizer_record,
+    passes::PassSums,
+};
 use crate::{Result, World};
 
 /// Steps with the mean of all ranks' gradients, so that all ranks' modules stay equal if they were at the start; see
@@ -35,6 +40,7 @@ pub struct DistributedOptimizer {
     pub(super) reducer: Reducer,
     passes: PassSums,
     waited: Duration,
+    cost: UpdateCost,
     skipped: u64,
 }
 
@@ -43,7 +49,8 @@ impl DistributedOptimizer {
     pub fn new(world: &World, optimizer: impl Into<ModuleOptimizer>) -> Self {
         let reducer = Reducer::new("gradient", true);
         let (world, optimizer) = (world.clone(), optimizer.into());
-        Self { world, optimizer, reducer, passes: PassSums::default(), waited: Duration::ZERO, skipped: 0 }
+        let (passes, waited, cost) = (PassSums::default(), Duration::ZERO, UpdateCost::default());
+        Self { world, optimizer, reducer, passes, waited, cost, skipped: 0 }
     }
 
     /// Gradients are added, over ranks and passes, instead of averaged.
@@ -169,6 +176,9 @@ impl<M: Module> Update<M> for DistributedOptimizer {
             }
         };
         self.waited += begun.elapsed();
+        let (ranks, bytes) = (self.world.size(), trained_bytes(&module, self.reducer.compression));
+        self.cost.step(ranks, bytes);
+        self.cost.pass(ranks, 2 * bytes);
         Ok(self.follow(rate, module, gradients))
     }
 
@@ -199,6 +209,10 @@ impl<M: Module> Update<M> for DistributedOptimizer {
 
     fn waited(&self) -> Duration {
         self.waited
+    }
+
+    fn cost(&self) -> UpdateCost {
+        self.cost.clone()
     }
 
     fn skipped(&self) -> u64 {

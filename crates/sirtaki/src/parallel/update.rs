@@ -42,10 +42,46 @@ pub trait Update<M: Module> {
     /// How long this rank has waited for the gradients of all so far, with everything that is done to reduce them.
     fn waited(&self) -> Duration;
 
+    /// What its steps have cost so far, on this rank; nothing where it is not counted.
+    fn cost(&self) -> UpdateCost {
+        UpdateCost::default()
+    }
+
     /// How many steps were left out because gradients were too large for their type.
     fn skipped(&self) -> u64 {
         0
     }
+}
+
+/// What the steps of an [`Update`] have cost a rank: bytes that it sent and received, counted as the algorithms move them
+/// that move least, whichever were chosen.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UpdateCost {
+    /// Bytes of gradients, weights and state.
+    pub bytes: u64,
+    /// What it would have been if all gradients of all these steps had been averaged, as in data parallelism.
+    pub bytes_of_data_parallelism: u64,
+    /// Bytes of weights that it has in common with the other ranks of its host, instead of some of its own.
+    pub shared: u64,
+    /// How many of these steps began with weights that lacked 0, 1, 2 … steps of others; empty where none can be lacking.
+    pub staleness: Vec<u64>,
+}
+
+impl UpdateCost {
+    /// A step with gradients of so many bytes.
+    pub(super) fn step(&mut self, ranks: usize, gradients: u64) {
+        self.bytes_of_data_parallelism += 2 * passed_on(ranks, gradients);
+    }
+
+    /// So many bytes were reduced to ranks that have a part each, or gathered from them; an all-reduce does both.
+    pub(super) fn pass(&mut self, ranks: usize, bytes: u64) {
+        self.bytes += passed_on(ranks, bytes);
+    }
+}
+
+/// What a rank sends and receives if all that it does not keep goes to the others and as much comes back.
+fn passed_on(ranks: usize, bytes: u64) -> u64 {
+    2 * (bytes - bytes / ranks as u64)
 }
 
 /// What a rank brings to a step.

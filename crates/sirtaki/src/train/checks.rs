@@ -4,7 +4,6 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::{
     data_sets::{DataSet, Domain, SampleKind as _},
-    local::Local,
     networks::Network,
     settings::{Method, Model, Precision, Settings, Stages},
     work_split::Shares,
@@ -19,11 +18,7 @@ use crate::{
 pub fn check(settings: &Settings, workers: usize) -> Result<()> {
     let copies = settings.copies(workers)?;
     let sizes = settings.batch.sizes(copies)?;
-    if settings.shard_optimizer && settings.method == Method::Lars {
-        let problem = "the state of lars cannot be split over workers: its rates come from the norms of whole layers";
-        return Err(Error::setting(problem, "leave --shard-optimizer out, or take --optimizer sgd, adam or adamw"));
-    }
-    Local::check(settings)?;
+    settings.strategy.check(settings)?;
     if settings.context.is_some() && settings.model.domain() != Domain::Text {
         let problem =
             format!("--context is the length of sequences of text, and {} is not for text", settings.model.name());

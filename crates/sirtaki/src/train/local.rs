@@ -23,10 +23,8 @@ impl Local {
     /// Refuses what does not go together with it.
     pub(super) fn check(settings: &Settings) -> Result<()> {
         let other = match settings {
-            Settings { local: None, .. } => return Ok(()),
             Settings { stages: Some(_), .. } => "--mesh",
             Settings { shards: Some(_), .. } => "--reproducible",
-            Settings { shard_optimizer: true, .. } => "--shard-optimizer",
             _ => return Ok(()),
         };
         let problem = format!("with --strategy local every worker steps by itself, which {other} excludes");

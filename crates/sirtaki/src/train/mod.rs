@@ -8,6 +8,7 @@
 //! - `data_sets`: what they are trained on.
 //! - `layout`: who has what of the network.
 //! - `checks`: whether a run is possible.
+//! - `strategy` with `local`: how workers learn together.
 //! - `epochs`: the training loop, from the first step to the last.
 //! - `model`: the model with its optimizer: a step, a checkpoint, a test.
 //! - `single_worker`: the speed of one worker by itself, to compare with.
@@ -25,11 +26,13 @@ mod networks;
 mod report;
 mod settings;
 mod single_worker;
+mod strategy;
 mod work_split;
 
 pub use checks::{check, check_data};
 pub use data_sets::Domain;
 pub use epochs::run;
 pub use local::Local;
-pub use report::{Epoch, Observer, PipelineReport, Prediction, Report, Start};
+pub use report::{Epoch, Exchange, Observer, PipelineReport, Prediction, Report, Start};
 pub use settings::{BatchSize, Method, Model, Precision, Settings, Stages};
+pub use strategy::Strategy;

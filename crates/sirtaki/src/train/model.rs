@@ -137,7 +137,7 @@ pub(super) fn update<L: Layer>(world: &World, settings: &Settings) -> Result<Box
     let optimizer = DistributedOptimizer::new(world, optimizer(settings.method));
     // What is exact, or goes to the worker that has the elements, is not compressed.
     let compressed = |optimizer: DistributedOptimizer, to: Compression| match settings.shards {
-        None if !settings.shard_optimizer => optimizer.compress(to),
+        None if settings.strategy.compresses() => optimizer.compress(to),
         _ => optimizer,
     };
     let optimizer = match settings.precision {
@@ -145,11 +145,7 @@ pub(super) fn update<L: Layer>(world: &World, settings: &Settings) -> Result<Box
         Precision::BF16 => compressed(optimizer, Compression::BF16),
         Precision::F16 => compressed(optimizer, Compression::F16).loss_scale(LOSS_SCALE),
     };
-    Ok(match settings.local {
-        Some(local) => Box::new(local.update(optimizer)?),
-        None if settings.shard_optimizer => Box::new(optimizer.shard()),
-        None => Box::new(optimizer),
-    })
+    settings.strategy.update(optimizer)
 }
 
 /// The optimizer of that name, for one rank.

@@ -105,6 +105,22 @@ pub struct PipelineReport {
     pub bubble: f64,
 }
 
+/// What workers exchanged in order to learn together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Exchange {
+    /// Bytes of gradients, weights and state that a worker sent and received, counted as the algorithms move them that
+    /// move least; mean over workers.
+    pub bytes: f64,
+    /// The same if all gradients had been averaged in every step, as data parallelism does.
+    pub bytes_of_data_parallelism: f64,
+    /// Bytes of weights that are in memory once per host instead of once per worker.
+    pub shared: u64,
+    /// Seconds in which a worker waited for others, with what was done to combine what they have; mean over workers.
+    pub waited: f64,
+    /// How many steps were made with weights that lacked 0, 1, 2 … steps of others; empty where none can be lacking.
+    pub staleness: Vec<u64>,
+}
+
 /// The results of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
@@ -122,6 +138,10 @@ pub struct Report {
     pub global_batch: usize,
     /// The optimizer's name.
     pub optimizer: String,
+    /// How workers learned together.
+    pub strategy: String,
+    /// What that cost them besides computing.
+    pub exchange: Exchange,
     /// The precision of the computation.
     pub precision: String,
     /// What all random numbers came from.

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     data_sets::{DataSet, Domain},
-    local::Local,
     networks::{NETWORKS, NetworkEntry},
     report::{Observer, Report},
+    strategy::Strategy,
 };
 use crate::{Error, Result, World, pipeline::PipelineSchedule};
 
@@ -40,10 +40,8 @@ pub struct Settings {
     pub warmup: f64,
     /// How weights follow from gradients.
     pub method: Method,
-    /// Split the optimizer's state over the workers.
-    pub shard_optimizer: bool,
-    /// Average weights now and then instead of gradients in every step.
-    pub local: Option<Local>,
+    /// How workers learn together.
+    pub strategy: Strategy,
     /// What is computed with.
     pub precision: Precision,
     /// The share of test samples to recognise; the time until then is reported.
@@ -331,10 +329,9 @@ impl Settings {
             ("shards", self.shards.map_or("none".to_owned(), |shards| shards.to_string())),
             ("samples", data.train.count().to_string()),
         ];
-        let local = self.local.into_iter().flat_map(Local::told);
         entries
             .into_iter()
-            .chain(local)
+            .chain(self.strategy.told())
             .chain(data.identity.clone())
             .map(|(name, value)| (name.to_owned(), value))
             .collect()

@@ -6,10 +6,13 @@
 //! - `worker`: what a worker does.
 //! - `display`: what rank 0 shows during the run and at its end.
 //! - `folder`: where checkpoints go.
+//! - `strategy`: how workers learn together.
+//! - `stages`: how they share a network.
 
 mod display;
 mod folder;
 pub(crate) mod stages;
+mod strategy;
 mod worker;
 
 use std::{
@@ -19,7 +22,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use sirtaki::train::{BatchSize, Domain, Local, Method, Model, Precision, Settings, check, check_data};
+use sirtaki::train::{BatchSize, Domain, Method, Model, Precision, Settings, check, check_data};
 use sirtaki_launch::{
     allocation::Allocation,
     cores,
@@ -31,11 +34,7 @@ use sirtaki_launch::{
 use self::folder::Claim;
 pub use self::worker::work;
 use crate::{
-    args::{
-        self,
-        run::Run,
-        train::{Strategy, Train},
-    },
+    args::{self, run::Run, train::Train},
     env,
     launch::{options::Options, output::Tag, outputs},
     printer::{Advice, Printer},
@@ -50,7 +49,7 @@ pub fn run(arguments: Train, program: &Path, printer: &mut Printer) -> Result<u8
     }
     let outside = Outside::real();
     job.program = vec![ITSELF.into()];
-    one_worker_per_core(&mut job, arguments.reproducible.then_some(arguments.shards), &outside)?;
+    one_worker_per_core(&mut job, &arguments, &outside)?;
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let options = Options::resolve(job.clone(), &outside)?;
     if options.job.elastic.is_some() {
@@ -58,11 +57,12 @@ pub fn run(arguments: Train, program: &Path, printer: &mut Printer) -> Result<u8
         return Err(Advice::new("the workers of `sirtaki train` cannot come and go", hint).into());
     }
     let placement = Placement::find(&options.job, &outside, &name)?;
-    let mut settings = settings(&arguments, placement.plan.size())?;
-    check(&settings, placement.plan.size()).map_err(advice)?;
+    let workers = workers(&arguments, placement.plan.size())?;
+    let mut settings = settings(&arguments, workers)?;
+    check(&settings, workers).map_err(advice)?;
     let first_is_here = placement.starts[0] == Start::Here;
     if first_is_here && placement.plan.hosts.len() == 1 {
-        check_data(&settings, placement.plan.size()).map_err(advice)?;
+        check_data(&settings, workers).map_err(advice)?;
     }
     if let (true, Some(file)) = (first_is_here, &arguments.json) {
         outputs::check(file, "--json")?;
@@ -72,6 +72,7 @@ pub fn run(arguments: Train, program: &Path, printer: &mut Printer) -> Result<u8
     if let Some(file) = &arguments.json {
         job.program.extend(["--json".into(), text(&std::path::absolute(file)?)?]);
     }
+    job.program.extend(["--devices".into(), arguments.devices.to_string()]);
     if job.quiet == Some(true) {
         job.program.push("--quiet".into());
     }
@@ -106,6 +107,7 @@ pub(crate) fn as_trial(
             return Err(Advice::new(format!("sirtaki train: {line}"), "`sirtaki train --help` lists its options"));
         }
     };
+    let workers = self::workers(&arguments, workers).map_err(explain)?;
     let mut settings = settings(&arguments, workers).map_err(explain)?;
     settings.allow_nan = true;
     if let Some((folder, again)) = place {
@@ -115,7 +117,9 @@ pub(crate) fn as_trial(
     check(&settings, workers).map_err(advice).map_err(explain)?;
     check_data(&settings, workers).map_err(advice).map_err(explain)?;
     let text = serde_json::to_string(&settings).map_err(|error| Advice::bare(error.to_string()))?;
-    Ok([ITSELF, "train-worker", "--settings", &text, "--again", "", "--quiet"].map(str::to_owned).to_vec())
+    let devices = arguments.devices.to_string();
+    let words = [ITSELF, "train-worker", "--settings", &text, "--again", "", "--devices", &devices, "--quiet"];
+    Ok(words.map(str::to_owned).to_vec())
 }
 
 /// Makes the folder of the checkpoints and keeps other runs out of it, if it is on this host.
@@ -149,12 +153,24 @@ fn relative(path: &Path) -> String {
     path.strip_prefix(&here).unwrap_or(path).display().to_string()
 }
 
+/// How many workers so many processes are.
+fn workers(arguments: &Train, processes: usize) -> Result<usize> {
+    let devices = arguments.devices.get();
+    processes.checked_mul(devices).ok_or_else(|| {
+        let problem = format!("{processes} processes with {devices} devices each are too many workers");
+        Advice::new(problem, "take fewer --devices").into()
+    })
+}
+
 /// On this machine, unless the user chose otherwise; fewer if shards could not be shared equally.
-fn one_worker_per_core(job: &mut Run, shards: Option<NonZeroUsize>, outside: &Outside<'_>) -> Result<()> {
+fn one_worker_per_core(job: &mut Run, arguments: &Train, outside: &Outside<'_>) -> Result<()> {
+    let (shards, devices) = (arguments.reproducible.then_some(arguments.shards.get()), arguments.devices.get());
     let elsewhere = job.hosts.is_some() || job.hostfile.is_some() || Allocation::find(outside)?.is_some();
     if job.ranks.is_none() && job.config.is_none() && !elsewhere {
-        let fits = |workers: &usize| shards.is_none_or(|shards| shards.get().is_multiple_of(*workers));
-        job.ranks = (1..=cores::usable().len()).rev().find(fits).and_then(NonZeroUsize::new);
+        let fits =
+            |processes: &usize| shards.is_none_or(|shards| shards.is_multiple_of(processes.saturating_mul(devices)));
+        let most = (cores::usable().len() / devices).max(1);
+        job.ranks = (1..=most).rev().find(fits).or(Some(1)).and_then(NonZeroUsize::new);
     }
     Ok(())
 }
@@ -187,8 +203,7 @@ fn settings(arguments: &Train, workers: usize) -> Result<Settings> {
             Some(args::train::Optimizer::Adamw) => Method::AdamW,
             Some(args::train::Optimizer::Lars) => Method::Lars,
         },
-        shard_optimizer: arguments.shard_optimizer || arguments.strategy == Strategy::Sharded,
-        local: local(arguments)?,
+        strategy: strategy::strategy(arguments)?,
         precision: match arguments.precision {
             args::train::Precision::F32 => Precision::F32,
             args::train::Precision::Bf16 => Precision::BF16,
@@ -207,23 +222,6 @@ fn settings(arguments: &Train, workers: usize) -> Result<Settings> {
         keep: arguments.keep,
         allow_nan: arguments.allow_nan,
     })
-}
-
-/// When weights are averaged, with --strategy local.
-fn local(arguments: &Train) -> Result<Option<Local>> {
-    let Train { strategy, every, after, outer, .. } = arguments;
-    if *strategy == Strategy::Local {
-        let every = every.map_or(8, |every| every.get() as u64);
-        return Ok(Some(Local { every, after: after.unwrap_or(0), outer: outer.is_some() }));
-    }
-    let given = [("--every", every.is_some()), ("--after", after.is_some()), ("--outer", outer.is_some())];
-    match given.iter().find(|(_, is_given)| *is_given) {
-        None => Ok(None),
-        Some((name, _)) => {
-            let problem = format!("{name} is for workers that step by themselves");
-            Err(Advice::new(problem, "add --strategy local, or leave it out").into())
-        }
-    }
 }
 
 /// Where the data set is; nowhere if it is the text that is made up.

@@ -20,7 +20,7 @@ use burn::{
 };
 
 use self::{outer::Outer, state::WindowState};
-use super::{DistributedOptimizer, Gradients, OptimizerState, Update};
+use super::{DistributedOptimizer, Gradients, OptimizerState, Update, UpdateCost, gradients::trained_bytes};
 use crate::{Error, Result, World};
 
 /// Steps of every rank by itself, with weights averaged every few of them: local SGD.
@@ -57,6 +57,7 @@ pub struct LocalSgd {
     steps: u64,
     since: u64,
     waited: Duration,
+    cost: UpdateCost,
 }
 
 impl LocalSgd {
@@ -64,8 +65,8 @@ impl LocalSgd {
     pub fn new(optimizer: DistributedOptimizer) -> Result<Self> {
         let everybody = optimizer.world.clone();
         let alone = everybody.split(everybody.rank() as u64)?;
-        let (outer, waited) = (None, Duration::ZERO);
-        Ok(Self { inner: optimizer, everybody, alone, every: 8, after: 0, outer, steps: 0, since: 0, waited })
+        let (outer, waited, cost) = (None, Duration::ZERO, UpdateCost::default());
+        Ok(Self { inner: optimizer, everybody, alone, every: 8, after: 0, outer, steps: 0, since: 0, waited, cost })
     }
 
     /// Weights are averaged after every so many steps.
@@ -113,6 +114,7 @@ impl LocalSgd {
         };
         self.since = 0;
         self.waited += begun.elapsed();
+        self.cost.pass(self.everybody.size(), 2 * trained_bytes(&module, None));
         Ok(module)
     }
 }
@@ -128,6 +130,9 @@ impl<M: Module> Update<M> for LocalSgd {
             return Err(Error::setting(problem, "leave out reproducible mode and stages, or local SGD"));
         }
         let in_common = self.steps < self.after;
+        let (ranks, bytes) = (self.everybody.size(), trained_bytes(&module, self.inner.reducer.compression));
+        self.cost.step(ranks, bytes);
+        self.cost.pass(ranks, if in_common { 2 * bytes } else { 0 });
         if let (false, 0, Some(outer)) = (in_common, self.since, &mut self.outer) {
             outer.begin(&module)?;
         }
@@ -141,7 +146,8 @@ impl<M: Module> Update<M> for LocalSgd {
     fn settle(&mut self, module: M) -> Result<M> {
         let module = if self.since > 0 { self.average(module)? } else { module };
         if self.steps > self.after {
-            state::average(&self.everybody, &mut self.inner.optimizer, &module)?;
+            let bytes = state::average(&self.everybody, &mut self.inner.optimizer, &module)?;
+            self.cost.pass(self.everybody.size(), 2 * bytes);
         }
         self.everybody.average_statistics(module)
     }
@@ -180,6 +186,10 @@ impl<M: Module> Update<M> for LocalSgd {
 
     fn waited(&self) -> Duration {
         self.waited + self.inner.waited()
+    }
+
+    fn cost(&self) -> UpdateCost {
+        self.cost.clone()
     }
 
     fn skipped(&self) -> u64 {

@@ -19,8 +19,8 @@ use crate::{Error, Result, World, checkpoint::Description};
 /// The number of steps in a checkpoint; no parameter has an empty path.
 const STEPS: &str = "local steps";
 
-/// Makes the state, such as momentum, the mean of all ranks'.
-pub(super) fn average<M: Module>(world: &World, optimizer: &mut ModuleOptimizer, module: &M) -> Result<()> {
+/// Makes the state, such as momentum, the mean of all ranks', and says how many bytes it has.
+pub(super) fn average<M: Module>(world: &World, optimizer: &mut ModuleOptimizer, module: &M) -> Result<u64> {
     let mut all = fields(optimizer)?;
     let mut state = Vec::new();
     let mut parts = Vec::new();
@@ -36,8 +36,9 @@ pub(super) fn average<M: Module>(world: &World, optimizer: &mut ModuleOptimizer,
     let (places, parts): (Vec<_>, Vec<_>) =
         parts.into_iter().map(|(owner, field, part)| ((owner, field), part)).unzip();
     if parts.is_empty() {
-        return Ok(());
+        return Ok(0);
     }
+    let bytes = parts.iter().map(|part| (part.shape.num_elements() * part.dtype.size()) as u64).sum();
     for ((owner, field), (_, _, data)) in places.into_iter().zip(mean(world, "optimizer state", parts)?) {
         state[owner].1.tensors.insert(field, data);
     }
@@ -45,7 +46,7 @@ pub(super) fn average<M: Module>(world: &World, optimizer: &mut ModuleOptimizer,
         Error::setting(format!("the optimizer's state cannot be averaged: {problem}"), "use SGD, Adam or AdamW")
     };
     *optimizer = with_fields(optimizer, state).map_err(refused)?;
-    Ok(())
+    Ok(bytes)
 }
 
 /// What local SGD adds to the state of its optimizer.

@@ -3,7 +3,10 @@
 //! Tensors are called by the numbers their layers have in the whole network, so names, checkpoints and initial weights do
 //! not depend on who has which layer.
 
-use std::{ops::Range, sync::Arc};
+use std::{
+    ops::Range,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use burn::{
     module::{Content, Devices, Module, ModuleDisplay, ModuleDisplayDefault, ModuleMapper, ModuleVisitor, Param},
@@ -135,6 +138,9 @@ impl<L: Layer> Chain<L> {
     }
 }
 
+/// Held while weights are drawn: on CPUs Burn has one generator for the whole process, whose threads may be ranks.
+static GENERATOR: Mutex<()> = Mutex::new(());
+
 /// A layer as it begins.
 fn begun<L: Layer>(
     number: usize,
@@ -142,6 +148,8 @@ fn begun<L: Layer>(
     seed_of_network: u64,
     layer: &mut impl FnMut(usize) -> Result<L>,
 ) -> Result<L> {
+    // A thread that panicked has left nothing that matters: the next one seeds again.
+    let _drawing = GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
     seed(device, Stream::new("layer", &[seed_of_network, number as u64]));
     let layer = layer(number)?;
     layer.visit(&mut Draw);

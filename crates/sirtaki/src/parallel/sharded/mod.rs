@@ -10,11 +10,14 @@
 //! - [`element_wise`]: which optimizers this works for.
 //! - [`scatter`]: gradients to those who have their elements.
 //! - [`gather`]: new weights to all.
+//! - [`central`] with [`host_memory`]: new weights to memory that the ranks of a host share.
 //! - [`state`]: checkpoints that do not say how many ranks there were.
 
 pub(crate) mod blocks;
+mod central;
 mod element_wise;
 mod gather;
+mod host_memory;
 mod scatter;
 mod slices;
 mod state;
@@ -33,12 +36,13 @@ use sirtaki_engine::Phase;
 
 use self::{
     blocks::{Blocks, Parameter},
+    central::HostWeights,
     scatter::Scattered,
     slices::{Named, Slices, cut},
 };
 use super::{
-    DistributedOptimizer, Gradients, OptimizerState, Update,
-    gradients::{Entry, Reducer, take},
+    DistributedOptimizer, Gradients, OptimizerState, Update, UpdateCost,
+    gradients::{Entry, Reducer, take, trained_bytes},
     norm::{self, Squares, root},
     passes::PassSums,
 };
@@ -76,7 +80,10 @@ pub struct ShardedOptimizer {
     optimizer: ModuleOptimizer,
     passes: PassSums,
     layout: Option<Layout>,
+    /// The weights, if the ranks of a host have them in common.
+    central: Option<HostWeights>,
     waited: Duration,
+    cost: UpdateCost,
     skipped: u64,
 }
 
@@ -92,12 +99,25 @@ impl DistributedOptimizer {
     /// The same with the optimizer's state split over the ranks, before the first step.
     pub fn shard(self) -> ShardedOptimizer {
         let Self { world, optimizer, reducer, .. } = self;
-        let (passes, layout, waited, skipped) = (PassSums::default(), None, Duration::ZERO, 0);
-        ShardedOptimizer { world, reducer, optimizer, passes, layout, waited, skipped }
+        let (passes, layout, waited, cost) = (PassSums::default(), None, Duration::ZERO, UpdateCost::default());
+        ShardedOptimizer { world, reducer, optimizer, passes, layout, central: None, waited, cost, skipped: 0 }
     }
 }
 
 impl ShardedOptimizer {
+    /// The weights, too, live once per host: after the first step the parameters of the module lie in memory that the ranks
+    /// of a host share, and are read in place. All ranks call it.
+    ///
+    /// Each rank computes gradients with them and changes its share, to the same bits as with weights of its own; nothing is
+    /// gathered within a host. On a GPU, weights are copied to the device in every step.
+    ///
+    /// The parameters of a clone of the module are the same memory, and change in the next step. To keep weights, save
+    /// them, or copy the tensors out.
+    pub fn central(mut self) -> Result<Self> {
+        self.central = Some(HostWeights::new(&self.world)?);
+        Ok(self)
+    }
+
     /// One step of all ranks with the module's gradients here; see [`DistributedOptimizer::step`].
     pub fn step<M: Module>(
         &mut self,
@@ -214,13 +234,26 @@ impl<M: Module> Update<M> for ShardedOptimizer {
         };
         let factor = self.factor(&scattered)?;
         self.waited += begun.elapsed();
+        let (ranks, bytes) = (self.world.size(), trained_bytes(&module, None));
+        self.cost.step(ranks, bytes);
+        self.cost.pass(ranks, bytes);
         let Some(factor) = factor else {
             self.skipped += 1;
             return Ok(module);
         };
         let changed = self.change(&layout, rate, &module, (scattered, factor));
         let begun = Instant::now();
-        let module = gather::weights(&self.world, &self.reducer.purpose, &layout, module, changed)?;
+        let module = match &mut self.central {
+            None => {
+                self.cost.pass(ranks, bytes);
+                gather::weights(&self.world, &self.reducer.purpose, &layout, module, changed)?
+            }
+            Some(central) => {
+                // One rank of each host gathers for all; this rank's part of it is what counts.
+                self.cost.pass(central.hosts(), bytes * central.hosts() as u64 / ranks as u64);
+                central.write(&self.reducer.purpose, &layout, module, changed)?
+            }
+        };
         self.waited += begun.elapsed();
         Ok(module)
     }
@@ -249,6 +282,11 @@ impl<M: Module> Update<M> for ShardedOptimizer {
 
     fn waited(&self) -> Duration {
         self.waited
+    }
+
+    fn cost(&self) -> UpdateCost {
+        let shared = self.central.as_ref().map_or(0, HostWeights::shared) as u64;
+        UpdateCost { shared, ..self.cost.clone() }
     }
 
     fn skipped(&self) -> u64 {

@@ -8,7 +8,7 @@ use sirtaki_engine::telemetry::{self, largest_memory};
 use super::{
     super::{
         meter::Score,
-        report::{PipelineReport, Prediction, Report, Start},
+        report::{Exchange, PipelineReport, Prediction, Report, Start},
     },
     Course,
 };
@@ -63,6 +63,8 @@ impl<L: Layer> Course<'_, L> {
             batch_per_worker: self.sizes.0,
             global_batch: self.sizes.1,
             optimizer: settings.method.name().into(),
+            strategy: settings.strategy.name().into(),
+            exchange: self.exchange()?,
             precision: settings.precision.name().into(),
             seed: settings.seed,
             shards: settings.shards,
@@ -94,6 +96,15 @@ impl<L: Layer> Course<'_, L> {
             checkpoint: self.checkpoint,
             epochs: self.epochs,
         })
+    }
+
+    /// What workers exchanged. All of them call it.
+    fn exchange(&self) -> Result<Exchange> {
+        let cost = self.update.cost();
+        let sums = [cost.bytes as f64, cost.bytes_of_data_parallelism as f64, self.update.waited().as_secs_f64()];
+        let sums = self.world.sums("cost of steps", sums)?;
+        let [bytes, bytes_of_data_parallelism, waited] = sums.map(|sum| sum / self.world.size() as f64);
+        Ok(Exchange { bytes, bytes_of_data_parallelism, shared: cost.shared, waited, staleness: cost.staleness })
     }
 }
 

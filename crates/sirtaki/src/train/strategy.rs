@@ -1,0 +1,81 @@
+//! How workers learn together, as a run is told to.
+//!
+//! This is the only place that distinguishes strategies. The training loop has an [`Update`] and nothing else of them; a
+//! new strategy is one more variant, with what it refuses, what a checkpoint has to remember of it, and its `Update`.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    local::Local,
+    settings::{Method, Settings},
+};
+use crate::{Chain, DistributedOptimizer, Error, Layer, Result, Update};
+
+/// How workers learn together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Strategy {
+    /// The mean of all gradients in every step; every worker has weights and state.
+    #[default]
+    Data,
+    /// The same, with the optimizer's state split over the workers.
+    Sharded,
+    /// The same, with weights in memory once per host.
+    Central,
+    /// Every worker by itself, with weights averaged now and then.
+    Local(Local),
+}
+
+impl Strategy {
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Strategy::Data => "data",
+            Strategy::Sharded => "sharded",
+            Strategy::Central => "central",
+            Strategy::Local(_) => "local",
+        }
+    }
+
+    /// Refuses what does not go together with it.
+    pub(super) fn check(self, settings: &Settings) -> Result<()> {
+        match self {
+            Strategy::Data => Ok(()),
+            Strategy::Sharded | Strategy::Central if settings.method == Method::Lars => {
+                let problem =
+                    "the state of lars cannot be split over workers: its rates come from the norms of whole layers";
+                let hint = "leave --strategy or --shard-optimizer out, or take --optimizer sgd, adam or adamw";
+                Err(Error::setting(problem, hint))
+            }
+            Strategy::Sharded | Strategy::Central => Ok(()),
+            Strategy::Local(_) => Local::check(settings),
+        }
+    }
+
+    /// What must be the same to go on from a checkpoint, by the names that people type: nothing where the arithmetic is
+    /// that of [`Strategy::Data`].
+    pub(super) fn told(self) -> Vec<(&'static str, String)> {
+        match self {
+            Strategy::Data | Strategy::Sharded | Strategy::Central => Vec::new(),
+            Strategy::Local(local) => local.told().into(),
+        }
+    }
+
+    /// Whether gradients may be sent as a smaller type: not where they go to the worker that has their elements.
+    pub(super) fn compresses(self) -> bool {
+        match self {
+            Strategy::Data | Strategy::Local(_) => true,
+            Strategy::Sharded | Strategy::Central => false,
+        }
+    }
+
+    /// How gradients become weights, from an optimizer for all workers. All of them call it.
+    pub(super) fn update<L: Layer>(self, optimizer: DistributedOptimizer) -> Result<Box<dyn Update<Chain<L>>>> {
+        Ok(match self {
+            Strategy::Data => Box::new(optimizer),
+            Strategy::Sharded => Box::new(optimizer.shard()),
+            Strategy::Central => Box::new(optimizer.shard().central()?),
+            Strategy::Local(local) => Box::new(local.update(optimizer)?),
+        })
+    }
+}
