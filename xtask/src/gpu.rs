@@ -60,6 +60,8 @@ pub(crate) fn bundle(shell: &Shell) -> Result<PathBuf> {
     python::download(shell, &wheels, &NEEDS)?;
     copy(&shell.root.join("python/tests/gpu"), &folder.join("tests"))?;
     copy(&shell.root.join("benches/gpu"), &folder.join("bench"))?;
+    fs::create_dir_all(folder.join("volume"))?;
+    fs::copy(shell.root.join("benches/volume/msd.py"), folder.join("volume/msd.py"))?;
     for script in ["run.sh", "rank.sh"] {
         fs::rename(folder.join("tests").join(script), folder.join(script))?;
     }

@@ -50,7 +50,10 @@ pub fn decide(settings: &Settings, means: &mut Means<'_>, limits: Limits) -> Res
     }
     let exact = reach.clone();
     let error = match settings.tolerance {
-        Some(tolerance) => Some(tolerate(&mut reach, tolerance, &input, channels.len() as u64, means)?),
+        Some(tolerance) => {
+            let bounds = Bounds { input: &input, channels: channels.len() as u64, memory: limits.memory };
+            Some(tolerate(&mut reach, tolerance, &bounds, means)?)
+        }
         None => None,
     };
     let output = Extent::new(reach.output.clone())?;
@@ -109,8 +112,7 @@ fn output_of_fixed(reach: &Reach, input: &Extent, fixed: &Extent) -> Result<Vec<
 fn tolerate(
     reach: &mut Reach,
     tolerance: f64,
-    input: &Extent,
-    channels: u64,
+    bounds: &Bounds<'_>,
     means: &mut Means<'_>,
 ) -> Result<Vec<f64>, InferError> {
     if means.facts.fixed.is_some() {
@@ -119,8 +121,8 @@ fn tolerate(
             "leave --tolerance out, or export the network with dynamic axes",
         ));
     }
-    let mut model = (means.model)()?;
-    let probe = Probe { channels, seed: SEED, sizes: probe_sizes(reach, input) };
+    let (mut model, channels) = ((means.model)()?, bounds.channels);
+    let probe = Probe { channels, seed: SEED, sizes: probe_sizes(reach, bounds.input) };
     let mut run = |sizes: &[u64], values: &[f32]| {
         let shape: Vec<u64> = [channels].into_iter().chain(sizes.iter().copied()).collect();
         let mut result = (Vec::new(), Vec::new());
@@ -132,9 +134,41 @@ fn tolerate(
         ran.map_err(|error| VolumeError::Invalid(error.to_string()))?;
         Ok(result)
     };
-    let found = probe.tolerate(reach, tolerance, &mut run)?;
+    let mut found = probe.tolerate(reach, tolerance, &mut run)?;
+    if tolerance > 0.0 && reach.output == bounds.input.sizes() {
+        probe.confirm(reach, tolerance, &mut found, &bounds.longest(reach, means.network), &mut run)?;
+    }
     reach.halos = found.iter().map(|(halo, _)| *halo).collect();
     Ok(found.iter().map(|(_, seen)| if seen.deviation > 0.0 { seen.error / seen.deviation } else { 0.0 }).collect())
+}
+
+/// What a probe may be given.
+struct Bounds<'a> {
+    input: &'a Extent,
+    channels: u64,
+    /// Bytes that its values may take.
+    memory: u64,
+}
+
+impl Bounds<'_> {
+    /// The longest volume along each axis: not longer than the input, and small enough for the memory there is.
+    /// They have the input's size modulo the network's steps.
+    fn longest(&self, reach: &Reach, network: &dyn Network) -> Vec<u64> {
+        let sizes = |edge: u64| {
+            let along = |(all, halo): (&u64, &Halo)| match *all > edge + halo.input {
+                true => edge + (all - edge) % halo.input,
+                false => *all,
+            };
+            self.input.sizes().iter().zip(&reach.halos).map(along).collect::<Vec<_>>()
+        };
+        let fits = |edge: &u64| {
+            let tile = Extent::new(sizes(*edge)).ok();
+            let values = tile.and_then(|tile| network.values_at_once(self.channels, self.input, &tile));
+            values.is_some_and(|values| values.saturating_mul(4) <= self.memory)
+        };
+        let edge = [512, 384, 256, 192, 128, 96, 64, 48].into_iter().find(fits);
+        sizes(edge.unwrap_or(32))
+    }
 }
 
 /// Sizes for probes along the axes that are not looked at: a few steps of the network, and what it crops.

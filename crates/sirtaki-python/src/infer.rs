@@ -1,9 +1,15 @@
 //! Functions of Python on volumes: tiles are read and written here, and the function computes them.
 
-use std::{path::PathBuf, sync::atomic::AtomicBool, thread, time::Duration, time::SystemTime};
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicBool},
+    thread,
+    time::Duration,
+    time::SystemTime,
+};
 
 use pyo3::{Py, PyAny, PyErr, PyResult, Python, exceptions::PyValueError, pyfunction};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use sirtaki_infer::{
     Facts, InferError, Model, Settings,
     decide::{Means, decide},
@@ -40,14 +46,26 @@ struct Asked {
 }
 
 /// A function of Python: the address and the sizes of a tile in, those of the result out, with an object that keeps it.
-struct Callable<'a> {
-    call: &'a Py<PyAny>,
+#[derive(Clone)]
+struct Callable {
+    call: Arc<Py<PyAny>>,
     facts: Facts,
     /// What the function raised.
-    raised: Option<PyErr>,
+    raised: Arc<Mutex<Option<PyErr>>>,
 }
 
-impl Model for Callable<'_> {
+/// What a process has done, and what was decided for all of them.
+#[derive(Serialize)]
+struct Done {
+    #[serde(flatten)]
+    report: WorkerReport,
+    /// Voxels beyond a tile's core that it is read with, along each axis.
+    halo: Vec<i64>,
+    /// The error of halos that are smaller than what is exact, in standard deviations of the output, along each axis.
+    error: Option<Vec<f64>>,
+}
+
+impl Model for Callable {
     fn facts(&self) -> &Facts {
         &self.facts
     }
@@ -67,7 +85,7 @@ impl Model for Callable<'_> {
         });
         result.unwrap_or_else(|error| {
             let problem = error.to_string();
-            self.raised = Some(error);
+            *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
             Err(InferError::Model { path: PathBuf::from("the network"), problem })
         })
     }
@@ -78,24 +96,26 @@ impl Model for Callable<'_> {
 pub(crate) fn infer(py: Python<'_>, call: Py<PyAny>, asked: &str) -> PyResult<String> {
     let asked: Asked = serde_json::from_str(asked).map_err(|error| PyValueError::new_err(error.to_string()))?;
     let facts = Facts { axes: asked.halo.len(), channels: None, fixed: None };
-    let mut model = Callable { call: &call, facts, raised: None };
+    let raised_by_it = Arc::new(Mutex::new(None));
+    let mut model = Callable { call: Arc::new(call), facts, raised: Arc::clone(&raised_by_it) };
     let done = py.detach(|| apply(&asked, &mut model));
-    match (model.raised, done) {
+    let raised_by_it = raised_by_it.lock().unwrap_or_else(PoisonError::into_inner).take();
+    match (raised_by_it, done) {
         (Some(error), Err(_)) => Err(error),
         (_, Err(error)) => {
             let hint = error.hint().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
             Err(raised(py, format!("{error}{hint}"), None))
         }
-        (_, Ok(report)) => serde_json::to_string(&report).map_err(|error| PyValueError::new_err(error.to_string())),
+        (_, Ok(done)) => serde_json::to_string(&done).map_err(|error| PyValueError::new_err(error.to_string())),
     }
 }
 
-fn apply(asked: &Asked, model: &mut Callable<'_>) -> Result<WorkerReport, InferError> {
+fn apply(asked: &Asked, model: &mut Callable) -> Result<Done, InferError> {
     let (settings, place) = (&asked.settings, Place::of(&asked.settings.output)?);
     let together = asked.join || asked.size > 1;
     let nothing_left = || WorkerReport { name: asked.name.clone(), ..WorkerReport::default() };
     if together && place.is_complete()? {
-        return Ok(nothing_left());
+        return Ok(Done { report: nothing_left(), halo: Vec::new(), error: None });
     }
     let source = Source::open(&settings.input, &settings.choices)?;
     let axes = source.extent()?.axes();
@@ -106,14 +126,17 @@ fn apply(asked: &Asked, model: &mut Callable<'_>) -> Result<WorkerReport, InferE
     let told = told.check(model, channels, &source.extent()?)?;
     let begun = place.job()?.filter(|_| settings.tile.is_none());
     let tiled = begun.map(|job| Settings { tile: Some(job.spec.core), ..settings.clone() });
-    let mut unused = || Err(InferError::Model { path: PathBuf::new(), problem: "nothing is measured".to_owned() });
-    let mut means = Means { network: &told, facts: &model.facts, sum: asked.sum, model: &mut unused };
+    let measured = model.clone();
+    let mut again = || Ok(Box::new(measured.clone()) as Box<dyn Model>);
+    let mut means = Means { network: &told, facts: &model.facts, sum: asked.sum, model: &mut again };
     let limits = Limits { memory: asked.memory, tiles: asked.size as u64 * TILES };
     let mut job = decide(tiled.as_ref().unwrap_or(settings), &mut means, limits)?;
     job.settings = settings.clone();
     let mut begun = match place.begin(&job, &asked.name, together) {
         // Others were so fast that they have completed the output meanwhile.
-        Err(_) if together && place.is_complete()? => return Ok(nothing_left()),
+        Err(_) if together && place.is_complete()? => {
+            return Ok(Done { report: nothing_left(), halo: Vec::new(), error: None });
+        }
         begun => begun?,
     };
     let stop = AtomicBool::new(false);
@@ -122,7 +145,8 @@ fn apply(asked: &Asked, model: &mut Callable<'_>) -> Result<WorkerReport, InferE
     while !place.finish(&begun.job, &mut begun.ledger, now())? && !place.is_complete()? {
         thread::sleep(LOOK);
     }
-    Ok(report)
+    let halo = begun.job.spec.halo.iter().map(|halo| halo.before.max(halo.after)).collect();
+    Ok(Done { report, halo, error: begun.job.error.clone() })
 }
 
 /// Seconds since 1970.

@@ -5,20 +5,23 @@
 #   sh run.sh            tests, then figures
 #   sh run.sh tests      each way on each number of ranks, faults, back ends
 #   sh run.sh bench      the table of figures
+#   sh run.sh msd        a mixed-scale dense network on 2048 x 1024 x 1024 voxels; by name only, it needs 20 GiB of disk
 #
 # Variables: PYTHON (python3), WAYS (nccl shared staged), RANKS (2 4), FILES (all in tests/ranks), KILLS (3),
 # LIMIT (seconds of one job of tests, 240), BENCH_LIMIT (seconds of the figures, 540), LOGS (logs beside this file),
+# MSD (more words for msd, such as --precision half; see volume/msd.py),
 # MPS (1; 0 leaves the multi-process service out), SLOW (1 also runs the tests that take minutes).
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 what=${1:-all}
-case $what in all | tests | bench) ;; *)
-    echo "error: run.sh knows all, tests and bench, not \`$what\`" >&2
+case $what in all | tests | bench | msd) ;; *)
+    echo "error: run.sh knows all, tests, bench and msd, not \`$what\`" >&2
     exit 2
     ;;
 esac
 PYTHON=${PYTHON:-python3} WAYS=${WAYS:-nccl shared staged} RANKS=${RANKS:-2 4} KILLS=${KILLS:-3} MPS=${MPS:-1}
 LIMIT=${LIMIT:-240} BENCH_LIMIT=${BENCH_LIMIT:-540} LOGS=${LOGS:-$here/logs} SLOW=${SLOW:-0} FILES=${FILES:-}
+MSD=${MSD:-}
 mkdir -p "$LOGS"
 rm -f "$LOGS/summary"
 
@@ -114,8 +117,15 @@ bench() {
     cat "$LOGS/bench.log"
 }
 
-[ "$what" = bench ] || tests
-[ "$what" = tests ] || bench
+msd() {
+    # shellcheck disable=SC2086 # several words
+    job msd "$BENCH_LIMIT" "$python" "$here/volume/msd.py" --output "$LOGS/msd.json" $MSD
+    cat "$LOGS/msd.log"
+}
+
+case $what in all | tests) tests ;; esac
+case $what in all | bench) bench ;; esac
+case $what in msd) msd ;; esac
 printf '\n%-16s %-8s %6s\n' job result time
 cat "$LOGS/summary"
 ! grep -qE 'FAILED|TIMEOUT' "$LOGS/summary"

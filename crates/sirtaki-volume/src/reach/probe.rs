@@ -2,7 +2,9 @@
 //!
 //! One axis at a time: a volume that is long along this axis and short along the others is computed as a whole, and once
 //! more as a tile that is read with the halo. Inside the core both must agree in every bit. The same comparison finds the
-//! smallest halo whose error stays below a tolerance, for networks that look further than is worthwhile.
+//! smallest halo whose error stays below a tolerance, for networks that look further than is worthwhile. There, a volume
+//! that is short along the other axes may show less error than there is, because much of what the network sees is padding;
+//! so what was found is confirmed with one that is about as long along all axes.
 
 use std::ops::Range;
 
@@ -106,6 +108,98 @@ impl Probe {
         }
         Ok(found)
     }
+}
+
+impl Probe {
+    /// Makes halos that [`tolerate`](Self::tolerate) found larger until their error stays below the tolerance in a volume
+    /// that is long along all axes: more than twice a halo on both sides of its middle, and at most so many voxels. A halo
+    /// that does not fit into that is left as it is.
+    pub fn confirm(
+        &self,
+        reach: &Reach,
+        tolerance: f64,
+        found: &mut [(Halo, Seen)],
+        longest: &[u64],
+        run: &mut impl Compute,
+    ) -> Result<(), VolumeError> {
+        loop {
+            let sizes: Vec<u64> =
+                (0..found.len()).map(|axis| length(&found[axis].0, &reach.halos[axis], longest[axis])).collect();
+            let values = noise(self.seed, sizes.iter().product::<u64>().saturating_mul(self.channels))?;
+            let (shape, whole) = run(&sizes, &values)?;
+            let mut grown = false;
+            for (axis, exact) in reach.halos.iter().enumerate() {
+                let halo = found[axis].0;
+                let output = middle(exact, sizes[axis]);
+                let read = halo.read(output.clone(), sizes[axis]);
+                if read == (0..sizes[axis]) || (halo.before, halo.after) == (exact.before, exact.after) {
+                    continue;
+                }
+                let input = cut(&values, &sizes, self.channels, axis, &read)?;
+                let part = sizes
+                    .iter()
+                    .enumerate()
+                    .map(|(other, size)| if other == axis { read.end - read.start } else { *size });
+                let (part, tile) = run(&part.collect::<Vec<_>>(), &input)?;
+                let first = halo.position(output.start, read.start);
+                let inner = |values: &[f32], shape: &[u64], along: Range<u64>| {
+                    core_of(values, shape, reach, &sizes, (axis, along))
+                };
+                let span = first..first + (output.end - output.start);
+                let seen = compare(axis, &inner(&whole, &shape, output)?, &inner(&tile, &part, span)?);
+                let kept = seen.error <= tolerance * seen.deviation;
+                found[axis] = if kept { (halo, seen) } else { (larger(&halo, exact), seen) };
+                grown |= !kept;
+            }
+            if !grown {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Voxels on both sides of the middle of a volume that are compared, in steps of the network.
+const MIDDLE: u64 = 4;
+
+/// Steps beyond twice a halo that a volume has on both sides of its middle.
+const BEYOND: u64 = 16;
+
+/// The length of a volume for twice a halo and some more on both sides of its middle, or for what is exact.
+fn length(halo: &Halo, exact: &Halo, longest: u64) -> u64 {
+    let steps = |halo: &Halo| u64::try_from(halo.before.max(halo.after).max(0)).unwrap_or(0).div_ceil(halo.input);
+    let margin = steps(exact).min(2 * steps(halo) + BEYOND);
+    ((2 * margin + 2 * MIDDLE) * halo.input + longest % halo.input).min(longest)
+}
+
+/// The middle of what a network makes of so many voxels along an axis.
+fn middle(halo: &Halo, size: u64) -> Range<u64> {
+    let (steps, half) = (size / halo.input, MIDDLE.min((size / halo.input / 2).max(1)));
+    let first = (steps / 2).saturating_sub(half);
+    first * halo.output..(first + 2 * half).min(steps.max(1)) * halo.output
+}
+
+/// A halo a quarter larger, and never larger than what is exact.
+fn larger(halo: &Halo, exact: &Halo) -> Halo {
+    let step = i64::try_from(halo.input).unwrap_or(i64::MAX);
+    let more = |now: i64, most: i64| (now + (now / 4 / step + 1) * step).min(most);
+    Halo { before: more(halo.before, exact.before), after: more(halo.after, exact.after), ..*halo }
+}
+
+/// A range along one axis, and the middle along all others.
+fn core_of(
+    values: &[f32],
+    shape: &[u64],
+    reach: &Reach,
+    sizes: &[u64],
+    (axis, along): (usize, Range<u64>),
+) -> Result<Vec<f32>, VolumeError> {
+    let (mut values, mut shape) = (values.to_vec(), shape.to_vec());
+    for other in 0..shape.len() {
+        let range = if other == axis { along.clone() } else { middle(&reach.halos[other], sizes[other]) };
+        values = cut(&values, &shape, reach.channels, other, &range)?;
+        shape[other] = range.end - range.start;
+    }
+    Ok(values)
 }
 
 /// A range along one axis of a sample.

@@ -212,6 +212,23 @@ fn a_tolerance_takes_the_smallest_halo_that_keeps_it() {
 }
 
 #[test]
+fn a_halo_found_in_a_thin_volume_is_confirmed_in_a_thick_one() {
+    // Each pixel looks four rows and four columns away: in a volume of three rows or columns, at nothing.
+    let mut network = |sizes: &[u64], values: &[f32]| {
+        let (height, width) = (sizes[0] as usize, sizes[1] as usize);
+        let at = |y: usize, x: usize| if y < height && x < width { values[y * width + x] } else { 0.0 };
+        let sum = |place: usize| at(place / width, place % width) + at(place / width + 4, place % width + 4);
+        Ok((sizes.to_vec(), (0..height * width).map(sum).collect()))
+    };
+    let reach = Reach { halos: vec![halo(4, 4, 1); 2], output: vec![96, 96], channels: 1, notes: Vec::new() };
+    let probe = Probe { channels: 1, seed: 7, sizes: vec![3, 3] };
+    let mut found = probe.tolerate(&reach, 0.02, &mut network).unwrap();
+    assert!(found.iter().all(|(thin, seen)| thin.before == 0 && seen.error == 0.0), "{found:?}");
+    probe.confirm(&reach, 0.02, &mut found, &[96, 96], &mut network).unwrap();
+    assert!(found.iter().all(|(thick, _)| thick.before == 4), "{found:?}");
+}
+
+#[test]
 fn a_layout_has_batch_and_channels_first() {
     let layout = Layout::channels_first(2, &crate::Extent::new([5, 6, 7]).unwrap());
     assert_eq!((layout.shape, layout.spatial), (vec![1, 2, 5, 6, 7], vec![2, 3, 4]));
