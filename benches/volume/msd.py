@@ -13,9 +13,9 @@ Feature maps lie in one buffer, planes first, with zeros between rows and planes
 concatenated. Tiles are whole slabs of the volume, as thick as memory allows, so that only one axis has a halo.
 
 Bytes per voxel in single precision, summed over the layers: feature maps are read once, 4 · 5,050; products are written and
-read, 100 · 2 · 27 · 4; sums are written, read twice and written twice, 100 · 20: 43.8 kB. For 2.15 · 10⁹ voxels and as many again
-for halos that is 190 TB, 44 s at the 4.3 TB/s of a plain copy on an H200. Its 1.2 · 10¹⁵ operations take 18 s at the 67
-TFLOP/s of the datasheet. Half of the bytes and fewer halos with half precision, which fits twice as many planes: about 15 s.
+read, 100 · 2 · 27 · 4; sums are written, read twice and written twice, 100 · 20: 43.8 kB. For 2.15 · 10⁹ voxels and two thirds
+more for halos of about 50 that is 157 TB, 36 s at the 4.3 TB/s of a plain copy on an H200. The 9.7 · 10¹⁴ operations take 15 s
+at the 67 TFLOP/s of the datasheet. With half precision it is half of the bytes, and twice as many planes fit, with less halo.
 Computed as it is written down, tap by tap, the same network reads 136,350 values per voxel.
 
 Precision: single throughout, without TF32, unless `--precision half` is given (feature maps and products in half precision, sums
