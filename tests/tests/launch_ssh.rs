@@ -1,6 +1,6 @@
 //! `sirtaki run` on other hosts, over a real ssh: hosts in network namespaces, and servers on loopback.
 
-use std::{process::Command, time::Instant};
+use std::{path::Path, process::Command, time::Instant};
 
 use rustix::process::{Signal, kill_process};
 use sirtaki_tests::{
@@ -177,16 +177,38 @@ fn mistakes_with_hosts_are_told_before_anything_starts() {
     assert_eq!((done.code, sorted(done.out)), (0, vec!["[0] 0".to_string(), "[1] 1".into()]), "{:?}", done.err);
 }
 
+/// Trains on both hosts with these options, and returns what was said.
+fn train(cluster: &Cluster, folder: &Path, hosts: &str, options: &[&str]) -> String {
+    let mut command = cluster.hosts.command(0, SIRTAKI);
+    command.args(["train", "--via", "ssh", "--ssh-config", &cluster.servers.options()[1], "-H", hosts]);
+    command.args(["--env", "TEST_RUN"]).args(options);
+    command.args(["--data", concat!(env!("CARGO_MANIFEST_DIR"), "/../data/mnist")]).current_dir(folder);
+    let done = Launch::start(command).ends();
+    assert_eq!(done.code, 0, "{}", done.message());
+    done.message()
+}
+
 #[test]
 fn training_runs_on_both_hosts() {
     let cluster = Cluster::new("lt");
     let folder = tempfile::tempdir().unwrap();
-    let mut command = cluster.hosts.command(0, SIRTAKI);
-    command.args(["train", "--via", "ssh", "--ssh-config", &cluster.servers.options()[1], "-H", "h0:1,h1:1"]);
-    command.args(["--env", "TEST_RUN", "--max-steps", "20", "--batch-size", "16"]);
-    command.args(["--data", concat!(env!("CARGO_MANIFEST_DIR"), "/../data/mnist")]).current_dir(folder.path());
-    let done = Launch::start(command).ends();
-    assert_eq!(done.code, 0, "{}", done.message());
-    assert!(done.message().contains("2 workers with 16 images"), "{}", done.message());
+    let said = train(&cluster, folder.path(), "h0:1,h1:1", &["--max-steps", "20", "--batch-size", "16"]);
+    assert!(said.contains("2 workers with 16 images"), "{said}");
+    cluster.is_quiet();
+}
+
+#[test]
+fn weights_that_are_on_each_host_once_are_those_of_one_worker() {
+    let cluster = Cluster::new("lw");
+    let folder = tempfile::tempdir().unwrap();
+    let weights = |hosts: &str, more: &[&str]| {
+        let file = folder.path().join("result.json");
+        let same = ["--reproducible", "--shards", "6", "--global-batch", "12", "--max-steps", "3", "--json"];
+        train(&cluster, folder.path(), hosts, &[&same, &[file.to_str().unwrap()], more].concat());
+        let report: serde_json::Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+        report["weights"].as_str().unwrap().to_owned()
+    };
+    let alone = weights("h0:1", &[]);
+    assert_eq!(weights("h0:2,h1:1", &["--strategy", "central"]), alone);
     cluster.is_quiet();
 }

@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails has to panic")]
 
-use std::convert::Infallible;
+use std::{convert::Infallible, sync::Mutex};
 
-use sirtaki::{LaunchError, World, launch};
+use sirtaki::{Error, LaunchError, World, launch, mirrored};
 use sirtaki_comm::{DType, Reduction};
 use sirtaki_engine::{Operation, Output, Request, Tensor};
 
@@ -63,4 +63,39 @@ fn ranks_that_end_at_the_same_time_leave_their_own_results() {
         let ranks = launch(8, |world| world.engine().barrier("end").map(|()| world.rank()));
         assert_eq!(ranks.unwrap(), [0, 1, 2, 3, 4, 5, 6, 7]);
     }
+}
+
+#[test]
+fn threads_are_ranks_too() {
+    let calls = Mutex::new(Vec::new());
+    let ranks = mirrored(4, |world| {
+        calls.lock().unwrap().push(world.rank());
+        let half = world.split(world.rank() as u64 % 2)?;
+        Ok::<_, Error>((world.rank(), world.local_size(), half.sum(world.rank() as f64)?, sum(world, 1.0)))
+    });
+    assert_eq!(ranks.unwrap(), [(0, 4, 2.0, 4.0), (1, 4, 4.0, 4.0), (2, 4, 2.0, 4.0), (3, 4, 4.0, 4.0)]);
+    assert_eq!(calls.lock().unwrap().len(), 4);
+    // One device is the process itself.
+    let thread = std::thread::current().id();
+    let alone = mirrored(1, |world| Ok::<_, Error>((world.size(), std::thread::current().id()))).unwrap();
+    assert_eq!(alone, [(1, thread)]);
+}
+
+#[test]
+fn a_device_that_fails_ends_the_others_with_its_own_error() {
+    let error = mirrored(3, |world| match world.rank() {
+        1 => Err(Error::setting("no data here", "bring some")),
+        _ => world.sum(1.0),
+    });
+    assert_eq!(error.unwrap_err().to_string(), "no data here");
+    let panic = std::panic::catch_unwind(|| {
+        mirrored(2, |world| {
+            assert_eq!(world.rank(), 0, "this device is odd");
+            world.sum(1.0)
+        })
+    });
+    let panic = panic.unwrap_err();
+    assert!(panic.downcast_ref::<String>().is_some_and(|text| text.contains("this device is odd")));
+    // Nothing is left over: the next one works.
+    assert_eq!(mirrored(2, |world| world.sum(1.0)).unwrap(), [2.0; 2]);
 }

@@ -8,8 +8,9 @@ use std::path::Path;
 
 use burn::{
     grad_clipping::GradientClippingConfig,
-    module::Module,
+    module::{Module, ModuleMapper, Param},
     optim::{AdamConfig, AdamWConfig, GradientsParams, ModuleOptimizer, SgdConfig, momentum::MomentumConfig},
+    tensor::Tensor,
 };
 use convolution::{Bits, Folder, Network, SAMPLES, bits, difference, momentum, samples, worker};
 use sirtaki::{
@@ -37,10 +38,18 @@ fn update(world: &World, optimizer: fn() -> ModuleOptimizer, split: bool) -> Box
     if split { Box::new(optimizer.shard()) } else { Box::new(optimizer) }
 }
 
-/// Goes on from where the folder says, for some steps of an epoch, and saves there.
+/// The same with weights that the workers of a host have in common.
+fn central(world: &World, optimizer: fn() -> ModuleOptimizer) -> Result<Box<dyn Update<Network>>> {
+    Ok(Box::new(DistributedOptimizer::new(world, optimizer()).clip(0.7).shard().central()?))
+}
+
 fn exact(world: &World, optimizer: fn() -> ModuleOptimizer, split: bool, steps: usize, folder: &Path) -> Result<Bits> {
+    go_on(world, update(world, optimizer, split), steps, folder)
+}
+
+/// Goes on from where the folder says, for some steps of an epoch, and saves there.
+fn go_on(world: &World, mut update: Box<dyn Update<Network>>, steps: usize, folder: &Path) -> Result<Bits> {
     let network = Network::new(&world.device().autodiff(), 10, 0.3);
-    let mut update = update(world, optimizer, split);
     let (mut network, resumed) = world.resume(folder, "network", network, update.as_mut())?;
     let position = resumed.map_or(Position::start(3), |resumed| resumed.manifest.position);
     let plan = FixedShards::new(SAMPLES, position, worker(world), 12, BATCH)?;
@@ -85,6 +94,48 @@ fn checkpoints_go_from_any_layout_to_any_other() {
     assert!(chain(adam, &[(4, true, 1), (3, true, 1), (2, false, 1), (2, true, 1), (1, false, usize::MAX)]) == alone);
     let alone = chain(momentum, &[(1, false, usize::MAX)]);
     assert!(chain(momentum, &[(1, false, 2), (3, true, 1), (1, true, 1), (4, false, usize::MAX)]) == alone);
+}
+
+#[test]
+fn weights_of_a_host_have_the_same_bits_and_go_on_from_any_checkpoint() {
+    let alone = chain(adam, &[(1, false, usize::MAX)]);
+    for workers in [1, 3, 4] {
+        let folder = Folder::new();
+        let first = launch(workers, |world| go_on(world, central(world, adam)?, 2, &folder.0)).unwrap();
+        assert!(first.iter().all(|rank| rank == &first[0]), "ranks of {workers} differ");
+        launch(2, |world| exact(world, adam, false, 1, &folder.0)).unwrap();
+        let last = launch(workers, |world| go_on(world, central(world, adam)?, usize::MAX, &folder.0)).unwrap();
+        assert!(last.iter().all(|rank| rank == &alone), "{workers} workers");
+    }
+}
+
+#[test]
+fn weights_of_a_host_are_not_written_to_by_who_computes_with_them() {
+    let ranks = launch(2, |world| -> Result<(bool, Bits, u64)> {
+        let network = world.broadcast(Network::new(&world.device().autodiff(), 10, 0.0), 0)?;
+        let mut update = central(world, momentum)?;
+        let gradients = network.gradients(&[world.rank() as u32, 7], 1.0);
+        let network = update.step(0.02.into(), network, gradients.into())?;
+        let before = bits(&network);
+        // A change on one rank, where memory of its own would have been changed in place.
+        let other = network.clone();
+        if world.rank() == 1 {
+            drop(other.map(&mut Zero));
+        }
+        world.sum(0.0)?;
+        Ok((bits(&network) == before, before, update.cost().shared))
+    });
+    let ranks = ranks.unwrap();
+    assert!(ranks.iter().all(|(same, weights, shared)| *same && *weights == ranks[0].1 && *shared > 0));
+}
+
+/// Parameters as zeros.
+struct Zero;
+
+impl ModuleMapper for Zero {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        param.map(|tensor| tensor.mul_scalar(0.0))
+    }
 }
 
 /// Some steps in the usual way.

@@ -114,6 +114,28 @@ fn state_is_divided_by_the_number_of_workers() {
     let _ = std::fs::remove_dir_all(folder);
 }
 
+#[test]
+fn weights_are_in_no_workers_own_memory_if_a_host_has_them() {
+    for workers in [1, 4] {
+        let grown = launch(workers, |world| -> Result<(usize, u64)> {
+            let before = LIVE.load(Relaxed);
+            let mut module = large(&world.device().autodiff());
+            let mut update = DistributedOptimizer::new(world, AdamConfig::new().init()).shard().central()?;
+            for _ in 0..2 {
+                let gradients = gradients(&module);
+                module = update.step(0.001, module, gradients)?;
+            }
+            Ok((LIVE.load(Relaxed).saturating_sub(before), Update::<Large>::cost(&update).shared))
+        });
+        for (grown, shared) in grown.unwrap() {
+            // The state, of which Adam keeps two numbers for each weight, and nothing of the weights.
+            let share = 2 * WEIGHTS / workers;
+            assert!((share..share + BLOCK).contains(&(grown + REST / 2)), "{grown} on {workers} workers");
+            assert_eq!(shared, WEIGHTS as u64);
+        }
+    }
+}
+
 impl Layer for Large {
     fn forward(&self, mut flow: Flow) -> Result<Flow> {
         let values = self.layers.iter().fold(flow.take::<Tensor<2>>()?, |values, layer| values.matmul(layer.val()));

@@ -14,7 +14,7 @@
   gradients.
 - ``compression``: tensors that are sent as a smaller type.
 - ``optimizer``, ``adasum``, ``data_parallel``, ``local_sgd``: training; ``apex``: the same for
-  apex's scripts.
+  apex's scripts; ``devices``: several devices of one process.
 - ``functions``, ``sync_batch_norm``: models, optimizers and objects; statistics of batches.
 - ``elastic``: training that goes on after a failure.
 - ``mpi_ops``, ``mpi_lib_v2``: modules of Horovod that scripts import.
@@ -81,6 +81,7 @@ from sirtaki.torch.asynchronous import (
 )
 from sirtaki.torch.compression import Compression
 from sirtaki.torch.data_parallel import data_parallel
+from sirtaki.torch.devices import DataParallel
 from sirtaki.torch.functions import (
     allgather_object,
     broadcast_object,
@@ -109,6 +110,7 @@ __all__ = [
     "Adasum",
     "Average",
     "Compression",
+    "DataParallel",
     "DistributedDataParallel",
     "DistributedOptimizer",
     "Error",

@@ -4,6 +4,7 @@
 
 mod place;
 mod search;
+mod strategies;
 mod text;
 
 use std::{
@@ -132,6 +133,8 @@ fn mistakes_are_told_before_anything_starts() {
     assert!(place.refused("-n 2 --mesh pipe=2 --reproducible --micro-batches 3").contains("--shards 3"));
     assert!(place.refused("-n 2 --strategy local --reproducible").contains("leave out --strategy local or --rep"));
     assert!(place.refused("-n 2 --after 5").contains("--strategy local"));
+    assert!(place.refused("-n 2 --strategy central --shard-optimizer").contains("--strategy central or --shard-opt"));
+    assert!(place.refused("-n 2 --devices 2 --global-batch 6").contains("4 workers"));
     assert!(place.refused("--epochs 1 --warmup-epochs 2").contains("epochs"));
     assert!(place.refused("--resume").contains("no run of lenet"));
     assert!(place.refused("lenet").contains("`lenet`"));
@@ -268,6 +271,10 @@ fn equal_runs_write_equal_files() {
     assert!(alone == shared, "another number of workers");
     let [split, ..] = files("five", &format!("-n 2 {reproducible} --shard-optimizer"));
     assert!(alone == split, "another place of the optimizer's state");
+    let [central, ..] = files("seven", &format!("-n 2 {reproducible} --strategy central"));
+    assert!(alone == central, "weights in memory once");
+    let [mirrored, ..] = files("eight", &format!("-n 1 --devices 2 {reproducible}"));
+    assert!(alone == mirrored, "threads instead of processes");
     let [staged, ..] = files("six", &format!("-n 4 {reproducible} --mesh data=2,pipe=2"));
     assert!(alone == staged, "stages on different workers");
 }

@@ -13,6 +13,7 @@ Examples:
   sirtaki predict trace.json --workers 2..64 --bandwidth 10Gbit --latency 50us
   sirtaki predict trace.json --workers 8,16 --per-host 4 --strong --json
   sirtaki predict --model docs/predict/vgg16.json --workers 1..512 --per-host 4
+  sirtaki predict trace.json --workers 8 --bandwidth 100Mbit --every 16
   sirtaki predict trace.json --workers 8 --micro-batches 16 --memory 8G
 
 Efficiency is the speed of N workers divided by N times the speed of one.
@@ -51,6 +52,10 @@ pub struct Predict {
     /// Strong scaling: divide the recorded work among all workers, instead of giving each the same
     #[arg(long)]
     pub strong: bool,
+
+    /// Local SGD: steps that workers make by themselves before they average their weights
+    #[arg(long, default_value = "1", value_name = "STEPS", value_parser = super::at_least_one)]
+    pub every: NonZeroUsize,
 
     /// Samples per worker and step, to compute samples per second [default: as recorded]
     #[arg(long, value_name = "N", value_parser = super::at_least_one)]

@@ -72,6 +72,7 @@ fn scaling(arguments: &Predict) -> ScalingMode {
 fn forecast(work: Work, arguments: &Predict) -> Forecast {
     let (network, scaling) = (network(&work, arguments), scaling(arguments));
     let limits = Limits { fused: arguments.fusion, large: arguments.fusion_large };
-    let rows = predict(&work, &network, limits, scaling, &arguments.workers.0);
-    Forecast { work, network, scaling, rows }
+    let every = arguments.every.get();
+    let rows = predict(&work, &network, limits, (scaling, every), &arguments.workers.0);
+    Forecast { work, network, scaling, every, rows }
 }

@@ -60,10 +60,10 @@ pub(super) fn predict(
     work: &Work,
     network: &Network,
     limits: Limits,
-    scaling: ScalingMode,
+    (scaling, every): (ScalingMode, usize),
     workers: &[usize],
 ) -> Vec<Prediction> {
-    let row = |&workers: &usize| Forecast { work, network, limits, scaling, workers }.row();
+    let row = |&workers: &usize| Forecast { work, network, limits, scaling, every, workers }.row();
     workers.iter().map(row).collect()
 }
 
@@ -72,6 +72,8 @@ struct Forecast<'a> {
     network: &'a Network,
     limits: Limits,
     scaling: ScalingMode,
+    /// Steps that workers make by themselves before they average weights; with one, gradients are averaged.
+    every: usize,
     workers: usize,
 }
 
@@ -94,7 +96,7 @@ impl Forecast<'_> {
         let samples = self.samples(self.workers);
         let own = mean(samples.iter().map(|sample| sample.computed));
         let batches = batches(&self.work.tensors, self.limits, self.network, self.workers, self.work.copy);
-        let courses = self.courses(&samples, &batches);
+        let courses = if self.every > 1 { self.windows(&samples, &batches) } else { self.courses(&samples, &batches) };
         let step = mean(courses.iter().map(|course| course.ended));
         let computed = mean(courses.iter().map(|course| course.computed));
         let n = self.workers as f64;
@@ -135,6 +137,22 @@ impl Forecast<'_> {
             step(&slowest.ready, slowest.computed)
         };
         (0..draws).map(draw).collect()
+    }
+
+    /// Steps of workers by themselves, with an average of all weights after some of them; each is the mean of such a window.
+    fn windows(&self, samples: &[Sample], batches: &[Batch]) -> Vec<StepTimes> {
+        let average: f64 = match self.workers {
+            1 => 0.0,
+            _ => self.network.vote(self.workers) + batches.iter().map(|batch| batch.seconds).sum::<f64>(),
+        };
+        let (mut random, every) = (Random(0x5eed), self.every as f64);
+        let mut alone = || (0..self.every).map(|_| samples[random.below(samples.len())].computed).sum::<f64>();
+        let window = |_| {
+            let slowest = (0..self.workers).map(|_| alone()).fold(0.0, f64::max);
+            StepTimes { computed: slowest / every, ended: (slowest + average) / every }
+        };
+        let draws = (EFFORT / self.workers.saturating_mul(self.every)).clamp(10, DRAWS);
+        (0..draws).map(window).collect()
     }
 }
 
@@ -239,7 +257,7 @@ mod tests {
 
     #[test]
     fn weak_scaling_keeps_the_work_of_a_worker() {
-        let rows = predict(&work(&[4.0]), &network(), LIMITS, ScalingMode::Weak, &[1, 2, 4]);
+        let rows = predict(&work(&[4.0]), &network(), LIMITS, (ScalingMode::Weak, 1), &[1, 2, 4]);
         assert_eq!((rows[0].step_seconds, rows[0].efficiency, rows[0].samples_per_second), (4.0, 1.0, Some(2.5)));
         // 1 s by doubling between two, 2 s among four.
         near(rows[1].step_seconds, 5.0, 1e-3);
@@ -252,7 +270,7 @@ mod tests {
 
     #[test]
     fn strong_scaling_shares_the_work_of_the_recorded_workers() {
-        let rows = predict(&work(&[4.0]), &network(), LIMITS, ScalingMode::Strong, &[1, 2, 4]);
+        let rows = predict(&work(&[4.0]), &network(), LIMITS, (ScalingMode::Strong, 1), &[1, 2, 4]);
         assert_eq!((rows[0].step_seconds, rows[0].samples_per_second), (8.0, Some(2.5)));
         near(rows[1].step_seconds, 5.0, 1e-3);
         near(rows[2].step_seconds, 2.0 + 2.0, 1e-3);
@@ -266,12 +284,27 @@ mod tests {
         let mut times = vec![1.0; 9];
         times.push(2.0);
         let fast = Network { bandwidth: 1e12, ..network() };
-        let rows = predict(&work(&times), &fast, LIMITS, ScalingMode::Weak, &[2, 100]);
+        let rows = predict(&work(&times), &fast, LIMITS, (ScalingMode::Weak, 1), &[2, 100]);
         near(rows[0].step_seconds, 1.19, 0.07);
         near(rows[1].step_seconds, 2.0, 0.02);
         near(rows[1].straggler_seconds, 0.9, 0.02);
-        let again = predict(&work(&times), &fast, LIMITS, ScalingMode::Weak, &[2, 100]);
+        let again = predict(&work(&times), &fast, LIMITS, (ScalingMode::Weak, 1), &[2, 100]);
         assert_eq!(rows, again);
+    }
+
+    #[test]
+    fn averages_of_weights_are_shared_by_the_steps_between_them_and_so_is_waiting() {
+        let rows = predict(&work(&[4.0]), &network(), LIMITS, (ScalingMode::Weak, 8), &[1, 2, 4]);
+        assert_eq!((rows[0].step_seconds, rows[0].efficiency), (4.0, 1.0));
+        // An eighth of 1 s by doubling between two, and of 2 s among four.
+        near(rows[1].step_seconds, 4.0 + 1.0 / 8.0, 1e-3);
+        near(rows[2].communication_seconds, 2.0 / 8.0, 1e-3);
+        // Slow steps happen to all of a hundred workers in long windows, so none of them waits long for another.
+        let times = [vec![1.0; 9], vec![2.0]].concat();
+        let fast = Network { bandwidth: 1e12, ..network() };
+        let waits =
+            |every| predict(&work(&times), &fast, LIMITS, (ScalingMode::Weak, every), &[100])[0].straggler_seconds;
+        assert!(waits(100) < waits(10) && waits(10) < 0.5 * waits(1), "{} {} {}", waits(100), waits(10), waits(1));
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub(super) struct Forecast {
     pub work: Work,
     pub network: Network,
     pub scaling: ScalingMode,
+    /// Steps between two averages of weights; with one, gradients are averaged.
+    pub every: usize,
     pub rows: Vec<Prediction>,
 }
 
@@ -47,12 +49,19 @@ impl Forecast {
         if self.scaling == ScalingMode::Strong && self.work.fixed == 0.0 {
             list.push("No time of the optimizer is known; all computing is taken to shrink with the data.".into());
         }
+        if self.every > 1 {
+            list.push(format!(
+                "Weights are averaged every {} steps, after them; the collectives are those of one average. What that \
+                 costs in accuracy is not predicted.",
+                self.every
+            ));
+        }
         list
     }
 
     /// Everything as one object.
     pub(super) fn json(&self) -> Value {
-        let Self { work, network, scaling, rows } = self;
+        let Self { work, network, scaling, every, rows } = self;
         json!({
             "title": work.title,
             "tensors": work.tensors.len(),
@@ -66,6 +75,7 @@ impl Forecast {
             "bandwidth_bytes_per_second": network.bandwidth,
             "workers_per_host": network.per_host,
             "scaling": scaling,
+            "every": every,
             "rows": rows,
             "notes": self.assumptions(),
             "left_out": LEFT_OUT,

@@ -2,12 +2,15 @@
 
 use std::{io, time::Instant};
 
-use sirtaki::train::{Epoch, Observer, Report, Start};
+use sirtaki::train::{Epoch, Exchange, Observer, Report, Start};
 use sirtaki_engine::machine;
 use sirtaki_launch::words::{grouped, percent, seconds_in_words};
 
 use super::relative;
-use crate::printer::{Printer, Style};
+use crate::{
+    commands::report::words,
+    printer::{Printer, Style},
+};
 
 /// Shows a run.
 pub(super) struct Display<'a> {
@@ -147,11 +150,30 @@ fn training(report: &Report, load: Option<f64>) -> Vec<Row> {
             percent(report.communication_share, 1),
             "of the time, waiting for other workers included".into(),
         ));
+        rows.extend(exchange(report));
     }
     rows.extend(report.pipeline.as_ref().filter(|pipeline| pipeline.workers > 1).map(|pipeline| {
         let note = format!("of the time, waiting for stages; {} micro-batches", pipeline.micro_batches);
         ("bubble", percent(pipeline.bubble, 1), note)
     }));
+    rows
+}
+
+/// What workers exchanged, where that is not simply all gradients.
+fn exchange(report: &Report) -> Vec<Row> {
+    let Exchange { bytes, bytes_of_data_parallelism: usual, shared, .. } = report.exchange;
+    if report.strategy == "data" {
+        return Vec::new();
+    }
+    let note = format!("sent and received by each worker; averaging all gradients takes {}", words::bytes(usual));
+    let mut rows = vec![("exchanged", words::bytes(bytes), note)];
+    if shared > 0 {
+        rows.push((
+            "shared",
+            words::bytes(shared as f64),
+            "of weights, once per host instead of on every worker".into(),
+        ));
+    }
     rows
 }
 
