@@ -204,7 +204,7 @@ fn weights_that_are_on_each_host_once_are_those_of_one_worker() {
     let weights = |hosts: &str, more: &[&str]| {
         let file = folder.path().join("result.json");
         let same = ["--reproducible", "--shards", "6", "--global-batch", "12", "--max-steps", "3", "--json"];
-        train(&cluster, folder.path(), hosts, &[&same, &[file.to_str().unwrap()], more].concat());
+        train(&cluster, folder.path(), hosts, &[&same[..], &[file.to_str().unwrap()], more].concat());
         let report: serde_json::Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
         report["weights"].as_str().unwrap().to_owned()
     };

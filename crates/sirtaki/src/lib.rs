@@ -63,6 +63,11 @@ pub struct Readme;
 #[doc = include_str!("../../../docs/local-sgd.md")]
 pub struct LocalSgdPage;
 
+/// So are those of the page about the choice between them.
+#[cfg(all(doctest, feature = "burn"))]
+#[doc = include_str!("../../../docs/which-parallelism.md")]
+pub struct WhichParallelism;
+
 /// So are those of the page about networks that are divided among workers.
 #[cfg(all(doctest, feature = "burn"))]
 #[doc = include_str!("../../../docs/parallel.md")]

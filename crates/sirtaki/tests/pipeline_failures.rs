@@ -18,7 +18,7 @@ use sirtaki::{
     data::{FixedShards, Position, Shard},
     launch,
     pipeline::PipelineSchedule,
-    train::{self, BatchSize, Method, Model, Precision, Settings, Strategy},
+    train::{self, BatchSize, LearningStrategy, Method, Model, Precision, Settings},
 };
 
 const WIDTH: usize = 6;
@@ -135,7 +135,7 @@ fn workers_with_different_texts_do_not_begin() {
             rate: None,
             warmup: 0.0,
             method: Method::Sgd,
-            strategy: Strategy::Data,
+            strategy: LearningStrategy::Data,
             precision: Precision::F32,
             target: 0.5,
             seed: 1,

@@ -33,6 +33,6 @@ pub use checks::{check, check_data};
 pub use data_sets::Domain;
 pub use epochs::run;
 pub use local::Local;
-pub use report::{Epoch, Exchange, Observer, PipelineReport, Prediction, Report, Start};
+pub use report::{Epoch, ExchangeReport, Observer, PipelineReport, Prediction, Report, Start};
 pub use settings::{BatchSize, Method, Model, Precision, Settings, Stages};
-pub use strategy::Strategy;
+pub use strategy::LearningStrategy;

@@ -107,7 +107,7 @@ pub struct PipelineReport {
 
 /// What workers exchanged in order to learn together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Exchange {
+pub struct ExchangeReport {
     /// Bytes of gradients, weights and state that a worker sent and received, counted as the algorithms move them that
     /// move least; mean over workers.
     pub bytes: f64,
@@ -141,7 +141,7 @@ pub struct Report {
     /// How workers learned together.
     pub strategy: String,
     /// What that cost them besides computing.
-    pub exchange: Exchange,
+    pub exchange: ExchangeReport,
     /// The precision of the computation.
     pub precision: String,
     /// What all random numbers came from.

@@ -12,7 +12,7 @@ use super::{
     data_sets::{DataSet, Domain},
     networks::{NETWORKS, NetworkEntry},
     report::{Observer, Report},
-    strategy::Strategy,
+    strategy::LearningStrategy,
 };
 use crate::{Error, Result, World, pipeline::PipelineSchedule};
 
@@ -41,7 +41,7 @@ pub struct Settings {
     /// How weights follow from gradients.
     pub method: Method,
     /// How workers learn together.
-    pub strategy: Strategy,
+    pub strategy: LearningStrategy,
     /// What is computed with.
     pub precision: Precision,
     /// The share of test samples to recognise; the time until then is reported.

@@ -14,7 +14,7 @@ use crate::{Chain, DistributedOptimizer, Error, Layer, Result, Update};
 /// How workers learn together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Strategy {
+pub enum LearningStrategy {
     /// The mean of all gradients in every step; every worker has weights and state.
     #[default]
     Data,
@@ -26,56 +26,56 @@ pub enum Strategy {
     Local(Local),
 }
 
-impl Strategy {
+impl LearningStrategy {
     /// What it is called.
     pub fn name(self) -> &'static str {
         match self {
-            Strategy::Data => "data",
-            Strategy::Sharded => "sharded",
-            Strategy::Central => "central",
-            Strategy::Local(_) => "local",
+            LearningStrategy::Data => "data",
+            LearningStrategy::Sharded => "sharded",
+            LearningStrategy::Central => "central",
+            LearningStrategy::Local(_) => "local",
         }
     }
 
     /// Refuses what does not go together with it.
     pub(super) fn check(self, settings: &Settings) -> Result<()> {
         match self {
-            Strategy::Data => Ok(()),
-            Strategy::Sharded | Strategy::Central if settings.method == Method::Lars => {
+            LearningStrategy::Data => Ok(()),
+            LearningStrategy::Sharded | LearningStrategy::Central if settings.method == Method::Lars => {
                 let problem =
                     "the state of lars cannot be split over workers: its rates come from the norms of whole layers";
                 let hint = "leave --strategy or --shard-optimizer out, or take --optimizer sgd, adam or adamw";
                 Err(Error::setting(problem, hint))
             }
-            Strategy::Sharded | Strategy::Central => Ok(()),
-            Strategy::Local(_) => Local::check(settings),
+            LearningStrategy::Sharded | LearningStrategy::Central => Ok(()),
+            LearningStrategy::Local(_) => Local::check(settings),
         }
     }
 
     /// What must be the same to go on from a checkpoint, by the names that people type: nothing where the arithmetic is
-    /// that of [`Strategy::Data`].
+    /// that of [`LearningStrategy::Data`].
     pub(super) fn told(self) -> Vec<(&'static str, String)> {
         match self {
-            Strategy::Data | Strategy::Sharded | Strategy::Central => Vec::new(),
-            Strategy::Local(local) => local.told().into(),
+            LearningStrategy::Data | LearningStrategy::Sharded | LearningStrategy::Central => Vec::new(),
+            LearningStrategy::Local(local) => local.told().into(),
         }
     }
 
     /// Whether gradients may be sent as a smaller type: not where they go to the worker that has their elements.
     pub(super) fn compresses(self) -> bool {
         match self {
-            Strategy::Data | Strategy::Local(_) => true,
-            Strategy::Sharded | Strategy::Central => false,
+            LearningStrategy::Data | LearningStrategy::Local(_) => true,
+            LearningStrategy::Sharded | LearningStrategy::Central => false,
         }
     }
 
     /// How gradients become weights, from an optimizer for all workers. All of them call it.
     pub(super) fn update<L: Layer>(self, optimizer: DistributedOptimizer) -> Result<Box<dyn Update<Chain<L>>>> {
         Ok(match self {
-            Strategy::Data => Box::new(optimizer),
-            Strategy::Sharded => Box::new(optimizer.shard()),
-            Strategy::Central => Box::new(optimizer.shard().central()?),
-            Strategy::Local(local) => Box::new(local.update(optimizer)?),
+            LearningStrategy::Data => Box::new(optimizer),
+            LearningStrategy::Sharded => Box::new(optimizer.shard()),
+            LearningStrategy::Central => Box::new(optimizer.shard().central()?),
+            LearningStrategy::Local(local) => Box::new(local.update(optimizer)?),
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{io, time::Instant};
 
-use sirtaki::train::{Epoch, Exchange, Observer, Report, Start};
+use sirtaki::train::{Epoch, ExchangeReport, Observer, Report, Start};
 use sirtaki_engine::machine;
 use sirtaki_launch::words::{grouped, percent, seconds_in_words};
 
@@ -161,7 +161,7 @@ fn training(report: &Report, load: Option<f64>) -> Vec<Row> {
 
 /// What workers exchanged, where that is not simply all gradients.
 fn exchange(report: &Report) -> Vec<Row> {
-    let Exchange { bytes, bytes_of_data_parallelism: usual, shared, .. } = report.exchange;
+    let ExchangeReport { bytes, bytes_of_data_parallelism: usual, shared, .. } = report.exchange;
     if report.strategy == "data" {
         return Vec::new();
     }

@@ -1,7 +1,7 @@
 //! What `--strategy` and the options that belong to one strategy mean.
 
 use anyhow::Result;
-use sirtaki::train::{Local, Strategy};
+use sirtaki::train::{LearningStrategy, Local};
 
 use crate::{
     args::train::{StrategyName, Train},
@@ -9,21 +9,21 @@ use crate::{
 };
 
 /// How workers learn together.
-pub(super) fn strategy(arguments: &Train) -> Result<Strategy> {
+pub(super) fn strategy(arguments: &Train) -> Result<LearningStrategy> {
     refuse_options_of_others(arguments)?;
     match arguments.strategy {
-        StrategyName::Data if arguments.shard_optimizer => Ok(Strategy::Sharded),
-        StrategyName::Data => Ok(Strategy::Data),
-        StrategyName::Sharded => Ok(Strategy::Sharded),
+        StrategyName::Data if arguments.shard_optimizer => Ok(LearningStrategy::Sharded),
+        StrategyName::Data => Ok(LearningStrategy::Data),
+        StrategyName::Sharded => Ok(LearningStrategy::Sharded),
         other if arguments.shard_optimizer => {
             let problem = format!("--shard-optimizer is a strategy, and --strategy {} is another one", other.name());
             Err(Advice::new(problem, format!("leave out --strategy {} or --shard-optimizer", other.name())).into())
         }
-        StrategyName::Central => Ok(Strategy::Central),
+        StrategyName::Central => Ok(LearningStrategy::Central),
         StrategyName::Local => {
             let Train { every, after, outer, .. } = arguments;
             let every = every.map_or(8, |every| every.get() as u64);
-            Ok(Strategy::Local(Local { every, after: after.unwrap_or(0), outer: outer.is_some() }))
+            Ok(LearningStrategy::Local(Local { every, after: after.unwrap_or(0), outer: outer.is_some() }))
         }
     }
 }

@@ -8,7 +8,7 @@ use sirtaki_engine::telemetry::{self, largest_memory};
 use super::{
     super::{
         meter::Score,
-        report::{Exchange, PipelineReport, Prediction, Report, Start},
+        report::{ExchangeReport, PipelineReport, Prediction, Report, Start},
     },
     Course,
 };
@@ -99,12 +99,12 @@ impl<L: Layer> Course<'_, L> {
     }
 
     /// What workers exchanged. All of them call it.
-    fn exchange(&self) -> Result<Exchange> {
+    fn exchange(&self) -> Result<ExchangeReport> {
         let cost = self.update.cost();
         let sums = [cost.bytes as f64, cost.bytes_of_data_parallelism as f64, self.update.waited().as_secs_f64()];
         let sums = self.world.sums("cost of steps", sums)?;
         let [bytes, bytes_of_data_parallelism, waited] = sums.map(|sum| sum / self.world.size() as f64);
-        Ok(Exchange { bytes, bytes_of_data_parallelism, shared: cost.shared, waited, staleness: cost.staleness })
+        Ok(ExchangeReport { bytes, bytes_of_data_parallelism, shared: cost.shared, waited, staleness: cost.staleness })
     }
 }
 
