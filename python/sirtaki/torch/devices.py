@@ -28,15 +28,15 @@ class DataParallel(torch.nn.DataParallel):
     """Splits a batch over devices, applies the module to all parts, and puts the results together.
 
     Like ``torch.nn.DataParallel``: ``module`` is the module itself, whose parameters have to be on
-    the first device and collect the gradients of all parts; inputs are split along ``dim``, results
-    are put together along it on ``output_device``, which is the first device unless another one is
-    given. ``state_dict`` is the same, too. Of what parts write to buffers, such as running
-    statistics, that of the first part is kept.
+    the first device and collect the gradients of all parts; inputs are split along ``dim``, and
+    results are put together along it on ``output_device``, which is the first device unless
+    another one is given. ``state_dict`` is the same, too. Of what parts write to buffers, such as
+    running statistics, that of the first part is kept.
 
-    ``device_ids`` are numbers of GPUs, or devices; the same one may be named several times. Without
-    GPUs every number is the CPU. By default they are all GPUs, and where there are none the module
-    is applied as it is. On a CPU, where one operation already uses all cores, this is for trying a
-    program out, not for speed.
+    ``device_ids`` are numbers of GPUs, or devices; the same one may be named several times.
+    Without GPUs every number is the CPU. By default they are all GPUs, and where there are none the
+    module is applied as it is. On a CPU, where one operation already uses all cores, this is for
+    trying a program out, not for speed.
 
     >>> import torch
     >>> import sirtaki.torch
@@ -52,6 +52,7 @@ class DataParallel(torch.nn.DataParallel):
         output_device: Device | None = None,
         dim: int = 0,
     ) -> None:
+        """The module on these devices."""
         torch.nn.Module.__init__(self)
         if device_ids is None:
             device_ids = range(torch.cuda.device_count())
@@ -102,22 +103,19 @@ def _device(device: Device) -> torch.device:
 
 
 def scatter(value: Any, devices: Sequence[torch.device], dim: int) -> list[Any]:
-    """A value for each part: chunks of tensors, wherever they are in it, and references to the rest.
+    """A value for each part: chunks of tensors, wherever they are in it, and the rest as it is.
 
     There are fewer parts than devices if tensors are too short.
     """
     if isinstance(value, torch.Tensor):
         chunks = value.chunk(len(devices), dim)
-        return [
-            chunk.to(device, non_blocking=True)
-            for chunk, device in zip(chunks, devices)  # noqa: B905
-        ]
+        return [chunk.to(device, non_blocking=True) for chunk, device in zip(chunks, devices)]
     make = _maker(value)
     if make is None or not value:
         return [value for _ in devices]
     entries = list(value.values()) if isinstance(value, dict) else list(value)
     parts = [scatter(entry, devices, dim) for entry in entries]
-    return [make(list(part)) for part in zip(*parts)]  # noqa: B905
+    return [make(list(part)) for part in zip(*parts)]
 
 
 def gather(outputs: Sequence[Any], device: torch.device, dim: int) -> Any:
@@ -142,7 +140,7 @@ def gather(outputs: Sequence[Any], device: torch.device, dim: int) -> Any:
         if any(output.keys() != first.keys() for output in outputs):
             raise ValueError("DataParallel: the dictionaries of two parts have different keys")
         return make([gather([output[key] for output in outputs], device, dim) for key in first])
-    return make([gather(entries, device, dim) for entries in zip(*outputs)])  # noqa: B905
+    return make([gather(entries, device, dim) for entries in zip(*outputs)])
 
 
 def _maker(value: Any) -> Callable[[list[Any]], Any] | None:
@@ -153,7 +151,7 @@ def _maker(value: Any) -> Callable[[list[Any]], Any] | None:
     if isinstance(value, list):
         return list
     if isinstance(value, dict):
-        return lambda entries: kind(zip(value.keys(), entries))  # noqa: B905
+        return lambda entries: kind(zip(value.keys(), entries))
     return None
 
 
@@ -163,7 +161,7 @@ def replicate(module: Module, devices: Sequence[torch.device]) -> list[Module]:
     copies = _on_devices(parameters, list(dict.fromkeys(devices)))
     replicas = []
     for number, device in enumerate(devices):
-        values = dict(zip(parameters, copies[device]))  # noqa: B905
+        values = dict(zip(parameters, copies[device]))
         own = {
             buffer: buffer if number == 0 else buffer.detach().to(device, copy=True)
             for buffer in buffers
@@ -218,7 +216,7 @@ def _replica(
 def parallel_apply(
     replicas: Sequence[Any], inputs: Any, kwargs: Any, devices: Sequence[torch.device]
 ) -> list[Any]:
-    """The results of all parts; those of a device one after the other, devices at the same time."""
+    """The results of all parts; devices at the same time, the parts of one take turns."""
     results: list[Any] = [None] * len(replicas)
     mode = _Mode()
 
