@@ -31,8 +31,8 @@ use crate::{
 /// `cuda`, [`World::device`] gives every rank of a host its own GPU.
 ///
 /// Burn's own random numbers on a CPU are common to the threads of a process. Initial weights are made equal by
-/// [`World::broadcast`] as always; for dropout that depends on nothing but the data, take [`ShardDropout`]
-/// (crate::ShardDropout).
+/// `World::broadcast` as always; dropout that depends on nothing but the data is
+/// [`ShardDropout`](crate::ShardDropout).
 ///
 /// # Panics
 /// If `devices` is zero, or if `work` panics on one of them.

@@ -34,9 +34,9 @@ class DataParallel(torch.nn.DataParallel):
     running statistics, that of the first part is kept.
 
     ``device_ids`` are numbers of GPUs, or devices; the same one may be named several times.
-    Without GPUs every number is the CPU. By default they are all GPUs, and where there are none the
-    module is applied as it is. On a CPU, where one operation already uses all cores, this is for
-    trying a program out, not for speed.
+    Without GPUs every number is the CPU. By default they are all GPUs, and where there are none
+    the module is applied as it is. On a CPU, where one operation already uses all cores, this is
+    for trying a program out, not for speed.
 
     >>> import torch
     >>> import sirtaki.torch
