@@ -25,6 +25,7 @@ def infer(
     stride: int | Sequence[int] = 1,
     tolerance: float | None = None,
     output: str = "values",
+    normalise: str | tuple[float, float] | None = None,
     channels: Sequence[int] | None = None,
     region: Sequence[tuple[int, int | None]] | None = None,
     mask: str | os.PathLike[str] | None = None,
@@ -61,9 +62,12 @@ def infer(
     Under ``sirtaki run -n 4`` the ranks share the work, and so do independent processes with
     ``join=True``; whoever comes last completes the output. After a crash, the same call continues.
 
-    ``output`` is ``"values"``, ``"argmax"`` or ``"probabilities"``; ``region`` has the first voxel
-    and the one behind the last for each axis. Returns what this process has done: its tiles, the
-    seconds that it read, computed and wrote, and the ``halo`` along each axis.
+    ``output`` is ``"values"``, ``"argmax"``, ``"probabilities"`` or ``"labels"``, which numbers
+    the objects of the whole volume. ``normalise`` scales the input by statistics of the whole
+    volume: ``"mean"`` for mean 0 and standard deviation 1, or two percentiles that become 0 and 1.
+    ``region`` has the first voxel and the one behind the last for each axis. Returns what this
+    process has done: its tiles, the seconds that it read, computed and wrote, and the ``halo``
+    along each axis.
 
     PyTorch picks other kernels of oneDNN for other shapes, whose last bits differ; inside
     ``torch.backends.mkldnn.flags(enabled=False)`` tiles are equal to the whole in every bit.
@@ -87,6 +91,7 @@ def infer(
             "chunk": None if chunk is None else list(chunk),
             "tolerance": tolerance,
             "inexact": False,
+            "normalise": _scaling(normalise),
             "allow_nan": allow_nan,
             "replace": replace,
         },
@@ -100,6 +105,15 @@ def infer(
         "join": join,
     }
     return dict(json.loads(_native.infer(_adapted(model), json.dumps(asked))))
+
+
+def _scaling(normalise: str | tuple[float, float] | None) -> Any:
+    """What ``normalise`` says, as the compiled part reads it."""
+    if normalise is None or normalise == "mean":
+        return normalise
+    if isinstance(normalise, str) or len(normalise) != 2 or not normalise[0] < normalise[1]:
+        raise ValueError('normalise is "mean" or two percentiles, such as (1, 99)')
+    return {"percentiles": [float(percent) for percent in normalise]}
 
 
 def _is_torch(model: Any) -> bool:

@@ -4,6 +4,7 @@ The reference is ONNX Runtime on the whole volume, with one thread. Networks are
 run takes about a second.
 """
 
+import itertools
 import json
 import os
 import re
@@ -20,6 +21,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+import scipy.ndimage
 import tifffile
 import zarr
 from onnx import TensorProto, helper, numpy_helper
@@ -39,6 +41,7 @@ class Net:
         self.axes, self.channels = axes, channels
         self.nodes, self.weights = [], []
         self.random = np.random.default_rng(axes)
+        self.opset = 17
 
     def weight(self, *shape):
         name = f"w{len(self.weights)}"
@@ -65,8 +68,8 @@ class Net:
         x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, self.channels, *space])
         y = helper.make_tensor_value_info(out, TensorProto.FLOAT, [1, "c", *sizes])
         graph = helper.make_graph(self.nodes, "net", [x], [y], self.weights)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-        onnx.save(model, path)
+        opset = [helper.make_opsetid("", self.opset)]
+        onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), path)
         return path
 
 
@@ -403,6 +406,175 @@ def test_tolerance_and_plan(made, tmp_path):
     assert 0 < np.abs(np.load(tmp_path / "t.npy") - exact).max() < 2 * exact.std()
 
 
+def spots(path, classes):
+    """Blurred noise against thresholds: objects of all sizes, some through many tiles."""
+    net = Net()
+    x = net.conv("x", 1, 4)
+    return net.save(path, net.conv(x, 4, classes, edge=3, relu=False))
+
+
+def same_objects(labels, want):
+    """Whether labels are equal up to names."""
+    pairs = np.unique(np.stack([labels.ravel(), want.ravel()]), axis=1)
+    return all(len(np.unique(side)) == pairs.shape[1] for side in pairs)
+
+
+def objects_of(values):
+    """What SciPy finds: connected voxels of equal class, each class for itself."""
+    if values.shape[0] == 1:
+        return scipy.ndimage.label(values[0] > 0)
+    classes, labels, count = values.argmax(0), np.zeros(values.shape[1:], int), 0
+    for number in range(1, values.shape[0]):
+        found, more = scipy.ndimage.label(classes == number)
+        labels[found > 0] = found[found > 0] + count
+        count += more
+    return labels, count
+
+
+@pytest.mark.parametrize(("classes", "workers", "tile"), [(1, 1, "16,16,16"), (3, 2, "16,32,16")])
+def test_objects_are_those_of_the_whole(made, tmp_path, classes, workers, tile):
+    folder, volume, _ = made
+    model, out = spots(tmp_path / "spots.onnx", classes), tmp_path / "out.zarr"
+    words = [model, folder / "in.zarr", out, "--labels", "-n", workers, "--tile", tile]
+    said = json.loads(infer(*words, "--verify", 4, "--json").stdout)
+    want, count = objects_of(whole(model, volume))
+    labels = zarr.open_array(str(out))[:]
+    assert count > 50 and said["objects"] == labels.max() == count
+    assert same_objects(labels, want) and labels.dtype == np.uint32
+    assert said["verified"]["equal"] == said["verified"]["places"] == 4
+    mask = np.zeros(SHAPE, "uint8")
+    mask[3:30, :, 8:40] = 1
+    np.save(tmp_path / "mask.npy", mask)
+    infer(*words[:2], tmp_path / "m.tif", *words[3:], "--mask", tmp_path / "mask.npy")
+    want, _ = objects_of(whole(model, volume) * mask)
+    assert same_objects(tifffile.imread(tmp_path / "m.tif"), want)
+    assert sorted(left_behind(tmp_path)) == []
+
+
+def test_numbering_goes_on_after_a_kill(made, tmp_path):
+    folder, volume, _ = made
+    model, out = spots(tmp_path / "spots.onnx", 1), tmp_path / "out.zarr"
+    words = [model, folder / "in.zarr", out, "--labels", "-n", 2, "--tile", "16,16,16", "--json"]
+    # 36 tiles, one step that joins them, and 36 tiles with the names of the volume.
+    for least in (20, 40):
+        run = start(*words)
+        wait_for(lambda least=least: done_in(out) >= least or run.poll() is not None)
+        run.kill()
+        run.communicate()
+        wait_for(lambda: not workers_of(out))
+    if not out.exists():
+        infer(*words)
+    assert same_objects(zarr.open_array(str(out))[:], objects_of(whole(model, volume))[0])
+    assert left_behind(tmp_path) == []
+
+
+def test_the_whole_input_is_scaled_alike(made, tmp_path):
+    folder, volume, _ = made
+    model = folder / "plain.onnx"
+    # Far from zero, and different from tile to tile.
+    drift = volume * 40 + 3 * np.arange(SHAPE[0], dtype="float32")[:, None, None] + 500
+    np.save(tmp_path / "drift.npy", drift)
+    words = [model, tmp_path / "drift.npy", tmp_path / "m.npy", "--tile", "16,16,16"]
+    said = json.loads(infer(*words, "--normalise", "mean", "--json").stdout)
+    [scaling] = said["scaling"]
+    assert np.isclose(scaling["shift"], drift.mean(dtype="float64"))
+    assert np.isclose(scaling["scale"], drift.std(dtype="float64"))
+    scaled = ((drift.astype("float64") - scaling["shift"]) / scaling["scale"]).astype("float32")
+    assert np.array_equal(np.load(tmp_path / "m.npy"), whole(model, scaled))
+    counts = (drift * 4).astype("uint16")
+    for values, name in ((drift, "drift"), (counts, "counts")):
+        np.save(tmp_path / f"{name}.npy", values)
+        words = [model, tmp_path / f"{name}.npy", tmp_path / f"p-{name}.npy", "-n", 2, "--json"]
+        said = json.loads(infer(*words, "--normalise", "percentiles:2,98").stdout)
+        [scaling] = said["scaling"]
+        low, high = np.percentile(values, [2, 98], method="inverted_cdf").astype("float64")
+        assert (scaling["shift"], scaling["scale"]) == (low, high - low)
+        scaled = ((values.astype("float64") - low) / (high - low)).astype("float32")
+        assert np.array_equal(np.load(words[2]), whole(model, scaled))
+    flat = np.full(SHAPE, 7, "float32")
+    np.save(tmp_path / "flat.npy", flat)
+    said = infer(model, tmp_path / "flat.npy", tmp_path / "f.npy", "--normalise", "mean", code=1)
+    assert "nothing to scale by" in said.stderr and "hint: " in said.stderr
+
+
+def blended(model, volume, window, overlap):
+    """Windows added up with Gaussian weights, as nnU-Net does it, in double precision."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    axis = np.exp(-0.5 * ((np.arange(window) - (window - 1) / 2) / (0.125 * window)) ** 2)
+    weight = axis[:, None, None] * axis[None, :, None] * axis[None, None, :]
+    step = int(window * (1 - overlap))
+    begins = [
+        [min(at, size - window) for at in range(0, size - window + step, step)] for size in SHAPE
+    ]
+    total, weights = 0, np.zeros(SHAPE)
+    for corner in itertools.product(*begins):
+        place = tuple(slice(at, at + window) for at in corner)
+        given = session.run(None, {"x": volume[place][None, None]})[0][0]
+        if np.isscalar(total):
+            total = np.zeros((given.shape[0], *SHAPE))
+        total[(slice(None), *place)] += weight * given
+        weights[place] += weight
+    return total / weights
+
+
+def test_windows_are_blended_where_nothing_is_exact(made, tmp_path):
+    folder, volume, _ = made
+    model = unet(tmp_path / "norm.onnx", "InstanceNormalization")
+    words = [model, folder / "in.zarr"]
+    blend = ["--blend=0.5", "--window", "24,24,24", "--json"]
+    # The same in every bit, whatever the tiles.
+    first = json.loads(infer(*words, tmp_path / "a.zarr", *blend, "--verify", 3).stdout)
+    infer(*words, tmp_path / "b.zarr", *blend, "-n", 2, "--tile", "16,32,16")
+    one, two = (zarr.open_array(str(tmp_path / name))[:] for name in ("a.zarr", "b.zarr"))
+    assert np.array_equal(one, two)
+    assert first["verified"]["equal"] == first["verified"]["places"] > 0
+    assert np.allclose(one, blended(model, volume, 24, 0.5), atol=1e-5)
+    other = [*words, tmp_path / "c.zarr", "--blend", "--window", "24,24,24", "--tolerance", "1e-3"]
+    assert "--blend" in infer(*other, code=2).stderr
+
+
+def normalised(path, groups=None):
+    """Two normalisations with something between them, the second one on a coarser grid."""
+    net = Net()
+    operator = "GroupNormalization" if groups else "InstanceNormalization"
+    settings = {"num_groups": groups} if groups else {}
+
+    def norm(x, channels):
+        values = [net.random.random(channels) + 0.5, net.random.random(channels)]
+        names = [f"n{len(net.weights)}-{number}" for number in range(2)]
+        pairs = zip(values, names)
+        net.weights += [numpy_helper.from_array(v.astype("float32"), name) for v, name in pairs]
+        return net.node(operator, [x, *names], **settings)
+
+    fine = norm(net.conv("x", 1, 4), 4)
+    pair = {"kernel_shape": [2] * 3, "strides": [2] * 3}
+    coarse = norm(net.conv(net.node("MaxPool", [fine], **pair), 4, 8), 8)
+    up = net.node("ConvTranspose", [coarse, net.weight(8, 4, 2, 2, 2)], **pair)
+    net.opset = 21 if groups else 17
+    return net.save(path, net.conv(net.node("Concat", [up, fine], axis=1), 8, 2, relu=False))
+
+
+@pytest.mark.parametrize("groups", [None, 2])
+def test_normalisation_with_statistics_of_the_whole(made, tmp_path, groups):
+    folder, volume, _ = made
+    model = normalised(tmp_path / "norm.onnx", groups)
+    # Statistics of a tile would differ from those of the whole.
+    drift = volume + np.linspace(-3, 3, SHAPE[0], dtype="float32")[:, None, None]
+    np.save(tmp_path / "drift.npy", drift)
+    words = [model, tmp_path / "drift.npy"]
+    exact = ["--global-statistics", "--verify", 3, "--json"]
+    said = json.loads(infer(*words, tmp_path / "a.npy", "-n", 1, *exact).stdout)
+    infer(*words, tmp_path / "b.npy", "-n", 2, "--tile", "16,16,32", *exact)
+    want, one = whole(model, drift), np.load(tmp_path / "a.npy")
+    assert np.array_equal(one, np.load(tmp_path / "b.npy")) and said["verified"]["equal"] == 3
+    # ONNX Runtime adds up all voxels in single precision.
+    assert np.abs(one - want).max() < 1e-3 * want.std()
+    infer(*words, tmp_path / "c.npy", "--inexact", "--tile", "16,16,32")
+    assert np.abs(np.load(tmp_path / "c.npy") - want).max() > 0.1 * want.std()
+
+
 def test_what_cannot_be_done_is_said(made, tmp_path):
     folder, volume, _ = made
     model, out = folder / "plain.onnx", tmp_path / "out.npy"
@@ -423,9 +595,8 @@ def test_what_cannot_be_done_is_said(made, tmp_path):
     assert "has 3 channels, of which 3 are used, and the network takes 1" in refusal(
         model, tmp_path / "rgb.npy", out
     )
-    assert "--inexact" in refusal(
-        unet(tmp_path / "norm.onnx", "InstanceNormalization"), folder / "in.npy", out
-    )
+    said = refusal(unet(tmp_path / "norm.onnx", "InstanceNormalization"), folder / "in.npy", out)
+    assert "--inexact" in said and "--blend" in said
     assert "is not inside the output" in refusal(
         model, folder / "in.npy", out, "--roi", "0:99,:,:"
     )
@@ -452,3 +623,32 @@ def test_damaged_input_is_named(made, tmp_path):
     chunk.write_bytes(chunk.read_bytes()[:100])
     said = infer(model, damaged, tmp_path / "d.npy", code=1).stderr
     assert "c/1/1/1: chunk [1, 1, 1]" in said and "hint: " in said
+
+
+def test_a_full_disk_loses_nothing(made, tmp_path):
+    folder, volume, nets = made
+    small = tmp_path / "small"
+    small.mkdir()
+    words = [folder / "plain.onnx", folder / "in.zarr", small / "out.npy", "--tile", "16,16,16"]
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "none", small], check=True)
+    try:
+        said = infer(*words, "-n", 2, code=1).stderr
+        assert "No space left on device" in said and "error: " in said and not words[2].exists()
+        subprocess.run(["mount", "-o", "remount,size=4m", small], check=True)
+        infer(*words, "-n", 2)
+        assert np.array_equal(np.load(words[2]), nets["plain"])
+        assert left_behind(small) == []
+    finally:
+        subprocess.run(["umount", small], check=True)
+
+
+def test_workers_keep_to_a_limit_of_memory(made, tmp_path):
+    folder, volume, _ = made
+    large = np.tile(volume, (3, 3, 3))
+    np.save(tmp_path / "large.npy", large)
+    model = plain(tmp_path / "wide.onnx", width=16, layers=2)
+    plan = [model, tmp_path / "large.npy", tmp_path / "out.npy", "--memory", "200M", "-n", 1]
+    said = json.loads(infer(*plan, "--json").stdout)
+    assert max(worker["memory"] for worker in said["workers"]) < 220e6
+    # The whole at once would need 16 channels of it, twice.
+    assert large.size * 4 * 32 > 220e6

@@ -34,7 +34,7 @@ pub(crate) fn bench_local_sgd(shell: &Shell, arguments: &[String]) -> Result<()>
 /// Networks on volumes beside PyTorch and MONAI; the arguments are passed on.
 pub(crate) fn bench_volume(shell: &Shell, arguments: &[String]) -> Result<()> {
     let folder = "target/python/bench-volume";
-    let python = install(shell, folder, &environment(shell)?, &["monai"])?;
+    let python = install(shell, folder, &environment(shell)?, &["monai", "scipy"])?;
     let wheel = wheel(shell)?;
     shell.run(pip_install(&python).args(["--force-reinstall", "--no-deps", &wheel]))?;
     let sirtaki = format!("{folder}/bin/sirtaki");

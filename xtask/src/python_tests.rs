@@ -12,7 +12,7 @@ use crate::{
 /// Where PyTorch and the following are installed, once.
 const ENVIRONMENT: &str = "target/python/environment";
 /// What the tests need besides the wheel and PyTorch.
-const NEEDS: [&str; 21] = [
+const NEEDS: [&str; 22] = [
     "accelerate",
     "cloudpickle",
     "flax",
@@ -29,6 +29,7 @@ const NEEDS: [&str; 21] = [
     "optax",
     "optuna",
     "pytest",
+    "scipy",
     "selenium",
     "tensorflow-cpu",
     "tifffile",
@@ -37,7 +38,7 @@ const NEEDS: [&str; 21] = [
 ];
 const PYTEST: [&str; 7] = ["-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider"];
 /// Tests that one process runs.
-const ALONE: [&str; 18] = [
+const ALONE: [&str; 19] = [
     "python/tests/test_command.py",
     "python/tests/test_horovodrun.py",
     "python/tests/test_torch_jobs.py",
@@ -55,6 +56,7 @@ const ALONE: [&str; 18] = [
     "python/tests/test_mpi.py",
     "python/tests/test_volumes.py",
     "python/tests/test_infer.py",
+    "python/tests/test_infer_hosts.py",
     "python/tests/test_infer_python.py",
 ];
 

@@ -18,6 +18,12 @@ use crate::{Content, Facts, InferError, Job, Model, Network, Settings, error::re
 
 /// The least edge of what one tile writes, where the format of the output would allow less.
 const EDGE: u64 = 32;
+/// The edge of a window where nothing else is said.
+const WINDOW: u64 = 96;
+/// Tiles that a worker has at least where tiles are exact.
+const CROWD: u64 = 6;
+/// Bytes for each voxel while objects are numbered: classes, and labels in several stages.
+const LABELLING: u64 = 16;
 /// Where the random numbers of probes begin.
 const SEED: u64 = 20;
 
@@ -44,8 +50,13 @@ pub fn decide(settings: &Settings, means: &mut Means<'_>, limits: Limits) -> Res
     let source = Source::open(&settings.input, &settings.choices)?;
     let channels = source.channels(means.facts, settings.channels.as_deref())?;
     let input = source.extent()?;
-    let mut reach = means.network.reach(channels.len() as u64, &input)?;
-    if let Some(fixed) = &means.facts.fixed {
+    let window = settings.blend.map(|_| window(settings, means.facts, &input)).transpose()?;
+    let mut reach = match &window {
+        Some(window) => blended(means, channels.len() as u64, window, &input)?,
+        None => means.network.reach(channels.len() as u64, &input)?,
+    };
+    let fixed = means.facts.fixed.clone().filter(|_| window.is_none());
+    if let Some(fixed) = &fixed {
         reach.output = output_of_fixed(&reach, &input, fixed)?;
     }
     let exact = reach.clone();
@@ -63,7 +74,7 @@ pub fn decide(settings: &Settings, means: &mut Means<'_>, limits: Limits) -> Res
         core: output.clone(),
         input,
         halo: reach.halos.clone(),
-        reads: means.facts.fixed.clone().map_or(Reads::Least, Reads::Exactly),
+        reads: fixed.map_or(Reads::Least, Reads::Exactly),
         wanted: settings.region.as_deref().map(|spans| wanted(spans, &output)).transpose()?,
         output,
     };
@@ -73,8 +84,11 @@ pub fn decide(settings: &Settings, means: &mut Means<'_>, limits: Limits) -> Res
         channels: channels.len() as u64,
         read: source.layout().dtype.size() as u64,
         given: reach.channels,
-        written: layout.dtype.size() as u64 * if settings.content == Content::Argmax { 1 } else { reach.channels },
+        written: written(settings.content, layout.dtype, reach.channels),
+        window: window.as_ref(),
     };
+    // Windows at the borders of tiles are computed by all of them, so tiles that are blended are as large as may be.
+    let limits = if window.is_some() { Limits { tiles: limits.tiles.div_ceil(CROWD), ..limits } } else { limits };
     let plan = match &settings.tile {
         Some(tile) => Plan::new(PlanSpec { core: clamp(tile, &spec.output)?, ..spec })?,
         None => choose(spec, limits, |read, core| needs.bytes(read, core))?,
@@ -88,8 +102,63 @@ pub fn decide(settings: &Settings, means: &mut Means<'_>, limits: Limits) -> Res
         layout,
         reach: exact,
         error,
+        window,
+        scaling: None,
+        statistics: Vec::new(),
         model_sum: means.sum,
         input_sum: source.sum(),
+    })
+}
+
+/// Bytes that are needed to write a voxel.
+fn written(content: Content, dtype: Dtype, channels: u64) -> u64 {
+    match content {
+        Content::Labels => LABELLING,
+        Content::Argmax => dtype.size() as u64,
+        _ => dtype.size() as u64 * channels,
+    }
+}
+
+/// What the network is given at a time where windows are blended.
+fn window(settings: &Settings, facts: &Facts, input: &Extent) -> Result<Extent, InferError> {
+    match (&facts.fixed, &settings.window) {
+        (Some(fixed), Some(window)) if fixed != window => Err(refused(
+            format!("the network takes {fixed} voxels and nothing else"),
+            "leave --window out, or export the network with dynamic axes of space",
+        )),
+        (Some(fixed), _) if fixed.sizes().iter().zip(input.sizes()).any(|(window, all)| window > all) => {
+            let problem = format!("the network takes {fixed} voxels and nothing else, and the volume has {input}");
+            Err(refused(problem, "export it with dynamic axes of space, or pad the volume"))
+        }
+        (Some(fixed), _) => Ok(fixed.clone()),
+        (None, Some(window)) => clamp(window, input),
+        (None, None) => clamp(&Extent::new(vec![WINDOW; input.axes()])?, input),
+    }
+}
+
+/// How far tiles of blended windows look: as far as a window is wide. What the network gives is found by trying.
+fn blended(means: &mut Means<'_>, channels: u64, window: &Extent, input: &Extent) -> Result<Reach, InferError> {
+    let mut model = (means.model)()?;
+    let shape: Vec<u64> = [channels].into_iter().chain(window.sizes().iter().copied()).collect();
+    let mut given = Vec::new();
+    let mut values = vec![0.0; (window.voxels() * channels) as usize];
+    model.run(&shape, &mut values, &mut |sizes, _| {
+        given = sizes.to_vec();
+        Ok(())
+    })?;
+    let (channels, space) = given.split_first().unwrap_or((&0, &[]));
+    if space != window.sizes() {
+        return Err(refused(
+            format!("the network makes {space:?} voxels of a window of {window}"),
+            "blending needs a network whose output has the size of its input; --window chooses another size",
+        ));
+    }
+    let halo = |size: &u64| Halo::symmetric(u32::try_from(size - 1).unwrap_or(u32::MAX), 1);
+    Ok(Reach {
+        halos: window.sizes().iter().map(halo).collect(),
+        output: input.sizes().to_vec(),
+        channels: *channels,
+        notes: vec![format!("windows of {window} are blended: the result is not that of the whole volume")],
     })
 }
 
@@ -189,6 +258,7 @@ fn output_layout(
     output: &Extent,
 ) -> Result<VolumeLayout, InferError> {
     let dtype = match settings.content {
+        Content::Labels => Dtype::UInt32,
         Content::Argmax if reach.channels > 256 => Dtype::UInt16,
         Content::Argmax => Dtype::UInt8,
         _ => Dtype::Float32,
@@ -209,7 +279,7 @@ fn output_layout(
         layout.chunk = Some(with(&layout.shape, chunk.sizes())?);
         layout.shard = None;
     }
-    if settings.content != Content::Argmax && reach.channels > 1 {
+    if !settings.content.is_number() && reach.channels > 1 {
         layout = layout.with_some_chunks().with_channels(Some(reach.channels))?;
     }
     Ok(layout)
@@ -252,7 +322,7 @@ fn wanted(spans: &[(u64, Option<u64>)], output: &Extent) -> Result<Region, Infer
 
 fn clamp(tile: &Extent, output: &Extent) -> Result<Extent, InferError> {
     if tile.axes() != output.axes() {
-        let problem = format!("tiles of {tile} do not have the volume's {} axes of space", output.axes());
+        let problem = format!("{tile} does not have the volume's {} axes of space", output.axes());
         return Err(refused(problem, "give one number per axis, as in --tile 128,128,128"));
     }
     Ok(Extent::new(tile.sizes().iter().zip(output.sizes()).map(|(tile, all)| *tile.min(all)).collect::<Vec<_>>())?)

@@ -9,15 +9,20 @@
 //!
 //! - [`model`]: the trait of models; [`onnx`]: models in ONNX files; [`told`]: those whose graph nobody can read.
 //! - [`settings`]: what is asked for; [`decide`]: what is done about it, as a [`Job`]; [`memory`]: what it takes.
-//! - [`source`] and `sink`: voxels as the network wants them, and what becomes of its output.
+//! - [`source`] and `sink`: voxels as the network wants them, and what becomes of its output; `apply` is what is between.
+//! - [`gather`]: statistics of the whole input, to scale it by; [`norms`]: those that networks themselves normalise with; `labels`: objects numbered over the whole output.
 //! - [`place`]: the folder that all processes of a job share, from its beginning to its end.
 //! - [`mod@work`]: one process at work; [`verify`]: random places computed once more.
 
+mod apply;
 pub mod decide;
 mod error;
+pub mod gather;
 pub mod job;
+mod labels;
 pub mod memory;
 pub mod model;
+pub mod norms;
 pub mod onnx;
 pub mod place;
 pub mod settings;
@@ -30,4 +35,4 @@ pub mod work;
 pub use error::InferError;
 pub use job::Job;
 pub use model::{Facts, Model, Network};
-pub use settings::{Content, Settings};
+pub use settings::{Content, Normalise, Settings};

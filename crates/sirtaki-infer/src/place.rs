@@ -18,7 +18,7 @@ use sirtaki_volume::{
     ledger::{Company, Ledger, LedgerOptions},
 };
 
-use crate::{Content, InferError, Job, error::refused, sink::Sink, work::WorkerReport};
+use crate::{InferError, Job, error::refused, sink::Sink, work::WorkerReport};
 
 /// How long to wait for a lock on the ledger.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -205,7 +205,7 @@ impl Place {
         if format::is_begun(&self.output)? {
             let sink = Sink::open(job)?;
             let levels = job.layout.zarr.map_or(1, |style| style.levels);
-            let how = if job.settings.content == Content::Argmax { Coarsen::First } else { Coarsen::Mean };
+            let how = if job.settings.content.is_number() { Coarsen::First } else { Coarsen::Mean };
             if levels > 1 {
                 sink.volume().add_levels(levels, how)?;
             }

@@ -1,7 +1,8 @@
 //! Random places computed once more, with more around them than a tile has, and compared with what was written.
 //!
 //! Places lie where tiles meet, because that is where an error would show. A voxel that is equal in every bit although
-//! more was read around it has seen everything that it depends on.
+//! more was read around it has seen everything that it depends on. Labels have other names in a place of their own, so of
+//! them it is compared which voxels belong together.
 
 use sirtaki_volume::{
     Region,
@@ -9,12 +10,7 @@ use sirtaki_volume::{
     ledger::Ledger,
 };
 
-use crate::{
-    InferError, Job, Model,
-    error::refused,
-    sink::{Sink, crop},
-    source::Source,
-};
+use crate::{Content, InferError, Job, Model, apply, error::refused, labels, sink::Sink, source::Source};
 
 /// The edge of a place.
 const EDGE: u64 = 16;
@@ -54,24 +50,23 @@ pub fn verify(
         let tile = plan.tile(done[(random(&mut seed) % done.len() as u64) as usize]);
         let place = around(&tile, &job.spec, &mut seed);
         let more = wider(&place, &job.spec)?;
-        let mut values = source.read(&more.read, &job.channels)?;
-        let sizes: Vec<u64> = [job.channels.len() as u64].into_iter().chain(more.read.size().iter().copied()).collect();
-        let mut cut = (0, Vec::new());
-        let mut keep = |sizes: &[u64], values: &[f32]| {
-            cut = crop(sizes, values, &more.crop)?;
-            Ok(())
-        };
-        model.run(&sizes, &mut values, &mut keep)?;
-        let again = sink.encode(&place, cut.0, cut.1)?;
-        let mut written = vec![0; again.len()];
-        sink.volume().read(&job.in_output(&place)?, &mut written)?;
+        let (channels, values) = apply::compute(job, model, &more, apply::read(job, &source, &more.read)?)?;
         let width = job.layout.dtype.size();
-        let pairs = again.chunks_exact(width).zip(written.chunks_exact(width));
-        let differing = pairs.filter(|(one, two)| one != two).count() as u64;
+        let region = job.in_output(&place)?;
+        let mut written = vec![0; region.voxels() as usize * width];
+        sink.volume().read(&region, &mut written)?;
+        let differing = match job.settings.content {
+            Content::Labels => labels::differing(&place, &sink.classes(&place, channels, &values)?, &written)?,
+            _ => {
+                let again = sink.encode(&place, channels, values)?;
+                let pairs = again.chunks_exact(width).zip(written.chunks_exact(width));
+                pairs.filter(|(one, two)| one != two).count() as u64
+            }
+        };
         verdict.places += 1;
         verdict.equal += usize::from(differing == 0);
         verdict.differing += differing;
-        verdict.values += (again.len() / width) as u64;
+        verdict.values += (written.len() / width) as u64;
     }
     Ok(verdict)
 }

@@ -20,12 +20,7 @@ use sirtaki_volume::{
     ledger::Ledger,
 };
 
-use crate::{
-    InferError, Job, Model,
-    place::FINISH,
-    sink::{Sink, crop},
-    source::Source,
-};
+use crate::{Content, InferError, Job, Model, apply, labels::Labelled, sink::Sink, source::Source};
 
 /// How long a tile is leased, in seconds.
 pub const LEASE: u64 = 60;
@@ -69,16 +64,23 @@ pub struct WorkerReport {
     pub computing: f64,
     /// Seconds of writing, beside computing.
     pub writing: f64,
+    /// Seconds of numbering objects over the whole volume, after all tiles.
+    #[serde(default)]
+    pub labelling: f64,
+    /// Objects of the whole volume, where they were numbered.
+    #[serde(default)]
+    pub objects: Option<u64>,
     /// The most memory that its process had, in bytes, if that is known.
     #[serde(default)]
     pub memory: u64,
 }
 
 /// What all threads of a worker use.
-struct Shared<'a> {
-    job: &'a Job,
-    plan: &'a Plan,
-    order: Vec<u64>,
+pub(crate) struct Shared<'a> {
+    pub(crate) job: &'a Job,
+    pub(crate) plan: &'a Plan,
+    /// All tiles, in the order in which this process would take them.
+    pub(crate) order: Vec<u64>,
     ledger: Mutex<&'a mut Ledger>,
     worker: &'a Worker<'a>,
     /// Why it ends, if something failed.
@@ -118,7 +120,7 @@ pub fn work(
     let (to_write, computed) = sync_channel::<Computed>(1);
     let (over, renewing) = channel::<()>();
     let began = Instant::now();
-    let (reading, computing, writing) = thread::scope(|scope| {
+    let (reading, computing, writing, labelled) = thread::scope(|scope| {
         let shared = &shared;
         let reader = scope.spawn(|| shared.guard(shared.read(&source, to_compute)));
         let writer = scope.spawn(|| shared.guard(shared.write(&sink, computed)));
@@ -126,9 +128,13 @@ pub fn work(
         let computing = shared.guard(shared.compute(model, read, to_write));
         let (reading, writing) = (reader.join(), writer.join());
         let passed_on = |panic| std::panic::resume_unwind(panic);
-        let times = (reading.unwrap_or_else(passed_on), computing, writing.unwrap_or_else(passed_on));
+        let (reading, writing) = (reading.unwrap_or_else(passed_on), writing.unwrap_or_else(passed_on));
+        let labelled = match job.settings.content {
+            Content::Labels => shared.guard(shared.label(&sink)),
+            _ => Labelled::default(),
+        };
         drop(over);
-        times
+        (reading, computing, writing, labelled)
     });
     let seconds = began.elapsed().as_secs_f64();
     if let Some(error) = shared.failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
@@ -143,6 +149,8 @@ pub fn work(
         reading: reading.seconds,
         computing: computing.seconds,
         writing: writing.seconds,
+        labelling: labelled.seconds,
+        objects: labelled.objects,
         memory: 0,
     };
     Ok(report)
@@ -157,33 +165,34 @@ struct Spent {
 }
 
 impl<'a> Shared<'a> {
-    fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.ended.load(Ordering::Acquire) || self.worker.stop.load(Ordering::Acquire)
     }
 
-    fn ledger(&self) -> MutexGuard<'_, &'a mut Ledger> {
+    pub(crate) fn ledger(&self) -> MutexGuard<'_, &'a mut Ledger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps the first error, which ends all threads.
-    fn guard(&self, result: Result<Spent, InferError>) -> Spent {
+    fn guard<T: Default>(&self, result: Result<T, InferError>) -> T {
         result.unwrap_or_else(|error| {
             self.ended.store(true, Ordering::Release);
             self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-            Spent::default()
+            T::default()
         })
     }
 
-    /// The next tile; nothing when all are done or it is over. Waits while others have the last ones.
-    fn next(&self) -> Result<Option<Tile>, InferError> {
+    /// The next of these steps that nobody has; nothing when all are done or it is over. Waits while others have the last
+    /// ones.
+    pub(crate) fn claim(&self, steps: &[u64]) -> Result<Option<u64>, InferError> {
         while !self.is_over() {
             let mut ledger = self.ledger();
-            if let Some(tile) = ledger.claim(&self.order, 1, (self.worker.now)(), LEASE)?.first() {
-                return Ok(Some(self.plan.tile(*tile)));
+            if let Some(step) = ledger.claim(steps, 1, (self.worker.now)(), LEASE)?.first() {
+                return Ok(Some(*step));
             }
-            let done = ledger.done().keys().filter(|tile| **tile != FINISH).count();
+            let done = steps.iter().all(|step| ledger.done().contains_key(step));
             drop(ledger);
-            if done >= self.order.len() {
+            if done {
                 return Ok(None);
             }
             thread::sleep(LOOK);
@@ -193,14 +202,11 @@ impl<'a> Shared<'a> {
 
     fn read(&self, source: &Source, to: SyncSender<Read>) -> Result<Spent, InferError> {
         let mut spent = Spent::default();
-        while let Some(tile) = self.next()? {
+        while let Some(number) = self.claim(&self.order)? {
+            let tile = self.plan.tile(number);
             let began = Instant::now();
-            let values = source.read(&tile.read, &self.job.channels).map_err(|error| at(&tile, error.into()))?;
-            if !self.job.settings.allow_nan {
-                source.check_numbers(&values, &tile.read).map_err(|error| at(&tile, error.into()))?;
-            }
+            let values = apply::read(self.job, source, &tile.read).map_err(|error| at(&tile, error.into()))?;
             spent.seconds += began.elapsed().as_secs_f64();
-            let number = tile.number;
             if self.is_over() || to.send((tile, values)).is_err() {
                 self.ledger().give_back(&[number])?;
                 break;
@@ -216,23 +222,15 @@ impl<'a> Shared<'a> {
         to: SyncSender<Computed>,
     ) -> Result<Spent, InferError> {
         let mut spent = Spent::default();
-        for (tile, mut values) in from {
+        for (tile, values) in from {
             if self.is_over() {
                 self.ledger().give_back(&[tile.number])?;
                 break;
             }
             let began = Instant::now();
-            let channels = self.job.channels.len() as u64;
-            let sizes: Vec<u64> = [channels].into_iter().chain(tile.read.size().iter().copied()).collect();
-            let mut core = None;
-            let mut cut = |sizes: &[u64], values: &[f32]| {
-                core = Some(crop(sizes, values, &tile.crop)?);
-                Ok(())
-            };
-            model.run(&sizes, &mut values, &mut cut).map_err(|error| at(&tile, error))?;
-            drop(values);
+            let computed = apply::compute(self.job, model, &tile, values);
+            let (channels, values) = computed.map_err(|error| at(&tile, error))?;
             spent.seconds += began.elapsed().as_secs_f64();
-            let Some((channels, values)) = core else { continue };
             if to.send((tile, channels, values)).is_err() {
                 break;
             }
@@ -244,8 +242,14 @@ impl<'a> Shared<'a> {
         let mut spent = Spent::default();
         for (tile, channels, values) in from {
             let began = Instant::now();
-            let written = sink.encode(&tile.core, channels, values).and_then(|bytes| sink.write(&tile.core, &bytes));
-            let sum = written.map_err(|error| at(&tile, error.into()))?;
+            let written = match self.job.settings.content {
+                Content::Labels => self.keep_labels(sink, &tile, channels, &values),
+                _ => {
+                    let bytes = sink.encode(&tile.core, channels, values);
+                    bytes.and_then(|bytes| sink.write(&tile.core, &bytes)).map_err(InferError::from)
+                }
+            };
+            let sum = written.map_err(|error| at(&tile, error))?;
             self.ledger().finish(tile.number, sum)?;
             spent.seconds += began.elapsed().as_secs_f64();
             spent.done = (spent.done.0 + 1, spent.done.1 + tile.read.voxels());
@@ -261,6 +265,6 @@ impl<'a> Shared<'a> {
     }
 }
 
-fn at(tile: &Tile, error: InferError) -> InferError {
+pub(crate) fn at(tile: &Tile, error: InferError) -> InferError {
     InferError::Tile { number: tile.number, core: tile.core.clone(), error: Box::new(error) }
 }

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use sirtaki_infer::{
     Facts, InferError, Model, Settings,
     decide::{Means, decide},
+    gather,
     model::Heard,
     place::Place,
     source::Source,
@@ -124,7 +125,9 @@ fn apply(asked: &Asked, model: &mut Callable) -> Result<Done, InferError> {
     let told = Told { facts: model.facts.clone(), halo: each(&asked.halo), stride: each(&asked.stride), given: 1 };
     let channels = source.channels(&model.facts, settings.channels.as_deref())?.len() as u64;
     let told = told.check(model, channels, &source.extent()?)?;
-    let begun = place.job()?.filter(|_| settings.tile.is_none());
+    let begun = place.job()?;
+    let scaling = begun.as_ref().map(|job| job.scaling.clone());
+    let begun = begun.filter(|_| settings.tile.is_none());
     let tiled = begun.map(|job| Settings { tile: Some(job.spec.core), ..settings.clone() });
     let measured = model.clone();
     let mut again = || Ok(Box::new(measured.clone()) as Box<dyn Model>);
@@ -132,6 +135,10 @@ fn apply(asked: &Asked, model: &mut Callable) -> Result<Done, InferError> {
     let limits = Limits { memory: asked.memory, tiles: asked.size as u64 * TILES };
     let mut job = decide(tiled.as_ref().unwrap_or(settings), &mut means, limits)?;
     job.settings = settings.clone();
+    job.scaling = match scaling {
+        Some(scaling) => scaling,
+        None => gather::scaling(&job, thread::available_parallelism().map_or(1, usize::from))?,
+    };
     let mut begun = match place.begin(&job, &asked.name, together) {
         // Others were so fast that they have completed the output meanwhile.
         Err(_) if together && place.is_complete()? => {

@@ -3,7 +3,7 @@
 use std::{num::NonZeroUsize, path::PathBuf};
 
 use clap::Args;
-use sirtaki_infer::Content;
+use sirtaki_infer::{Content, Normalise};
 use sirtaki_launch::Via;
 use sirtaki_volume::{Extent, format::Dtype};
 
@@ -25,6 +25,10 @@ Examples:
   Only a region, only where a mask is not zero:
     sirtaki infer unet.onnx in.zarr out.zarr --roi 0:512,:,100:900
     sirtaki infer unet.onnx in.zarr out.zarr --mask tissue.zarr
+
+  Objects instead of classes, numbered over the whole volume; the input is
+  scaled to mean 0 and standard deviation 1:
+    sirtaki infer unet.onnx in.zarr out.zarr --labels --normalise mean
 
   A network that looks very far, with halos as small as an error of a
   thousandth of the output's standard deviation allows:
@@ -54,6 +58,14 @@ pub struct Infer {
     /// What to write: values, argmax (classes), or probabilities (softmax over the channels)
     #[arg(long = "output", value_name = "WHAT", default_value = "values", value_parser = content)]
     pub content: Content,
+
+    /// Number the objects of the whole volume, connected voxels of one class, and write these numbers
+    #[arg(long, conflicts_with = "content")]
+    pub labels: bool,
+
+    /// Scale the input by statistics of the whole volume: mean, percentiles (1 and 99), or percentiles:LOW,HIGH
+    #[arg(long, value_name = "HOW", value_parser = normalise)]
+    pub normalise: Option<Normalise>,
 
     /// Channels of the input to give to the network, such as `0,2` [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
@@ -94,6 +106,19 @@ pub struct Infer {
     /// Accept that instance and group norm use the statistics of a tile instead of those of the volume
     #[arg(long, help_heading = "Exactness")]
     pub inexact: bool,
+
+    /// Gather what instance and group norm need over the whole volume first, in a pass for each of them
+    #[arg(long, conflicts_with_all = ["inexact", "blend", "tolerance"], help_heading = "Exactness")]
+    pub global_statistics: bool,
+
+    /// Blend windows that overlap by this part, for networks that cannot be exact [default with --blend alone: 0.5]
+    #[arg(long, value_name = "OVERLAP", num_args = 0..=1, require_equals = true, default_missing_value = "0.5",
+          value_parser = overlap, conflicts_with_all = ["tolerance", "inexact"], help_heading = "Exactness")]
+    pub blend: Option<f64>,
+
+    /// Window that the network is given at a time with --blend [default: 96 voxels along each axis]
+    #[arg(long, value_name = "SIZES", value_parser = sizes, requires = "blend", help_heading = "Exactness")]
+    pub window: Option<Extent>,
 
     /// Compute this many random places again, with more around them, and compare all bits
     #[arg(long, value_name = "N", help_heading = "Exactness")]
@@ -227,9 +252,31 @@ fn dtype(text: &str) -> Result<Dtype, String> {
 }
 
 fn content(text: &str) -> Result<Content, String> {
-    let known = || Content::ALL.map(|(name, _)| name).join(", ");
-    let found = Content::ALL.iter().find(|(name, _)| *name == text).map(|(_, content)| *content);
-    found.ok_or_else(|| format!("there is no `{text}`; choose one of {}", known()))
+    // Numbering objects is more than another form of the values, and has an option of its own.
+    let known = || Content::ALL.into_iter().filter(|(_, content)| *content != Content::Labels);
+    let names = || known().map(|(name, _)| name).collect::<Vec<_>>().join(", ");
+    let found = known().find(|(name, _)| *name == text).map(|(_, content)| content);
+    found.ok_or_else(|| format!("there is no `{text}`; choose one of {}", names()))
+}
+
+fn normalise(text: &str) -> Result<Normalise, String> {
+    let bad = || format!("`{text}` is none of mean, percentiles and percentiles:LOW,HIGH, as in percentiles:0.5,99.5");
+    match text {
+        "mean" => Ok(Normalise::Mean),
+        "percentiles" => Ok(Normalise::Percentiles(1.0, 99.0)),
+        _ => {
+            let (low, high) =
+                text.strip_prefix("percentiles:").and_then(|pair| pair.split_once(',')).ok_or_else(bad)?;
+            let percent = |text: &str| text.trim().parse::<f64>().map_err(|_| bad());
+            let (low, high) = (percent(low)?, percent(high)?);
+            let sensible = (0.0..=100.0).contains(&low) && (0.0..=100.0).contains(&high) && low < high;
+            sensible.then_some(Normalise::Percentiles(low, high)).ok_or_else(bad)
+        }
+    }
+}
+
+fn overlap(text: &str) -> Result<f64, String> {
+    number(text, |number| (0.0..1.0).contains(&number), "at least 0 and less than 1, such as 0.5")
 }
 
 fn tolerance(text: &str) -> Result<f64, String> {
@@ -248,5 +295,16 @@ mod tests {
         }
         assert_eq!(sizes("64,32").unwrap().sizes(), [64, 32]);
         assert!(sizes("64,0").is_err() && sizes("x").is_err());
+    }
+
+    #[test]
+    fn percentiles_are_a_pair_in_order() {
+        assert_eq!(normalise("mean"), Ok(Normalise::Mean));
+        assert_eq!(normalise("percentiles"), Ok(Normalise::Percentiles(1.0, 99.0)));
+        assert_eq!(normalise("percentiles:0.5, 99.5"), Ok(Normalise::Percentiles(0.5, 99.5)));
+        for wrong in ["median", "percentiles:", "percentiles:3", "percentiles:5,3", "percentiles:-1,3"] {
+            assert!(normalise(wrong).unwrap_err().contains("percentiles:0.5,99.5"), "{wrong}");
+        }
+        assert!(content("labels").is_err() && overlap("1").is_err());
     }
 }

@@ -51,6 +51,7 @@ table! {
     error_message = 2: fn(Status) -> *const c_char;
     create_env = 3: fn(c_int, *const c_char, *mut Object) -> Status;
     create_session = 7: fn(Object, *const c_char, Object, *mut Object) -> Status;
+    create_session_of_bytes = 8: fn(Object, *const c_void, usize, Object, *mut Object) -> Status;
     run = 9: fn(
         Object, Object, *const *const c_char, *const Object, usize, *const *const c_char, usize, *mut Object,
     ) -> Status;

@@ -10,11 +10,20 @@ mod api;
 mod library;
 mod session;
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use sirtaki_volume::{
-    Extent,
-    reach::{self, Layout, Reach, onnx::OnnxModel},
+    Extent, VolumeError,
+    reach::{
+        self, Layout, Reach,
+        onnx::{
+            OnnxModel, OnnxNode,
+            rewrite::{self, ChannelStatistics},
+        },
+    },
 };
 
 pub use library::{Candidates, Runtime};
@@ -35,6 +44,8 @@ pub struct Graph {
     path: PathBuf,
     model: OnnxModel,
     facts: Facts,
+    /// The file as it was changed, where it was.
+    changed: Option<Vec<u8>>,
 }
 
 impl Graph {
@@ -69,7 +80,28 @@ impl Graph {
         }
         let fixed = known.map(Extent::new).transpose()?;
         let facts = Facts { axes: sizes.len() - 2, channels: sizes[1], fixed };
-        Ok(Self { path: path.to_owned(), model, facts })
+        Ok(Self { path: path.to_owned(), model, facts, changed: None })
+    }
+
+    /// How many groups of channels each normalisation over a whole sample has, in the order of computing; nothing where each
+    /// channel is one.
+    pub fn normalisations(&self) -> Result<Vec<Option<u64>>, InferError> {
+        let found = self.model.normalisations().map_err(|which| {
+            let problem = format!("{}: {which} cannot be given statistics", self.path.display());
+            refused(problem, "export the network with InstanceNormalization, or with opset 21; or use --blend")
+        })?;
+        let groups = |node: &&OnnxNode| node.int("num_groups").and_then(|groups| u64::try_from(groups).ok());
+        Ok(found.iter().map(groups).collect())
+    }
+
+    /// The same network with the first of these normalisations given statistics of a volume. If there are more of them, it
+    /// ends with the input of the next one.
+    pub fn with_statistics(&self, known: &[ChannelStatistics]) -> Result<Self, InferError> {
+        let fails = |problem: String| InferError::Model { path: self.path.clone(), problem };
+        let file = fs::read(&self.path).map_err(VolumeError::io(&self.path))?;
+        let changed = rewrite::with_statistics(&file, known).map_err(fails)?;
+        let model = OnnxModel::parse(&changed).map_err(fails)?;
+        Ok(Self { path: self.path.clone(), model, facts: self.facts.clone(), changed: Some(changed) })
     }
 
     /// What is known of it without a volume.
@@ -87,7 +119,7 @@ impl Graph {
     /// Loads the file into the library, to compute with so many threads.
     pub fn load(self, runtime: &Runtime, threads: usize) -> Result<Onnx, InferError> {
         let names = (self.model.inputs[0].name.clone(), self.model.outputs.first().cloned().unwrap_or_default());
-        let session = Session::open(runtime.api(), &self.path, names, threads)?;
+        let session = Session::open(runtime.api(), (&self.path, self.changed.as_deref()), names, threads)?;
         Ok(Onnx { graph: self, session })
     }
 }

@@ -54,8 +54,13 @@ impl Drop for Owned {
 unsafe impl Send for Owned {}
 
 impl Session {
-    /// Loads a file. `names` are those of the input and of the output that is wanted.
-    pub(super) fn open(api: Api, path: &Path, names: (String, String), threads: usize) -> Result<Self, InferError> {
+    /// Loads a file, or what it has become in memory. `names` are those of the input and of the output that is wanted.
+    pub(super) fn open(
+        api: Api,
+        (path, changed): (&Path, Option<&[u8]>),
+        names: (String, String),
+        threads: usize,
+    ) -> Result<Self, InferError> {
         let fails = |problem: String| InferError::Model { path: path.to_owned(), problem };
         let text = |name: String| CString::new(name).map_err(|_| fails("a name contains a zero".to_owned()));
         let (input, output) = (text(names.0)?, text(names.1)?);
@@ -76,7 +81,18 @@ impl Session {
             call((api.set_threads_between)(options.object, 1))?;
             // Tiles differ in size, and a plan of the memory for each of them would be kept for good.
             call((api.disable_memory_pattern)(options.object))?;
-            call((api.create_session)(environment.object, file.as_ptr(), options.object, &raw mut session.object))?;
+            call(match changed {
+                Some(bytes) => (api.create_session_of_bytes)(
+                    environment.object,
+                    bytes.as_ptr().cast::<c_void>(),
+                    bytes.len(),
+                    options.object,
+                    &raw mut session.object,
+                ),
+                None => {
+                    (api.create_session)(environment.object, file.as_ptr(), options.object, &raw mut session.object)
+                }
+            })?;
             call((api.create_memory_info)(DEVICE_ALLOCATOR, DEFAULT_MEMORY, &raw mut memory.object))?;
         }
         Ok(Self { api, path: path.to_owned(), input, output, session, memory, _environment: environment })

@@ -119,6 +119,11 @@ impl Plan {
 
     /// The tile with this number; the last axis counts fastest.
     pub fn tile(&self, number: u64) -> Tile {
+        self.tile_at(&self.place(number))
+    }
+
+    /// The place among the tiles of the one with this number.
+    pub fn place(&self, number: u64) -> Vec<u64> {
         let mut rest = number;
         let mut place = vec![0; self.along.len()];
         for (axis, along) in self.along.iter().enumerate().rev() {
@@ -126,7 +131,7 @@ impl Plan {
             place[axis] = rest % count;
             rest /= count;
         }
-        self.tile_at(&place)
+        place
     }
 
     /// The tile at this place among the tiles.

@@ -86,6 +86,11 @@ impl Names {
         self.objects
     }
 
+    /// The object of each label, from label 1 on.
+    pub fn list(&self) -> &[u32] {
+        &self.names
+    }
+
     /// Replaces labels by the numbers of objects.
     pub fn rename(&self, labels: &mut [u64]) -> Result<(), VolumeError> {
         for label in labels.iter_mut().filter(|label| **label != 0) {

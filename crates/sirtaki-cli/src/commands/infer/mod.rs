@@ -61,6 +61,7 @@ pub fn run(arguments: &Infer, program: &Path, printer: &mut Printer) -> Result<u
         show::plan(&mut prepared, placement.plan.size(), arguments.json, printer)?;
         return Ok(0);
     }
+    prepared.look_at_input(&place, placement.plan.size(), printer)?;
     let mut begun = match place.begin(&prepared.job, &own_name(), arguments.join) {
         Err(_) if arguments.join && place.is_complete()? => return nothing_left(&place, printer),
         begun => begun?,
@@ -70,7 +71,7 @@ pub fn run(arguments: &Infer, program: &Path, printer: &mut Printer) -> Result<u
     if !arguments.quiet {
         show::beginning(&prepared.job, ledger, placement.plan.size(), printer)?;
     }
-    let began = (Instant::now(), ledger.done().len());
+    let began = (Instant::now(), prepared.job.tiles_done(&prepared.job.plan()?, ledger));
     if !is_done(&prepared.job, ledger)? {
         let watched =
             watch::run(&prepared.job, ledger, (options, placement.clone()), program, (printer, arguments.quiet))?;
@@ -102,7 +103,8 @@ fn complete(
         }
         None => None,
     };
-    let (seconds, done) = (began.0.elapsed().as_secs_f64(), ledger.done().len() - began.1);
+    let done = prepared.job.tiles_done(&prepared.job.plan()?, ledger) - began.1;
+    let seconds = began.0.elapsed().as_secs_f64();
     let told = place.told();
     while !place.finish(&prepared.job, ledger, now())? {
         if place.is_complete()? {
@@ -136,23 +138,20 @@ fn differs(verdict: &Verdict) -> Advice {
 
 /// Says what is left of a job that did not get through.
 fn unfinished(job: &Job, watched: &Watched, ledger: &Ledger, printer: &mut Printer) -> u8 {
-    let all = job.plan().and_then(|plan| job.order(&plan)).map_or(0, |order| order.len());
-    printer.labelled(
-        Style::Bold,
-        "note:",
-        &format!("{} of {all} tiles are done; the same command continues", ledger.done().len()),
-    );
+    let counts = job.plan().and_then(|plan| Ok((job.tiles_done(&plan, ledger), job.order(&plan)?.len())));
+    let (done, all) = counts.unwrap_or_default();
+    let note = format!("{done} of {all} tiles are done; the same command continues");
+    printer.labelled(Style::Bold, "note:", &note);
     match watched.outcome {
         Outcome::Interrupted(signal) if !watched.failed => 128 + (signal as u8 & 0x7f),
         _ => 1,
     }
 }
 
-/// Whether no tile is left.
+/// Whether nothing is left to compute.
 fn is_done(job: &Job, ledger: &mut Ledger) -> Result<bool> {
     ledger.refresh().map_err(sirtaki_infer::InferError::from)?;
-    let order = job.order(&job.plan()?)?;
-    Ok(order.iter().all(|tile| ledger.done().contains_key(tile)))
+    Ok(job.is_done(ledger)?)
 }
 
 /// What a worker is called in the ledger: its launcher has to know.

@@ -1,11 +1,12 @@
 //! From what is typed to a job.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use sirtaki_infer::{
-    InferError, Job, Model, Settings,
+    Content, InferError, Job, Model, Settings,
     decide::{self, Means},
+    gather, norms,
     onnx::{Graph, Runtime},
     place::Place,
 };
@@ -13,7 +14,7 @@ use sirtaki_launch::{allocation::Allocation, cores, outside::Outside, placement:
 use sirtaki_volume::{format::Choices, grid::choose::Limits};
 
 use super::{absolute, library, memory};
-use crate::{args::infer::Infer, launch::options::Options};
+use crate::{args::infer::Infer, launch::options::Options, printer::Printer};
 
 /// The memory of a worker unless another one is given: larger tiles save little.
 const MEMORY: u64 = 512 << 20;
@@ -25,6 +26,8 @@ pub(super) struct Decided {
     pub(super) job: Job,
     graph: Graph,
     threads: usize,
+    /// Bytes that each worker may use.
+    memory: u64,
     runtime: Option<Runtime>,
 }
 
@@ -34,10 +37,34 @@ impl Decided {
         load(&self.graph, &mut self.runtime, self.threads)
     }
 
+    /// Looks at the whole input for what it is scaled by and for what the network normalises with, unless a job that was
+    /// begun has done so.
+    pub(super) fn look_at_input(&mut self, place: &Place, workers: usize, printer: &mut Printer) -> Result<()> {
+        let cores = cores::usable().len();
+        match place.job()? {
+            Some(begun) => (self.job.scaling, self.job.statistics) = (begun.scaling, begun.statistics),
+            None => self.job.scaling = gather::scaling(&self.job, cores)?,
+        }
+        if !self.job.settings.global_statistics {
+            return Ok(());
+        }
+        let graph = Graph::open(&self.job.settings.model)?;
+        if self.job.statistics.is_empty() {
+            let runtime = library::find(None)?;
+            let mut told = |number: usize, all: usize| {
+                printer.message(&format!("statistics of the whole volume for normalisation {} of {all}", number + 1));
+            };
+            let limits = (workers.min(cores), self.memory);
+            self.job.statistics = norms::gather(&self.job, &graph, &runtime, limits, &mut told)?;
+        }
+        self.graph = graph.with_statistics(&self.job.statistics)?;
+        Ok(())
+    }
+
     /// Whether the result should be that of the whole volume in every bit.
     pub(super) fn is_exact(&self) -> bool {
         let settings = &self.job.settings;
-        settings.tolerance.is_none() && !settings.inexact && self.job.reach.notes.is_empty()
+        settings.tolerance.is_none() && !settings.inexact && settings.blend.is_none() && self.job.reach.notes.is_empty()
     }
 }
 
@@ -62,7 +89,7 @@ pub(super) fn settings(arguments: &Infer) -> Result<Settings> {
         input: absolute(&arguments.input)?,
         output: absolute(&arguments.output)?,
         choices,
-        content: arguments.content,
+        content: if arguments.labels { Content::Labels } else { arguments.content },
         channels: (!arguments.channels.is_empty()).then(|| arguments.channels.clone()),
         region: arguments.roi.as_ref().map(|spans| spans.0.clone()),
         mask: arguments.mask.as_deref().map(absolute).transpose()?,
@@ -70,6 +97,10 @@ pub(super) fn settings(arguments: &Infer) -> Result<Settings> {
         chunk: arguments.chunk.clone(),
         tolerance: arguments.tolerance,
         inexact: arguments.inexact,
+        global_statistics: arguments.global_statistics,
+        blend: arguments.blend,
+        window: arguments.window.clone(),
+        normalise: arguments.normalise,
         allow_nan: arguments.allow_nan,
         replace: arguments.replace,
     })
@@ -97,7 +128,7 @@ pub(super) fn placement(arguments: &Infer, output: &Path) -> Result<(Options, Pl
 /// Decides on tiles, or takes those of a job that was begun.
 pub(super) fn decide(arguments: &Infer, settings: Settings, place: &Place, workers: usize) -> Result<Decided> {
     let graph = Graph::open(&settings.model)?;
-    let graph = if settings.inexact { graph.locally() } else { graph };
+    let graph = if settings.inexact || settings.global_statistics { graph.locally() } else { graph };
     let (threads, mut runtime) = (arguments.threads.get(), None);
     let begun = place.job()?.filter(|_| settings.tile.is_none());
     let memory = match arguments.memory {
@@ -115,11 +146,14 @@ pub(super) fn decide(arguments: &Infer, settings: Settings, place: &Place, worke
     let limits = Limits { memory, tiles: workers as u64 * TILES };
     let mut job = decide::decide(tiled.as_ref().unwrap_or(&settings), &mut means, limits)?;
     job.settings = settings;
-    Ok(Decided { job, graph, threads, runtime })
+    Ok(Decided { job, graph, threads, memory, runtime })
 }
 
-/// The file that a worker reads its job from.
+/// The network that a worker computes.
 pub(super) fn graph_of(job: &Job) -> Result<Graph, InferError> {
-    let path: &PathBuf = &job.settings.model;
-    Graph::open(path)
+    let graph = Graph::open(&job.settings.model)?;
+    match job.settings.global_statistics {
+        true => graph.with_statistics(&job.statistics),
+        false => Ok(graph),
+    }
 }

@@ -40,8 +40,8 @@ pub(super) fn plan(prepared: &mut Decided, workers: usize, as_json: bool, printe
 
 /// Seconds that one worker would take for everything.
 fn estimate(prepared: &mut Decided, plan: &Plan) -> anyhow::Result<f64> {
-    let (job, tile) = (&prepared.job, plan.largest_read());
-    let mut sizes = tile.sizes().to_vec();
+    let job = &prepared.job;
+    let mut sizes = job.window.clone().unwrap_or_else(|| plan.largest_read()).sizes().to_vec();
     let (steps, inputs) = (job.spec.halo.clone(), job.spec.input.sizes().to_vec());
     while Extent::new(sizes.clone())?.voxels() > SAMPLE {
         let halved: Vec<u64> = (0..sizes.len())
@@ -51,14 +51,19 @@ fn estimate(prepared: &mut Decided, plan: &Plan) -> anyhow::Result<f64> {
                 (sizes[axis] / 2).max(least).next_multiple_of(step).min(sizes[axis]) / step * step + rest
             })
             .collect();
-        if halved.iter().product::<u64>() >= sizes.iter().product::<u64>() || job.spec.reads != Default::default() {
+        let fixed = job.spec.reads != Default::default() || job.window.is_some();
+        if fixed || halved.iter().product::<u64>() >= sizes.iter().product::<u64>() {
             break;
         }
         sizes = halved;
     }
     let voxels = sizes.iter().product::<u64>();
     let shape: Vec<u64> = [job.channels.len() as u64].into_iter().chain(sizes).collect();
-    let (all, mut values) = (plan.voxels_read() as f64, vec![0.0; shape.iter().product::<u64>() as usize]);
+    let all = match &job.window {
+        Some(_) => job.cost(plan)? * job.spec.output.voxels() as f64,
+        None => plan.voxels_read() as f64,
+    };
+    let mut values = vec![0.0; shape.iter().product::<u64>() as usize];
     let part = job.tiles.as_ref().map_or(1.0, |tiles| tiles.len() as f64 / plan.tiles() as f64);
     let mut model = prepared.model()?;
     let mut best = f64::INFINITY;
@@ -81,7 +86,7 @@ pub(super) fn beginning(job: &Job, ledger: &Ledger, workers: usize, printer: &mu
         job.spec.core,
         plan.largest_read()
     ));
-    let done = ledger.done().len();
+    let done = job.tiles_done(&plan, ledger);
     if done > 0 {
         printer.message(&format!("continuing: {done} of {tiles} tiles are done"));
     }
@@ -125,6 +130,11 @@ impl Finished<'_> {
         if let Some(shares) = self.shares() {
             rows.push(("workers", self.workers.to_string(), shares));
         }
+        if let Some(objects) = self.told.iter().filter_map(|worker| worker.objects).max() {
+            let seconds = self.told.iter().map(|worker| worker.labelling).fold(0.0, f64::max);
+            let note = format!("numbered over the whole volume in {}", seconds_in_words(seconds));
+            rows.push(("objects", grouped(objects as f64), note));
+        }
         if let Some(most) = self.told.iter().map(|worker| worker.memory).max() {
             rows.push(("memory", format!("{} MB", most / 1_000_000), "of the largest worker".to_owned()));
         }
@@ -156,6 +166,7 @@ impl Finished<'_> {
         let mut object = facts(self.job, &self.job.plan()?);
         object["seconds"] = json!(self.seconds);
         object["tiles_done"] = json!(self.done);
+        object["objects"] = json!(self.told.iter().filter_map(|worker| worker.objects).max());
         object["workers"] = serde_json::to_value(&self.told)?;
         if let Some(Verdict { places, equal, differing, values }) = self.verdict {
             object["verified"] = json!({"places": places, "equal": equal, "differing": differing, "values": values});
@@ -174,8 +185,19 @@ pub(super) fn planned(job: &Job, plan: &Plan) -> anyhow::Result<Vec<Row>> {
         ("output", job.layout.shape.to_string(), format!("{}, {}", job.layout.dtype, job.settings.content.name())),
         ("tiles", tiles.to_string(), format!("of {}, read as {}", job.spec.core, plan.largest_read())),
         ("halo", halo.join(" × "), format!("voxels, in steps of {}", stride.join(" × "))),
-        ("recomputation", percent(plan.cost() - 1.0, 0), "of the voxels, for halos".to_owned()),
     ];
+    let recomputed = percent(job.cost(plan)? - 1.0, 0);
+    if let Some((window, overlap)) = job.window.as_ref().zip(job.settings.blend) {
+        rows.pop();
+        rows.push(("windows", window.to_string(), format!("overlap by {}, and are blended", percent(overlap, 0))));
+        rows.push(("recomputation", recomputed, "of the voxels, for overlaps".to_owned()));
+    } else {
+        rows.push(("recomputation", recomputed, "of the voxels, for halos".to_owned()));
+    }
+    for (channel, scaling) in job.channels.iter().zip(job.scaling.iter().flatten()) {
+        let note = format!("subtracted from channel {channel}, which is divided by {:.6}", scaling.scale);
+        rows.push(("scaling", format!("{:.6}", scaling.shift), note));
+    }
     if let Some(error) = &job.error {
         let most = error.iter().copied().fold(0.0, f64::max);
         rows.push((
@@ -183,6 +205,10 @@ pub(super) fn planned(job: &Job, plan: &Plan) -> anyhow::Result<Vec<Row>> {
             format!("{most:.1e}"),
             "standard deviations of the output, measured with noise".to_owned(),
         ));
+    }
+    if job.settings.global_statistics {
+        let note = "normalisations, with statistics of the whole volume".to_owned();
+        rows.push(("statistics", job.statistics.len().to_string(), note));
     }
     if job.settings.inexact {
         rows.push(("exactness", "none".to_owned(), "statistics of normalisation are those of tiles".to_owned()));
@@ -200,8 +226,9 @@ fn facts(job: &Job, plan: &Plan) -> Value {
         "read": plan.largest_read().sizes(),
         "tiles": job.tiles.as_ref().map_or(plan.tiles(), |tiles| tiles.len() as u64),
         "halo": job.spec.halo,
-        "cost": plan.cost(),
+        "cost": job.cost(plan).unwrap_or_else(|_| plan.cost()),
         "error": job.error,
+        "scaling": job.scaling,
     })
 }
 

@@ -39,7 +39,7 @@ pub(super) fn run(
     program: &std::path::Path,
     (printer, quiet): (&mut Printer, bool),
 ) -> Result<Watched> {
-    let order = job.order(&job.plan()?)?;
+    let steps = job.steps(&job.plan()?)?.len();
     let launched = Launched::new(options.job, placement, program)?;
     tree::adopt_orphans().context("cannot adopt orphans")?;
     let signals = signals::Receiver::start()?;
@@ -48,8 +48,8 @@ pub(super) fn run(
     let now = Instant::now();
     let size = launched.placement.plan.size();
     let mut watch = Watch {
-        voxels: job.spec.output.voxels() as f64 / job.plan()?.tiles().max(1) as f64,
-        tiles: order.len(),
+        voxels: job.spec.output.voxels() as f64 / steps.max(1) as f64,
+        tiles: steps,
         first: ledger.done().len(),
         done: ledger.done().len(),
         controller: launcher.controller(),
@@ -78,6 +78,7 @@ struct Watch<'a> {
     controller: Controller,
     /// Voxels of the output per tile, on average.
     voxels: f64,
+    /// Tiles, each of them twice where objects are numbered.
     tiles: usize,
     /// Tiles that were done before.
     first: usize,

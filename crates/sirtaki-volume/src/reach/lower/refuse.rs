@@ -13,12 +13,16 @@ fn inexact(node: &OnnxNode, why: &str, hint: &str) -> VolumeError {
     VolumeError::Inexact { problem, hint: hint.to_owned() }
 }
 
-const RETRAIN: &str = "use a network that looks at a neighbourhood of each voxel, or a volume that fits into memory";
+const RETRAIN: &str = "use a network that looks at a neighbourhood of each voxel, a volume that fits into memory, or windows \
+                       that are blended: --blend";
 
 /// For statistics over a whole sample.
 pub(super) fn statistics(node: &OnnxNode) -> VolumeError {
     let hint = match node.normalises_samples() {
-        true => "train with batch norm, or accept an approximation, the statistics of each tile: --inexact",
+        true => {
+            "gather its statistics over the whole volume first (--global-statistics), or accept an approximation: windows that \
+             are blended (--blend), or the statistics of each tile (--inexact)"
+        }
         false => RETRAIN,
     };
     inexact(node, "normalises with statistics of everything it is given", hint)
@@ -34,7 +38,7 @@ pub(super) fn corners(node: &OnnxNode, mode: &str) -> VolumeError {
     inexact(
         node,
         &format!("interpolates with `{mode}`, where every position depends on the size of the whole"),
-        "train and export the network with align_corners=False",
+        "train and export the network with align_corners=False, or accept that windows are blended (--blend)",
     )
 }
 

@@ -6,6 +6,7 @@
 //! that may contain itself, and what is kept is at most a small multiple of what was read.
 
 mod read;
+pub mod rewrite;
 #[cfg(test)]
 pub(crate) mod tests;
 pub(crate) mod wire;

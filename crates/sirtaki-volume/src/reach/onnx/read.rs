@@ -72,7 +72,7 @@ fn opset(message: &[u8]) -> Read<(String, i64)> {
     Ok((domain, version))
 }
 
-fn node(message: &[u8]) -> Read<OnnxNode> {
+pub(super) fn node(message: &[u8]) -> Read<OnnxNode> {
     let mut node = OnnxNode::default();
     for field in Fields::of(message) {
         let Field { number, value: Content::Bytes(bytes) } = field? else { continue };
