@@ -132,7 +132,11 @@ impl Probe {
                 let halo = found[axis].0;
                 let output = middle(exact, sizes[axis]);
                 let read = halo.read(output.clone(), sizes[axis]);
-                if read == (0..sizes[axis]) || (halo.before, halo.after) == (exact.before, exact.after) {
+                if (halo.before, halo.after) == (exact.before, exact.after) {
+                    found[axis].1.error = 0.0;
+                    continue;
+                }
+                if read == (0..sizes[axis]) {
                     continue;
                 }
                 let input = cut(&values, &sizes, self.channels, axis, &read)?;
