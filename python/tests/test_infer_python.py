@@ -109,3 +109,30 @@ def test_classes_of_a_function_of_numpy(volume):
 
     sirtaki.infer(sign, folder / "in.npy", folder / "out.npy", halo=0, output="argmax")
     assert np.array_equal(np.load(folder / "out.npy"), (values < 0).astype("uint8"))
+
+
+def test_a_tolerance_makes_halos_smaller(volume):
+    folder, values = volume
+
+    def blur(x):
+        for _ in range(6):
+            padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (0, 0), (0, 0)))
+            x = (padded[:, :, :-2] + padded[:, :, 1:-1] + padded[:, :, 2:]) / 3
+        return x
+
+    given = {"halo": [6, 0, 0], "tile": [8, 30, 28]}
+    exact = sirtaki.infer(blur, folder / "in.npy", folder / "exact.npy", **given)
+    assert exact["halo"] == [6, 0, 0] and exact["error"] is None
+    done = sirtaki.infer(blur, folder / "in.npy", folder / "out.npy", tolerance=0.05, **given)
+    assert 0 < done["halo"][0] < 6 and max(done["error"]) <= 0.05
+    wanted = np.load(folder / "exact.npy")
+    error = np.abs(np.load(folder / "out.npy") - wanted).max() / wanted.std()
+    assert 0 < error < 0.1
+
+    def fails(x):
+        if x.shape[2] != 4:
+            raise KeyError("weights")
+        return x
+
+    with pytest.raises(KeyError, match="weights"):
+        sirtaki.infer(fails, folder / "in.npy", folder / "f.npy", tolerance=0.05, **given)
