@@ -42,8 +42,8 @@ def infer(
     as many voxels as it gets. A module of PyTorch gets tensors, everything else NumPy's arrays.
     ``halo`` is how far it looks from each voxel, ``stride`` the step in which it moves (4 with two
     poolings by 2); both are checked with noise before anything is written. For networks in ONNX,
-    the command ``sirtaki infer`` finds them by itself. With ``tolerance=1e-3``, tiles are read with
-    the smallest halo whose error is at most a thousandth of the output's standard deviation,
+    the command ``sirtaki infer`` finds them by itself. With ``tolerance=1e-3``, tiles are read
+    with the smallest halo whose error is at most a thousandth of the output's standard deviation,
     measured with noise on volumes for which ``memory`` is enough.
 
     >>> import numpy as np, os, sirtaki, tempfile

@@ -112,7 +112,7 @@ def test_classes_of_a_function_of_numpy(volume):
 
 
 def test_a_tolerance_makes_halos_smaller(volume):
-    folder, values = volume
+    folder, _ = volume
 
     def blur(x):
         for _ in range(6):
