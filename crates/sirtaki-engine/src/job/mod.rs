@@ -23,6 +23,7 @@ mod place;
 mod rounds;
 pub mod settings;
 mod starter;
+mod variable_names;
 pub mod variables;
 
 pub use ending::{ending, exit_key};

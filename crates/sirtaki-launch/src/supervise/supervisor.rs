@@ -271,15 +271,16 @@ impl<'a> Supervisor<'a> {
                     (0..self.owed.len()).filter(|&host| !self.links.is_gone(host)).for_each(|h| self.course.asked(h));
                     self.links.order_all(&Order::Look);
                 }
-                Action::Await(rank) => self.observer.note(&format!(
-                    "rank {rank} failed first and has not ended yet; waiting for its exit code (Ctrl-C ends the job)"
+                Action::Await(process) => self.observer.note(&format!(
+                    "{} failed first and has not ended yet; waiting for its exit code (Ctrl-C ends the job)",
+                    self.job.cast().name(process)
                 )),
-                Action::Stands(rank) => {
-                    let silence = duration_in_words(self.job.spec.timeout);
+                Action::Stands(process) => {
+                    let (name, silence) = (self.job.cast().name(process), duration_in_words(self.job.spec.timeout));
                     self.observer.note(&format!(
-                        "rank {rank} was stopped by a signal and the others have ended; the job ends too unless it is \
+                        "{name} was stopped by a signal and the others have ended; the job ends too unless it is \
                          continued within {silence} (hint: kill -CONT {})",
-                        self.ending.pids[rank].unwrap_or(0)
+                        self.ending.pids[process].unwrap_or(0)
                     ));
                 }
                 Action::Return(process) => self.start_again(process),
