@@ -130,7 +130,7 @@ fn supervised(
         let how = in_words(&ending, &job);
         if let Some(folder) = &options.record {
             // The folder may be on another host, and programs that do not use Sirtaki make none.
-            let _ = runs::note_ending(folder, ending.outcome.code(), &how);
+            let _ = runs::note_ending(folder, ending.outcome.code(), &how, &live.rounds());
         }
         let fails = matches!(ending.outcome, Outcome::Failed { .. } | Outcome::Stuck(_));
         if !fails || restart == options.restarts || signals.is_asked() {

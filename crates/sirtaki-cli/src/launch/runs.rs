@@ -50,11 +50,14 @@ pub fn reserve(wanted: &Path, is_new: bool) -> Result<PathBuf, Advice> {
 
 /// Adds to what a run's folder says how its processes were started and ended, which they cannot know themselves. A
 /// folder that stayed empty, because the program records nothing, is removed.
-pub fn note_ending(folder: &Path, code: u8, how: &str) -> io::Result<()> {
+pub fn note_ending(folder: &Path, code: u8, how: &str, rounds: &[String]) -> io::Result<()> {
     let file = folder.join(RUN);
     let text = fs::read(&file).inspect_err(|_| drop(fs::remove_dir(folder)))?;
     let mut about: Value = serde_json::from_slice(&text)?;
     about["exit"] = json!({ "code": code, "how": how });
+    if !rounds.is_empty() {
+        about["rounds"] = rounds.into();
+    }
     let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
     about["launch"] = without_values(words.collect()).into();
     files::write(&file, format!("{about:#}\n").as_bytes())
@@ -148,11 +151,13 @@ mod tests {
         let runs = tempfile::tempdir().unwrap();
         let folder = reserve(&runs.path().join("first"), true).unwrap();
         fs::write(folder.join(RUN), "{\"name\": \"first\"}").unwrap();
-        note_ending(&folder, 1, "rank 1 ended with exit code 1").unwrap();
+        let rounds = ["round 1: 2 workers".to_owned()];
+        note_ending(&folder, 1, "rank 1 ended with exit code 1", &rounds).unwrap();
         let about: Value = serde_json::from_slice(&fs::read(folder.join(RUN)).unwrap()).unwrap();
         assert_eq!((&about["name"], &about["exit"]["code"]), (&"first".into(), &1.into()));
+        assert_eq!(about["rounds"], json!(rounds));
         let empty = reserve(&runs.path().join("second"), true).unwrap();
-        assert!(note_ending(&empty, 0, "ended").is_err() && !empty.exists());
+        assert!(note_ending(&empty, 0, "ended", &[]).is_err() && !empty.exists());
         assert_eq!(choose("off", &[]), None);
     }
 

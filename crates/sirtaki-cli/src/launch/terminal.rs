@@ -63,6 +63,7 @@ impl Observer for Terminal<'_, '_> {
         if self.detail != Detail::Quiet {
             self.output.note(&report.to_string());
         }
+        self.live.round(report, Instant::now());
     }
 
     fn is_full(&self) -> bool {

@@ -27,6 +27,9 @@ const LOOK: Duration = Duration::from_millis(50);
 /// there; without its launcher, this process is ended.
 const SLICE: Duration = Duration::from_secs(60);
 
+/// Where a timeline shows rounds.
+const LANE: &str = "rounds";
+
 /// This process as a member of an elastic job.
 pub struct RoundMember {
     number: u64,
@@ -76,11 +79,12 @@ impl RoundMember {
     /// them is lost meanwhile, the round after that. `blames` is the rank of the last round that was waited for in vain.
     pub fn join(&self, job: &Job, mut blames: Option<Rank>) -> Result<World, JobError> {
         loop {
-            let (number, me) = self.next(blames.take())?;
+            let (number, me, why) = self.next(blames.take())?;
             self.round.store(number, Ordering::Release);
             self.changed.store(false, Ordering::Release);
             match job.clone().join_round(RoundStore::of(&self.store, number), me) {
                 Ok(world) => {
+                    let _shown = world.engine().span(LANE, || why);
                     self.call(&Call::Joined { member: self.number, round: number })?;
                     return Ok(world);
                 }
@@ -120,8 +124,8 @@ impl RoundMember {
         self.call(&Call::Leaves { member: self.number })
     }
 
-    /// The next round, and this process's place in it.
-    fn next(&self, blames: Option<Rank>) -> Result<(u64, Position), JobError> {
+    /// The next round, this process's place in it, and why there is one.
+    fn next(&self, blames: Option<Rank>) -> Result<(u64, Position, String), JobError> {
         let (after, holds) = (self.round(), self.holds.load(Ordering::Acquire));
         let leaving = self.leaving.load(Ordering::Acquire);
         self.call(&Call::Asks { member: self.number, after, holds, leaving, blames })?;
@@ -132,8 +136,8 @@ impl RoundMember {
             }
         };
         match postcard::from_bytes(&answer) {
-            Ok(RoundAnswer::Round { number, rank, size }) if number > after && rank < size => {
-                Ok((number, Position { rank, size }))
+            Ok(RoundAnswer::Round { number, rank, size, why }) if number > after && rank < size => {
+                Ok((number, Position { rank, size }, why))
             }
             Ok(RoundAnswer::Leave) => Err(JobError::Dismissed),
             Ok(RoundAnswer::End { reason }) => Err(JobError::Over { reason }),

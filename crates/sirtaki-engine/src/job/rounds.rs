@@ -61,6 +61,8 @@ pub enum RoundAnswer {
         rank: Rank,
         /// How many there are.
         size: usize,
+        /// Why there is another round, in words for a timeline.
+        why: String,
     },
     /// It may leave.
     Leave,

@@ -126,8 +126,10 @@ impl Supervisor<'_> {
                 rounds.since.get_or_insert(now);
                 rounds.unheeded = None;
                 let size = members.len();
+                let took = rounds.since.map_or(Duration::ZERO, |since| since.elapsed());
+                let why = RoundReport { took, ..rounds.report.clone() }.to_string();
                 for (rank, member) in members.into_iter().enumerate() {
-                    self.answer(member, &RoundAnswer::Round { number: round, rank, size });
+                    self.answer(member, &RoundAnswer::Round { number: round, rank, size, why: why.clone() });
                 }
                 if let Some(old) = round.checked_sub(2).filter(|&old| old > 0) {
                     self.links.order(0, Order::Forget(round_prefix(old)));

@@ -46,6 +46,7 @@ fn run(run: &RecordedRun, letter: &str, findings: &Findings) -> Value {
         "version": run.version,
         "command": run.command,
         "settings": run.settings,
+        "rounds": run.rounds,
         "samples_per_second": run.throughput(),
         "test_accuracy": run.test_accuracy(),
         "target_accuracy": target,

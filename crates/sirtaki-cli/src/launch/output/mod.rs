@@ -194,6 +194,12 @@ impl<'a> Output<'a> {
         }
     }
 
+    /// The rows of the launcher itself.
+    #[cfg(test)]
+    pub(crate) fn footer(&self) -> &[String] {
+        &self.footer
+    }
+
     /// Columns of the terminal.
     pub fn columns(&self) -> usize {
         self.printer.size().0

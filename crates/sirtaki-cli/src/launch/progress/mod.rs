@@ -17,7 +17,7 @@ mod view;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use sirtaki_launch::pulse::Pulse;
+use sirtaki_launch::{RoundReport, pulse::Pulse};
 
 pub use self::{
     dashboard::Dashboard,
@@ -32,6 +32,9 @@ const TICK: Duration = Duration::from_secs(1);
 const NEWS: Duration = Duration::from_millis(400);
 /// How often there is a line where rows cannot be redrawn.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Most rounds that the page lists, the last ones.
+const ROUNDS: usize = 50;
 
 /// How the terminal shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +62,8 @@ pub struct Live {
     /// What runs, for the page.
     name: String,
     page: Option<(Dashboard, History)>,
+    /// Rounds of workers that come and go: when each began, in seconds, and in words.
+    rounds: Vec<(f64, String)>,
 }
 
 impl Live {
@@ -66,9 +71,22 @@ impl Live {
     pub fn new(name: String, hosts: Vec<String>, show: Show, page: Option<Dashboard>, now: Instant) -> Self {
         let page = page.map(|page| (page, History::default()));
         let going = Going::new(hosts);
-        let live = Self { going, began: now, show, due: now + PATIENCE, said: None, published: None, name, page };
+        let due = now + PATIENCE;
+        let rounds = Vec::new();
+        let live = Self { going, began: now, show, due, said: None, published: None, name, page, rounds };
         live.publish(None, None);
         live
+    }
+
+    /// Workers have come or gone.
+    pub fn round(&mut self, report: &RoundReport, now: Instant) {
+        self.rounds.push((self.seconds(now), report.to_string()));
+        self.publish(self.going.moment(self.seconds(now)).as_ref(), None);
+    }
+
+    /// The rounds so far, in words.
+    pub fn rounds(&self) -> Vec<String> {
+        self.rounds.iter().map(|(_, words)| words.clone()).collect()
     }
 
     /// The ranks are started.
@@ -106,7 +124,8 @@ impl Live {
         let Some(moment) = self.going.moment(self.seconds(now)) else { return };
         if self.show == Show::Rows {
             self.due = now + TICK;
-            let rows = view::rows(&moment, output.columns(), &|style, text| output.paint(style, text));
+            let mut rows = view::rows(&moment, output.columns(), &|style, text| output.paint(style, text));
+            rows.extend(self.rounds.last().filter(|_| self.rounds.len() > 1).map(|(_, words)| words.clone()));
             output.set_footer(now, rows);
         } else {
             self.due = now + PATIENCE;
@@ -139,7 +158,10 @@ impl Live {
     fn publish(&self, moment: Option<&Moment>, ended: Option<(bool, &str)>) {
         let Some((page, history)) = &self.page else { return };
         let ended = ended.map(|(well, how)| json!({ "well": well, "how": how }));
-        let data = json!({ "name": self.name, "now": moment, "ended": ended, "history": history.rows() });
+        let rounds = &self.rounds[self.rounds.len().saturating_sub(ROUNDS)..];
+        let data = json!({
+            "name": self.name, "now": moment, "ended": ended, "history": history.rows(), "rounds": rounds,
+        });
         page.show(data.to_string());
     }
 }
@@ -166,6 +188,24 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn rounds_are_kept_in_words_and_shown_below_the_rows() {
+        let log = Log::default();
+        let mut printer = Printer::plain(log.clone(), log);
+        let (start, hosts) = (Instant::now(), vec!["a".into()]);
+        let options = output::OutputOptions { hosts: hosts.clone(), ..output::OutputOptions::default() };
+        let mut output = Output::new(&mut printer, &options, start).unwrap();
+        let mut live = Live::new("train".into(), hosts, Show::Rows, None, start);
+        let report = |number, came| RoundReport { number, size: 2, came, ..RoundReport::default() };
+        live.round(&report(1, Vec::new()), start);
+        live.round(&report(2, vec![(1, "a".into())]), start);
+        assert_eq!(live.rounds()[1], "round 2: worker 1 on a has come, 0 ms, 2 workers go on");
+        let said = Progress { step: 1, ..Progress::default() };
+        live.heard(&[Pulse::new(0, 0, Some((0, said)), None, 1)], start);
+        live.refresh(start, &mut output);
+        assert_eq!(output.footer().last(), live.rounds().last());
     }
 
     #[test]

@@ -95,7 +95,7 @@ fn runs(findings: &Findings) -> Table {
             cells: vec![
                 group.letter.clone(),
                 run.name.clone(),
-                format!("{state}{problems}"),
+                format!("{state}{}{problems}", changes(&run.rounds)),
                 run.ranks.to_string(),
                 or_dash(run.setting("seed").map(Into::into)),
                 or_dash(run.throughput().map(grouped)),
@@ -210,5 +210,17 @@ fn machines(findings: &Findings) -> Table {
         head: vec!["groups", "processor", "#cores", "#memory", "hosts", "version", "command"],
         more: Vec::new(),
         rows: rows.into_iter().map(|(cells, letters)| row([vec![letters.join(" ")], cells].concat())).collect(),
+    }
+}
+
+/// How workers came and went: the last changes of them, in words.
+fn changes(rounds: &[String]) -> String {
+    const SHOWN: usize = 5;
+    let changes = rounds.get(1..).unwrap_or_default();
+    let last = &changes[changes.len().saturating_sub(SHOWN)..];
+    match (changes.len(), last) {
+        (0, _) => String::new(),
+        (count, last) if count == last.len() => format!("; {}", last.join("; ")),
+        (count, last) => format!("; {count} changes of workers, the last of them {}", last.join("; ")),
     }
 }

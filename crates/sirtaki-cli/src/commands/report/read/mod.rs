@@ -120,6 +120,7 @@ struct Written {
     started: Option<f64>,
     ended: Option<RunEnd>,
     exit: Option<Exit>,
+    rounds: Vec<String>,
     command: Vec<String>,
     launch: Vec<String>,
     version: String,
@@ -176,6 +177,8 @@ pub(crate) struct RecordedRun {
     pub(crate) environment: BTreeMap<String, String>,
     /// Hyper-parameters.
     pub(crate) settings: BTreeMap<String, String>,
+    /// The rounds of workers that came and went, a sentence each.
+    pub(crate) rounds: Vec<String>,
     /// What was measured during the run, in the order of time.
     pub(crate) steps: Vec<Step>,
     /// What was counted.
@@ -288,6 +291,7 @@ fn assemble(name: String, written: Option<Written>, plan: Option<RunPlan>) -> Re
         hosts: written.hosts,
         machine: written.machine,
         environment: written.environment,
+        rounds: written.rounds,
         settings,
         problems: problems.into_iter().collect(),
         ..RecordedRun::default()

@@ -233,9 +233,17 @@ function table(ranks) {
     cell(rank.gpu ? `${bytes(rank.gpu.memory)} of ${bytes(rank.gpu.total)}` : '–', 'number'))));
 }
 
+/* When workers came or went, the newest first. */
+function rounds(all) {
+  document.getElementById('changes').hidden = all.length < 2;
+  document.getElementById('rounds').replaceChildren(...all.map(([seconds, words]) =>
+    html('li', {}, `after ${duration(seconds)}: ${words}`)).reverse());
+}
+
 function draw(data) {
   const { now } = data;
   document.getElementById('name').textContent = data.name;
+  rounds(data.rounds || []);
   if (!now) return;
   document.title = (known(now.said.steps) ? percent(now.said.step / Math.max(1, now.said.steps), 0) + ' · ' : '') + data.name;
   const done = document.getElementById('done');
