@@ -12,7 +12,8 @@ use sirtaki::{
     Compression, DistributedOptimizer, Result, World,
     checkpoint::Manifest,
     data::{FixedShards, Partition, Plan, Position, Worker},
-    launch,
+    launch, mirrored,
+    train::{self, BatchSize, LearningStrategy, Method, Model, Precision, Settings},
 };
 
 const BATCH: usize = 12;
@@ -93,6 +94,55 @@ fn workers_whose_shards_are_not_a_branch_of_the_tree() {
     }
     let alone = trained(&[(1, six(ADAM))]);
     assert!(trained(&[(3, Run { steps: 4, ..six(ADAM) }), (2, six(ADAM))]) == alone);
+}
+
+/// A network with dropout, on a text in this folder.
+fn transformer(folder: &Path, strategy: LearningStrategy) -> Result<Settings> {
+    let text = folder.join("text.txt");
+    std::fs::write(&text, "left and right and ".repeat(40)).unwrap();
+    Ok(Settings {
+        model: Model::named("transformer")?,
+        data: Some(text),
+        context: Some(4),
+        epochs: 1,
+        most_steps: Some(3),
+        batch: BatchSize::Global(8),
+        rate: None,
+        warmup: 0.0,
+        method: Method::AdamW,
+        strategy,
+        precision: Precision::F32,
+        target: 0.5,
+        seed: 1,
+        shards: Some(4),
+        stages: None,
+        checkpoints: None,
+        resume: false,
+        checkpoint_every: None,
+        keep: 1,
+        allow_nan: false,
+    })
+}
+
+#[test]
+fn threads_end_with_the_bits_of_processes_dropout_included() {
+    let folder = Folder::new();
+    let weights = |world: &World, strategy| {
+        let settings = transformer(&folder.0.join(world.rank().to_string()), strategy)?;
+        Ok::<_, sirtaki::Error>(train::run(world, &settings, &mut ())?.weights)
+    };
+    (0..4).for_each(|rank| std::fs::create_dir_all(folder.0.join(rank.to_string())).unwrap());
+    let processes = launch(4, |world| weights(world, LearningStrategy::Data)).unwrap();
+    assert!(processes.iter().all(|rank| rank == &processes[0]));
+    for (devices, strategy) in [
+        (1, LearningStrategy::Data),
+        (4, LearningStrategy::Data),
+        (4, LearningStrategy::Central),
+        (2, LearningStrategy::Sharded),
+    ] {
+        let threads = mirrored(devices, |world| weights(world, strategy)).unwrap();
+        assert!(threads.iter().all(|rank| rank == &processes[0]), "{devices} devices, {strategy:?}");
+    }
 }
 
 /// As many workers as shards, in the usual way.
