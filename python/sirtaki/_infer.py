@@ -111,9 +111,10 @@ def _scaling(normalise: str | tuple[float, float] | None) -> Any:
     """What ``normalise`` says, as the compiled part reads it."""
     if normalise is None or normalise == "mean":
         return normalise
-    if isinstance(normalise, str) or len(normalise) != 2 or not normalise[0] < normalise[1]:
+    if isinstance(normalise, str):
         raise ValueError('normalise is "mean" or two percentiles, such as (1, 99)')
-    return {"percentiles": [float(percent) for percent in normalise]}
+    low, high = normalise
+    return {"percentiles": [float(low), float(high)]}
 
 
 def _is_torch(model: Any) -> bool:

@@ -458,7 +458,7 @@ def test_numbering_goes_on_after_a_kill(made, tmp_path):
     # 36 tiles, one step that joins them, and 36 tiles with the names of the volume.
     for least in (20, 40):
         run = start(*words)
-        wait_for(lambda least=least: done_in(out) >= least or run.poll() is not None)
+        wait_for(lambda least=least, run=run: done_in(out) >= least or run.poll() is not None)
         run.kill()
         run.communicate()
         wait_for(lambda: not workers_of(out))
@@ -558,7 +558,7 @@ def normalised(path, groups=None):
 
 @pytest.mark.parametrize("groups", [None, 2])
 def test_normalisation_with_statistics_of_the_whole(made, tmp_path, groups):
-    folder, volume, _ = made
+    _, volume, _ = made
     model = normalised(tmp_path / "norm.onnx", groups)
     # Statistics of a tile would differ from those of the whole.
     drift = volume + np.linspace(-3, 3, SHAPE[0], dtype="float32")[:, None, None]
