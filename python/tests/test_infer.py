@@ -626,7 +626,7 @@ def test_damaged_input_is_named(made, tmp_path):
 
 
 def test_a_full_disk_loses_nothing(made, tmp_path):
-    folder, volume, nets = made
+    folder, _, nets = made
     small = tmp_path / "small"
     small.mkdir()
     words = [folder / "plain.onnx", folder / "in.zarr", small / "out.npy", "--tile", "16,16,16"]
@@ -643,7 +643,7 @@ def test_a_full_disk_loses_nothing(made, tmp_path):
 
 
 def test_workers_keep_to_a_limit_of_memory(made, tmp_path):
-    folder, volume, _ = made
+    _, volume, _ = made
     large = np.tile(volume, (3, 3, 3))
     np.save(tmp_path / "large.npy", large)
     model = plain(tmp_path / "wide.onnx", width=16, layers=2)
