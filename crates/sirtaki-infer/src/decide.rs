@@ -21,7 +21,7 @@ const EDGE: u64 = 32;
 /// The edge of a window where nothing else is said.
 const WINDOW: u64 = 96;
 /// Tiles that a worker has at least where tiles are exact.
-const CROWD: u64 = 6;
+const CROWD: u64 = 4;
 /// Bytes for each voxel while objects are numbered: classes, and labels in several stages.
 const LABELLING: u64 = 16;
 /// Where the random numbers of probes begin.

@@ -27,7 +27,7 @@ use crate::error::raised;
 /// How often to look whether another process has completed the output.
 const LOOK: Duration = Duration::from_millis(100);
 /// Tiles that each worker should have at least.
-const TILES: u64 = 6;
+const TILES: u64 = 4;
 
 /// What Python asks for.
 #[derive(Deserialize)]

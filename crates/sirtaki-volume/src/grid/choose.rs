@@ -1,8 +1,9 @@
 //! The largest tiles that fit the memory.
 //!
 //! What a tile's halo costs falls with the tile's size, so tiles grow until the memory is used: always by one chunk, along
-//! the axis where that saves most. What a tile needs is the caller's formula, because only the caller knows the network
-//! and who computes it.
+//! the axis where that saves most. Then all tiles along an axis get about the same size: of 192 voxels, two tiles of 96 need less
+//! memory than one of 160 and one of 32, are read with as much around them, and keep two workers busy equally long. What a
+//! tile needs is the caller's formula, because only the caller knows the network and who computes it.
 
 use super::{
     plan::{Plan, PlanSpec},
@@ -47,7 +48,7 @@ pub fn choose(
                 continue;
             }
             // A model with a fixed input allows no larger core.
-            let Ok(plan) = plan_with(&spec, &grown) else { continue };
+            let Ok(plan) = plan_with(&spec, &evened(&grown, &spec)) else { continue };
             let fits = plan.tiles() >= limits.tiles && needs(&plan.largest_read(), &plan.spec().core) <= limits.memory;
             if fits && found.as_ref().is_none_or(|(other, _)| gain(&plan) < gain(other)) {
                 found = Some((plan, grown));
@@ -63,6 +64,15 @@ pub fn choose(
 /// Growing never makes more work, but along one axis alone it may make no less; then the smaller tile grows.
 fn gain(plan: &Plan) -> (u128, u64) {
     (plan.voxels_read(), plan.spec().core.sizes().iter().copied().max().unwrap_or(0))
+}
+
+/// The smallest cores of which there are no more than of these.
+fn evened(core: &[u64], spec: &PlanSpec) -> Vec<u64> {
+    let even = |axis: usize| {
+        let (all, chunk) = (spec.output.sizes()[axis], spec.chunk.sizes()[axis]);
+        all.div_ceil(all.div_ceil(core[axis])).next_multiple_of(chunk).min(all)
+    };
+    (0..core.len()).map(even).collect()
 }
 
 fn plan_with(spec: &PlanSpec, core: &[u64]) -> Result<Plan, VolumeError> {

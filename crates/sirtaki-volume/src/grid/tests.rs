@@ -191,6 +191,9 @@ fn tiles_grow_as_far_as_the_memory_goes() {
     assert!(problem.to_string().contains("32 × 32 × 32") && problem.hint().is_some(), "{problem}");
     let shared = choose(spec(&[axis; 3], false, None), Limits { memory: u64::MAX, tiles: 8 }, bytes).unwrap();
     assert!(shared.tiles() >= 8);
+    // 192 voxels in two tiles: 96 and 96, not 160 and 32.
+    let halves = choose(spec(&[(192, 32, 1, Halo::NONE)], false, None), Limits { memory: u64::MAX, tiles: 2 }, bytes);
+    assert_eq!(halves.unwrap().spec().core, extent(&[96]));
 }
 
 #[test]

@@ -19,7 +19,7 @@ use crate::{args::infer::Infer, launch::options::Options, printer::Printer};
 /// The memory of a worker unless another one is given: larger tiles save little.
 const MEMORY: u64 = 512 << 20;
 /// Tiles that each worker should have at least, so that all end at about the same time.
-const TILES: u64 = 6;
+const TILES: u64 = 4;
 
 /// A job, and what computes it.
 pub(super) struct Decided {
