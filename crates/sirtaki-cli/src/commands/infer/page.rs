@@ -1,7 +1,7 @@
 //! The result as a page: planes of input and output side by side, tiles and halos, and where the time of workers went.
 
 use anyhow::Result;
-use sirtaki_infer::source::Source;
+use sirtaki_infer::{Content, source::Source};
 use sirtaki_launch::words::{percent, seconds_in_words};
 use sirtaki_volume::format::Choices;
 
@@ -73,7 +73,9 @@ fn planes(result: &Finished<'_>) -> Result<Vec<Figure>> {
                 2 => what.to_owned(),
                 _ => format!("{what}, across axis {}", escape(&source.space_name(*axis))),
             };
-            let svg = Slice::read(source, channel, *axis, 0.5)?.svg(&title);
+            let slice = Slice::read(source, channel, *axis, 0.5)?;
+            let objects = what == "Output" && settings.content == Content::Labels;
+            let svg = if objects { slice.of_objects() } else { slice }.svg(&title);
             figures.push(Figure { svg, title, note: format!("Channel {channel}.") });
         }
     }

@@ -38,6 +38,15 @@ impl Slice {
         Ok(Self { rows: values.len() / columns, columns, values })
     }
 
+    /// Numbers of objects as greys by which neighbours can be told apart, whatever their numbers.
+    pub(super) fn of_objects(mut self) -> Self {
+        for value in self.values.iter_mut().filter(|value| **value != 0.0) {
+            let scattered = (*value as u32).wrapping_mul(0x9e37_79b1) >> 24;
+            *value = 64.0 + (scattered % 192) as f32;
+        }
+        self
+    }
+
     /// As a picture for a page; `title` is for those who cannot see it.
     pub(super) fn svg(&self, title: &str) -> String {
         let (low, high) = self.ends();
