@@ -228,3 +228,57 @@ fn a_network_that_fits_no_worker_is_trained_by_four() {
     let stages = launch(4, |world| losses(world, Some(ALLOWED))).unwrap();
     assert_eq!(stages[3], whole, "not the bits of one process");
 }
+
+/// How many bytes a worker has more at the end of three steps than before it made the network, and at most on the way. Every
+/// worker keeps some rows of each parameter.
+fn lent(world: &World) -> Result<(usize, usize)> {
+    let (device, alone) = (world.device().autodiff(), world.split(world.rank() as u64)?);
+    let stages = (0..DEEP).map(|layer| layer..layer + 1).collect();
+    let mut pipeline = Pipeline::new(&alone, PipelineSchedule::GPipe, 1, stages)?;
+    let before = LIVE.load(Relaxed);
+    MOST.store(before, Relaxed);
+    let layer = |_| Ok(Dense { linear: LinearConfig::new(ROWS, ROWS).init(&device) });
+    let mut chain = Chain::shard_over(world, pipeline.layers(), &device, 7, layer)?;
+    let mut update = DistributedOptimizer::new(&alone, AdamConfig::new().init());
+    let plan = FixedShards::new(24, Position::start(7), world.worker(), world.size(), 8)?;
+    for step in 0..plan.steps() {
+        chain = pipeline.step(
+            &mut update,
+            0.001,
+            chain,
+            (&plan, step),
+            |shard| Ok::<_, Error>(Flow::new().with(Tensor::<2>::ones([shard.samples, ROWS], &device))),
+            |_, mut flow| Ok((flow.take::<Tensor<2>>()? - 0.5).square().mean()),
+        )?;
+    }
+    Ok((LIVE.load(Relaxed).saturating_sub(before), MOST.load(Relaxed).saturating_sub(before)))
+}
+
+/// A layer with 1 MiB of weights.
+#[derive(Module, Debug)]
+struct Dense {
+    linear: Linear,
+}
+
+impl Layer for Dense {
+    fn forward(&self, mut flow: Flow) -> Result<Flow> {
+        Ok(Flow::new().with(self.linear.forward(flow.take::<Tensor<2>>()?).tanh()))
+    }
+}
+
+const DEEP: usize = 24;
+
+#[test]
+fn parameters_are_divided_by_the_number_of_workers() {
+    let layer = (ROWS * ROWS + ROWS) * 4;
+    for workers in [2, 4] {
+        for (kept, most) in launch(workers, lent).unwrap() {
+            // Weights and Adam's two numbers for each.
+            let share = 3 * DEEP * layer / workers;
+            assert!(kept < share + layer + REST, "{kept} bytes kept on {workers} workers, a share is {share}");
+            // Besides, its part of the gradients, and a few layers: at work, asked for, with gradients, on the way.
+            let room = DEEP * layer / workers + 12 * layer;
+            assert!(most < share + room, "{most} bytes at most on {workers} workers, a share is {share}");
+        }
+    }
+}

@@ -50,7 +50,8 @@ def meshes():
     if size == 2:
         return [(1, 1, 2), (1, 2, 1), (2, 1, 1)]
     half = size // 2
-    return [(1, 1, size), (1, size, 1), (2, half, 1), (1, half, 2), (2, 1, half), (half, 1, 2)]
+    pairs = [(1, 1, size), (1, size, 1), (2, half, 1), (1, half, 2), (2, 1, half), (half, 1, 2)]
+    return pairs + ([(2, half // 2, 2)] if size % 8 == 0 else [])
 
 
 def split_layers(model, mesh):

@@ -127,6 +127,8 @@ fn mistakes_are_told_before_anything_starts() {
     assert!(place.refused("-n 3 --reproducible --batch-size 8").contains("8 shards"));
     let refused = place.refused("-n 2 --optimizer lars --shard-optimizer");
     assert!(refused.contains("lars") && refused.contains("adamw"), "{refused}");
+    let refused = place.refused("-n 2 --optimizer lars --shard-parameters");
+    assert!(refused.contains("leave --shard-parameters out"), "{refused}");
     assert!(place.refused("-n 4 --mesh data=3,pipe=2").contains("3 × 2 is 6, and there are 4 workers"));
     assert!(place.refused("-n 2 --micro-batches 4").contains("--mesh"));
     assert!(place.refused("-n 2 --mesh pipe=2 --schedule zigzag").contains("gpipe, 1f1b, interleaved"));

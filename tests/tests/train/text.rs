@@ -49,6 +49,7 @@ fn stages_of_a_transformer_end_with_the_bits_of_one_process() {
     };
     let alone = weights("one", "-n 1 --max-steps 3");
     assert_eq!(weights("two", "-n 2 --shard-optimizer --max-steps 3"), alone);
+    assert_eq!(weights("lent", "-n 2 --shard-parameters --max-steps 3"), alone);
     assert_eq!(weights("staged", "-n 2 --mesh pipe=2 --schedule gpipe --max-steps 3 --timeline=timeline.json"), alone);
     let timeline = fs::read_to_string(place.path("timeline.json")).unwrap();
     for name in
@@ -56,8 +57,8 @@ fn stages_of_a_transformer_end_with_the_bits_of_one_process() {
     {
         assert!(timeline.contains(name), "{name}");
     }
-    // Begun as two copies in two stages, continued in eight stages on four workers, and ended by one.
-    weights("moved", "-n 4 --mesh data=2,pipe=2 --max-steps 1");
+    // Begun as two copies in two stages, each with half of the parameters, continued in eight stages on four workers, and ended by one.
+    weights("moved", "-n 4 --mesh data=2,pipe=2 --shard-parameters --max-steps 1");
     weights("moved", "-n 4 --mesh pipe=4 --schedule interleaved --shard-optimizer --max-steps 2 --resume");
     assert_eq!(weights("moved", "-n 1 --max-steps 3 --resume"), alone);
 }
@@ -127,6 +128,7 @@ fn networks_that_cannot_be_divided_like_this_are_refused() {
         (&format!("{COMMON} -n 8 --oversubscribe --mesh tensor=8"), "at most 4 workers, not 8"),
         (&format!("{COMMON} -n 4 --oversubscribe --mesh data=2,pipe=2,tensor=2"), "2 × 2 × 2 is 8"),
         (&format!("{COMMON} -n 2 --mesh tensor=2 --reproducible"), "round differently"),
+        (&format!("{COMMON} -n 2 --mesh tensor=2 --shard-parameters"), "the axis tensor has split them already"),
         ("--model transformer --data two.txt --context 4 -n 3 --mesh tensor=3", "scores of 2 classes"),
         (&format!("{COMMON} -n 2 --mesh tensor=2 --optimizer lars"), "lars needs the norms of whole layers"),
         (&format!("{COMMON} -n 2 --mesh pipe=2 --precision bf16"), "does not compute in bf16"),

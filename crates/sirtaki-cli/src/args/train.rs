@@ -39,6 +39,9 @@ Examples:
   Two copies of a network in two stages, with the same bits:
     sirtaki train -n 4 --mesh data=2,pipe=2 --reproducible
 
+  Every worker keeps a quarter of the weights and borrows the rest by layers:
+    sirtaki train -n 4 --model transformer --shard-parameters
+
   A transformer in two stages whose layers are split over two workers each:
     sirtaki train -n 4 --model transformer --mesh pipe=2,tensor=2
 
@@ -98,6 +101,11 @@ pub struct Train {
     /// Split the optimizer's state over the workers instead of keeping all of it on each; not for lars
     #[arg(long)]
     pub shard_optimizer: bool,
+
+    /// Split parameters, gradients and the optimizer's state over the copies of the network, and gather the parameters of a
+    /// layer only while they are needed; not for lars
+    #[arg(long)]
+    pub shard_parameters: bool,
 
     /// How workers learn together: data (the mean of all gradients in every step), sharded (the same as
     /// --shard-optimizer), central (sharded, with weights in memory once per host), or local (every worker by itself, with

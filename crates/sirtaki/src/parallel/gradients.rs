@@ -69,7 +69,7 @@ impl Reducer {
         let mut found = take(module, &mut gradients);
         if world.size() == 1 && self.compression.is_none() {
             let own = found.into_iter().filter_map(|entry| Some((entry.id, entry.data?, entry.device)));
-            return self.put(module, self.scale(1.0), own.collect(), None);
+            return self.put(module, self.scale(1.0), own.collect(), &[]);
         }
         let names = self.names(module, &found);
         let mut requests = vec![self.presence(&found)];
@@ -90,7 +90,7 @@ impl Reducer {
                 reduced.push((entry.id, data, entry.device));
             }
         }
-        self.put(module, self.scale(share.into()), reduced, None)
+        self.put(module, self.scale(share.into()), reduced, &[])
     }
 
     /// The combined gradients of all leaves of all ranks, unless they overflow, and the module with the new statistics.
@@ -110,7 +110,7 @@ impl Reducer {
             reduced.extend(data.map(|data| (entry.id, data, entry.device.clone())));
         }
         let statistics = sums.new_statistics(all)?;
-        let gradients = self.put(&module, sums.scale(), reduced, sums.stages.as_ref())?;
+        let gradients = self.put(&module, sums.scale(), reduced, &sums.others())?;
         Ok((replace(module, STATISTICS, statistics), gradients))
     }
 
@@ -137,20 +137,20 @@ impl Reducer {
     }
 
     /// These gradients times `scale`, clipped; `None` if losses were multiplied by too much. Their norm is over the
-    /// gradients that the workers `stages` have, too.
+    /// gradients that the workers of `others` have, too.
     fn put<M: Module>(
         &self,
         module: &M,
         scale: f64,
         reduced: Vec<(ParamId, TensorData, Device)>,
-        stages: Option<&World>,
+        others: &[World],
     ) -> Result<Option<GradientsParams>> {
         let mut norm = 0.0;
         if self.needs_norm() {
             let mut squares = Squares::new();
             reduced.iter().for_each(|(_, data, _)| squares.add(data));
-            let stages: Vec<&World> = stages.into_iter().collect();
-            norm = root(&norm::over(&stages, &format!("{} norm", self.purpose), squares.digits())?);
+            let others: Vec<&World> = others.iter().collect();
+            norm = root(&norm::over(&others, &format!("{} norm", self.purpose), squares.digits())?);
         }
         let Some(factor) = self.factor(scale, norm) else { return Ok(None) };
         let reduced = reduced.into_iter().map(|(id, data, device)| (id, (data, device))).collect();

@@ -38,7 +38,9 @@ pub struct LeafSums {
     samples: f64,
     mean: bool,
     /// The workers that have the other stages of the network.
-    pub(super) stages: Option<World>,
+    stages: Option<World>,
+    /// The workers that keep other rows of the parameters.
+    pub(super) shares: Option<World>,
 }
 
 /// What a forward pass made of each running statistic that it changed.
@@ -56,7 +58,24 @@ impl LeafSums {
         let columns: Vec<Column> = parameters.iter().map(column).chain(still.iter().map(statistic)).collect();
         let (sums, counts) = (Branches::new(leaves), vec![0.0; columns.len()]);
         let (full, samples, mean) = (full as f64, samples as f64, true);
-        Ok(Self { parameters, still, columns, sums, counts, leaves, full, samples, mean, stages: None })
+        Ok(Self { parameters, still, columns, sums, counts, leaves, full, samples, mean, stages: None, shares: None })
+    }
+
+    /// Those of no parameters, in the place of others.
+    pub(super) fn none() -> Self {
+        Self {
+            parameters: Vec::new(),
+            still: Vec::new(),
+            columns: Vec::new(),
+            sums: Branches::new(0),
+            counts: Vec::new(),
+            leaves: 0,
+            full: 0.0,
+            samples: 0.0,
+            mean: true,
+            stages: None,
+            shares: None,
+        }
     }
 
     /// Gradients are added without weights, instead of averaged over samples.
@@ -152,6 +171,16 @@ impl LeafSums {
     /// The sums of this rank and their counts, which are then over.
     pub(super) fn take_sums(&mut self) -> (Branches<Sums>, Vec<f64>) {
         (std::mem::replace(&mut self.sums, Branches::new(self.leaves)), std::mem::take(&mut self.counts))
+    }
+
+    /// Sums of all ranks, in the place of this one's.
+    pub(super) fn put_sums(&mut self, sums: Branches<Sums>, counts: Vec<f64>) {
+        (self.sums, self.counts) = (sums, counts);
+    }
+
+    /// Worlds whose workers have other gradients of the same step, for a norm of all of them.
+    pub(super) fn others(&self) -> Vec<World> {
+        self.stages.iter().chain(&self.shares).cloned().collect()
     }
 
     /// What the tensors that are not trained are called.

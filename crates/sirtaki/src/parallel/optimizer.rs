@@ -13,6 +13,7 @@ use super::{
     gradients::{Reducer, trained_bytes},
     optimizer_record,
     passes::PassSums,
+    sharded::check_element_wise,
 };
 use crate::{Result, World};
 
@@ -201,6 +202,10 @@ impl<M: Module> Update<M> for DistributedOptimizer {
             Ok(())
         })?;
         self.broadcast(module, 0)
+    }
+
+    fn check_parts(&self, module: &M) -> Result<()> {
+        check_element_wise(module, &self.optimizer)
     }
 
     fn is_sum(&self) -> bool {

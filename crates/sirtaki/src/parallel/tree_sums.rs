@@ -142,11 +142,21 @@ impl Exchange<'_> {
 
     /// This rank's share of the sum of these elements.
     pub(super) fn scatter(&self, rows: &[Tensor], window: Range<usize>, dtype: sirtaki_comm::DType) -> Result<Tensor> {
-        let counts = shares(window.len(), self.world.size());
-        let mut packed = Tensor::zeros(dtype, window.len() * rows.len());
+        self.scatter_as(rows, window.start, &shares(window.len(), self.world.size()), dtype)
+    }
+
+    /// The same from a place on, of which each rank gets as many elements as `counts` says.
+    pub(super) fn scatter_as(
+        &self,
+        rows: &[Tensor],
+        start: usize,
+        counts: &[usize],
+        dtype: sirtaki_comm::DType,
+    ) -> Result<Tensor> {
+        let mut packed = Tensor::zeros(dtype, counts.iter().sum::<usize>() * rows.len());
         let mut rest = packed.bytes_mut();
-        let mut start = window.start * dtype.size();
-        for count in &counts {
+        let mut start = start * dtype.size();
+        for count in counts {
             let end = start + count * dtype.size();
             for row in rows {
                 let (part, after) = rest.split_at_mut(end - start);

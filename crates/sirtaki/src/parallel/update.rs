@@ -34,6 +34,11 @@ pub trait Update<M: Module> {
     /// Makes the state that which rank 0 has, after the module has become that rank's.
     fn restore(&mut self, module: &M, state: OptimizerState<'_>) -> Result<()>;
 
+    /// Refuses to change parameters of which this rank has only a part, if that would need all of it.
+    fn check_parts(&self, _: &M) -> Result<()> {
+        Ok(())
+    }
+
     /// Whether gradients are added instead of averaged.
     fn is_sum(&self) -> bool {
         false

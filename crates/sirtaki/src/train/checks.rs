@@ -6,6 +6,7 @@ use super::{
     data_sets::{DataSet, Domain, SampleKind as _},
     networks::Network,
     settings::{Method, Model, Precision, Settings, Stages},
+    strategy::LearningStrategy,
     work_split::Shares,
 };
 use crate::{
@@ -19,6 +20,9 @@ pub fn check(settings: &Settings, workers: usize) -> Result<()> {
     let copies = settings.copies(workers)?;
     let sizes = settings.batch.sizes(copies)?;
     settings.strategy.check(settings)?;
+    if settings.stages.is_some_and(|stages| stages.shard_parameters) {
+        check_lending(settings)?;
+    }
     if settings.context.is_some() && settings.model.domain() != Domain::Text {
         let problem =
             format!("--context is the length of sequences of text, and {} is not for text", settings.model.name());
@@ -30,6 +34,20 @@ pub fn check(settings: &Settings, workers: usize) -> Result<()> {
     rates(settings, copies, 1)?;
     let worker = Worker { rank: 0, world: copies };
     Shares::new(0, Position::start(0), worker, settings.shards, sizes).map(drop)
+}
+
+/// Whether workers can keep parts of the parameters.
+fn check_lending(settings: &Settings) -> Result<()> {
+    if settings.method == Method::Lars {
+        let problem = "the state of lars cannot be split over workers: its rates come from the norms of whole layers";
+        let hint = "leave --shard-parameters out, or take --optimizer sgd, adam or adamw";
+        return Err(Error::setting(problem, hint));
+    }
+    if settings.strategy == LearningStrategy::Central {
+        let problem = "--strategy central keeps whole weights on every host, and --shard-parameters parts of them";
+        return Err(Error::setting(problem, "leave one of the two out"));
+    }
+    Ok(())
 }
 
 /// Whether the network can be divided like this.

@@ -36,6 +36,8 @@ pub(super) struct Layout {
     world: World,
     /// The workers that have the same layers as this one, and other samples.
     copies: World,
+    /// Those of them that have the same weights: all, or this one alone where each keeps other rows of them.
+    equals: World,
     stages: Option<Staged>,
 }
 
@@ -49,7 +51,7 @@ struct Staged {
 impl Layout {
     pub(super) fn new<N: Network>(world: &World, settings: &Settings, network: &N) -> Result<Self> {
         let Some(stages) = settings.stages else {
-            return Ok(Self { world: world.clone(), copies: world.clone(), stages: None });
+            return Ok(Self { world: world.clone(), copies: world.clone(), equals: world.clone(), stages: None });
         };
         let copies = settings.copies(world.size())?;
         let mut axes = vec![("data", copies), ("pipe", stages.workers)];
@@ -60,13 +62,26 @@ impl Layout {
         let (copies, workers) = (mesh.axis("data")?.clone(), mesh.axis("pipe")?.clone());
         let parts = (stages.parts > 1).then(|| mesh.axis("tensor").cloned()).transpose()?;
         let ranges = ranges(world, settings, stages, network)?;
-        let pipeline = Pipeline::new(&workers, stages.schedule, stages.micros, ranges)?;
-        Ok(Self { world: world.clone(), copies, stages: Some(Staged { workers, parts, pipeline }) })
+        // Layers that are borrowed take turns, with all micro-batches at a time.
+        let schedule = if is_by_layer(stages) { PipelineSchedule::GPipe } else { stages.schedule };
+        let pipeline = Pipeline::new(&workers, schedule, stages.micros, ranges)?;
+        let equals = if stages.shard_parameters { copies.split(copies.rank() as u64)? } else { copies.clone() };
+        Ok(Self { world: world.clone(), copies, equals, stages: Some(Staged { workers, parts, pipeline }) })
     }
 
     /// The workers among which samples are shared out.
     pub(super) fn copies(&self) -> &World {
         &self.copies
+    }
+
+    /// The workers whose weights are the same as this one's.
+    pub(super) fn equals(&self) -> &World {
+        &self.equals
+    }
+
+    /// Whether copies keep different rows of the weights.
+    fn lends(&self) -> bool {
+        self.equals.size() < self.copies.size()
     }
 
     /// Whether every worker has the whole network.
@@ -80,6 +95,10 @@ impl Layout {
             None => (0..network.depth()).collect(),
             Some(staged) => staged.pipeline.layers(),
         };
+        if self.lends() {
+            let layer = |number| network.layer(number, device, None);
+            return Chain::shard_over(&self.copies, layers, device, seed, layer);
+        }
         match self.parts() {
             None => Chain::new(layers, device, seed, |number| network.layer(number, device, None)),
             Some(parts) => {
@@ -111,6 +130,7 @@ impl Layout {
     pub(super) fn over_network(&self, value: f64) -> Result<f64> {
         let Some(staged) = &self.stages else { return Ok(value) };
         let value = staged.workers.sum(value)?;
+        let value = if self.lends() { self.copies.sum(value)? } else { value };
         staged.parts.as_ref().map_or(Ok(value), |parts| parts.sum(value))
     }
 
@@ -288,10 +308,18 @@ fn next(batches: &mut Option<Loader>) -> Result<Batch> {
     batches.as_mut().and_then(Iterator::next).unwrap_or_else(missing)
 }
 
+/// Whether every layer is a stage of its own.
+fn is_by_layer(stages: Stages) -> bool {
+    stages.shard_parameters && stages.workers == 1
+}
+
 /// The layers of each stage, cut where rank 0 finds that all stages take about as long. Where that is does not change a
 /// bit of the result.
 fn ranges<N: Network>(world: &World, settings: &Settings, stages: Stages, network: &N) -> Result<Vec<Range<usize>>> {
     let depth = network.depth();
+    if is_by_layer(stages) {
+        return Ok((0..depth).map(|layer| layer..layer + 1).collect());
+    }
     let chunks = if stages.schedule == PipelineSchedule::Interleaved { CHUNKS } else { 1 };
     let count = stages.workers * chunks;
     if count > depth {

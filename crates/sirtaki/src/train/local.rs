@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::settings::Settings;
+use super::settings::{Settings, Stages};
 use crate::{DistributedOptimizer, Error, LocalSgd, Result};
 
 /// Rate and momentum of the outer steps, as the authors of DiLoCo use them.
@@ -23,6 +23,7 @@ impl Local {
     /// Refuses what does not go together with it.
     pub(super) fn check(settings: &Settings) -> Result<()> {
         let other = match settings {
+            Settings { stages: Some(Stages { shard_parameters: true, .. }), .. } => "--shard-parameters",
             Settings { stages: Some(_), .. } => "--mesh",
             Settings { shards: Some(_), .. } => "--reproducible",
             _ => return Ok(()),

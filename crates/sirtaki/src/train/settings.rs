@@ -75,6 +75,8 @@ pub struct Stages {
     pub micros: usize,
     /// Who does what when.
     pub schedule: PipelineSchedule,
+    /// Whether every copy keeps only some rows of each parameter, and borrows the others while it needs them.
+    pub shard_parameters: bool,
 }
 
 /// One of the networks to choose from.

@@ -182,7 +182,9 @@ fn settings(arguments: &Train, workers: usize) -> Result<Settings> {
     let batch = match (arguments.batch_size, arguments.global_batch) {
         (Some(size), _) => BatchSize::Worker(size.get()),
         (None, Some(size)) => BatchSize::Global(size.get()),
-        (None, None) if arguments.reproducible || arguments.mesh.is_some() => BatchSize::Global(all),
+        (None, None) if arguments.reproducible || arguments.mesh.is_some() || arguments.shard_parameters => {
+            BatchSize::Global(all)
+        }
         (None, None) => BatchSize::Worker((all / workers).clamp(1, each)),
     };
     let stages = stages::stages(arguments, workers, batch)?;

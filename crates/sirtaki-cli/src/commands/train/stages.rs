@@ -18,7 +18,9 @@ const MICROS_PER_STAGE: usize = 4;
 
 /// How the network is cut, and the number of shards of a step.
 pub(super) fn stages(arguments: &Train, workers: usize, batch: BatchSize) -> Result<Option<(Stages, usize)>> {
-    let Some(mesh) = arguments.mesh else {
+    let shard_parameters = arguments.shard_parameters;
+    let copies = MeshSizes { data: None, pipe: 1, tensor: 1 };
+    let Some(mesh) = arguments.mesh.or(shard_parameters.then_some(copies)) else {
         return match arguments.micro_batches {
             None => Ok(None),
             Some(_) => {
@@ -35,6 +37,10 @@ pub(super) fn stages(arguments: &Train, workers: usize, batch: BatchSize) -> Res
         let problem = format!("--mesh: {copies} × {pipe}{parts} is {needed}, and there are {workers} workers");
         let hint = format!("start {needed} workers with -n, or choose sizes that multiply to {workers}");
         return Err(Advice::new(problem, hint).into());
+    }
+    if tensor > 1 && shard_parameters {
+        let problem = "--shard-parameters splits whole layers by rows, and the axis tensor has split them already";
+        return Err(Advice::new(problem, "leave out --shard-parameters, or the axis tensor").into());
     }
     if tensor > 1 && arguments.reproducible {
         let problem = "--reproducible cannot keep the bits of layers that are split over workers: sums of parts round \
@@ -54,7 +60,7 @@ pub(super) fn stages(arguments: &Train, workers: usize, batch: BatchSize) -> Res
         (None, false) if pipe == 1 => 1,
         (None, false) => chosen(of_copy(batch, copies), MICROS_PER_STAGE * pipe),
     };
-    Ok(Some((Stages { workers: pipe, parts: tensor, micros, schedule }, micros * copies)))
+    Ok(Some((Stages { workers: pipe, parts: tensor, micros, schedule, shard_parameters }, micros * copies)))
 }
 
 /// Samples per step of one copy.

@@ -69,6 +69,58 @@ impl<L: Layer> Chain<L> {
         Ok(Self { layers, splits: Some(Arc::new(splits)) })
     }
 
+    /// The same of layers of whose parameters every worker of a world keeps some rows, and that compute with whole ones all
+    /// the same: workers lend them to each other, stage by stage. The workers are those that have other samples. Each
+    /// layer is made whole before the next one is; all workers of the world call it for the same layers.
+    ///
+    /// What is kept belongs to this worker, so the optimizer is that of this worker alone:
+    ///
+    /// ```no_run
+    /// # use burn::{module::Module, nn::{Linear, LinearConfig}, optim::AdamConfig, tensor::Tensor};
+    /// # use sirtaki::{Chain, DistributedOptimizer, Flow, Layer, Pipeline, pipeline::PipelineSchedule};
+    /// # #[derive(Module, Debug)]
+    /// # struct Dense {
+    /// #     linear: Linear,
+    /// # }
+    /// # impl Layer for Dense {
+    /// #     fn forward(&self, mut flow: Flow) -> sirtaki::Result<Flow> {
+    /// #         Ok(Flow::new().with(self.linear.forward(flow.take::<Tensor<2>>()?)))
+    /// #     }
+    /// # }
+    /// # fn main() -> sirtaki::Result<()> {
+    /// let world = sirtaki::init()?;
+    /// let (alone, device) = (world.split(world.rank() as u64)?, world.device().autodiff());
+    /// // Twelve layers, each of them a stage of its own, on every worker.
+    /// let stages = (0..12).map(|layer| layer..layer + 1).collect();
+    /// let pipeline = Pipeline::new(&alone, PipelineSchedule::GPipe, 1, stages)?;
+    /// let layer = |_| Ok(Dense { linear: LinearConfig::new(512, 512).init(&device) });
+    /// let chain = Chain::shard_over(&world, pipeline.layers(), &device, 42, layer)?;
+    /// let optimizer = DistributedOptimizer::new(&alone, AdamConfig::new().init());
+    /// # let _ = (chain, optimizer);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn shard_over(
+        world: &World,
+        numbers: impl IntoIterator<Item = usize>,
+        device: &Device,
+        seed_of_network: u64,
+        mut layer: impl FnMut(usize) -> Result<L>,
+    ) -> Result<Self> {
+        let (mut splits, mut layers) = (Splits::new(world), Vec::new());
+        for number in numbers {
+            let whole = begun(number, device, seed_of_network, &mut layer)?;
+            splits.check_layer(number, &whole)?;
+            layers.push((number, splits.keep_rows(number, whole)));
+        }
+        Ok(Self { layers, splits: Some(Arc::new(splits)) })
+    }
+
+    /// Who lends parameters to whom, if workers do.
+    pub(super) fn lenders(&self) -> Option<Arc<Splits>> {
+        self.splits.clone().filter(|splits| splits.lent)
+    }
+
     /// The numbers of the layers that are here, ascending.
     pub fn numbers(&self) -> impl Iterator<Item = usize> {
         self.layers.iter().map(|(number, _)| *number)

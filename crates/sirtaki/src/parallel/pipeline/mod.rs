@@ -7,6 +7,8 @@
 //! - [`flow`]: what goes from layer to layer.
 //! - [`chain`]: the layers.
 //! - [`splits`]: layers that are split over workers, besides.
+//! - [`loans`]: whole parameters for as long as they are needed, where workers keep rows of them.
+//! - [`handing`]: gradients that are exchanged while others are computed.
 //! - [`pull`]: backward from gradients that another worker has computed.
 //! - [`links`]: messages between stages.
 //! - [`failure`]: why no more of them will come.
@@ -17,8 +19,10 @@ mod chain;
 mod checkpoint;
 mod failure;
 mod flow;
+mod handing;
 mod inference;
 mod links;
+mod loans;
 mod measure;
 mod pull;
 mod splits;
@@ -92,6 +96,9 @@ pub struct Pipeline {
     stages: Vec<Range<usize>>,
     device: Device,
     recompute: bool,
+    waits: bool,
+    /// Whether the optimizer is known to work on parts of parameters.
+    checked: bool,
     links: StageLinks,
     time: PipelineTime,
     most_held: usize,
@@ -125,7 +132,18 @@ impl Pipeline {
         same_everywhere(world, &(plan, &stages))?;
         let (links, device) = (StageLinks::new(world, plan), world.device().autodiff());
         let (world, time) = (world.clone(), PipelineTime::default());
-        Ok(Self { world, plan, stages, device, recompute: false, links, time, most_held: 0 })
+        Ok(Self {
+            world,
+            plan,
+            stages,
+            device,
+            recompute: false,
+            waits: false,
+            checked: false,
+            links,
+            time,
+            most_held: 0,
+        })
     }
 
     /// Computes a stage's forward pass once more right before its backward pass, instead of keeping what the first one
@@ -133,6 +151,14 @@ impl Pipeline {
     #[must_use]
     pub fn recompute(mut self) -> Self {
         self.recompute = true;
+        self
+    }
+
+    /// Waits for the gradients of a stage before it computes those of the stage before, where workers keep rows of
+    /// parameters ([`Chain::shard_over`]); otherwise they are exchanged meanwhile. To see what that is worth.
+    #[must_use]
+    pub fn wait_for_gradients(mut self) -> Self {
+        self.waits = true;
         self
     }
 

@@ -4,18 +4,26 @@
 //! the two differ in size, it is split. So checkpoints and checksums know whole tensors only, one at a time, and do not
 //! depend on who had which part.
 
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    hash::{DefaultHasher, Hash, Hasher},
+};
 
-use burn::module::Module;
+use burn::{
+    module::{Module, ModuleMapper, Param},
+    tensor::Tensor,
+};
 use sirtaki_comm::DType;
-use sirtaki_engine::{Operation, Request, Tensor};
+use sirtaki_engine::{Operation, Request, Tensor as EngineTensor, decide::request::shares};
 
 use crate::{
     Error, Result, World,
     checkpoint::Description,
     parallel::{
+        convert::zeros,
         module_tensors::{Which, read},
         optimizer_record::is_state,
+        tensor_names::Path,
     },
     world::{elements, wrong_type},
 };
@@ -24,6 +32,8 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Splits {
     pub(super) world: World,
+    /// Whether layers compute with whole parameters all the same, which workers lend to each other.
+    pub(super) lent: bool,
     /// By the paths of tensors; those of which every worker has all are not here.
     cuts: HashMap<String, Cut>,
 }
@@ -38,7 +48,7 @@ struct Cut {
 
 impl Splits {
     pub(super) fn new(world: &World) -> Self {
-        Self { world: world.clone(), cuts: HashMap::new() }
+        Self { world: world.clone(), lent: false, cuts: HashMap::new() }
     }
 
     /// Finds out how a layer is split. All workers call it for the same layers in the same order.
@@ -69,6 +79,32 @@ impl Splits {
         Ok(())
     }
 
+    /// Fails on all workers if one of them makes another layer.
+    pub(super) fn check_layer<M: Module>(&self, number: usize, whole: &M) -> Result<()> {
+        let mut hasher = DefaultHasher::new();
+        read(whole, "", Which::All, false)?.iter().for_each(|part| (&part.name, part.shape.to_vec()).hash(&mut hasher));
+        let hashes = self.world.gather(&format!("what layer {number} is like"), hasher.finish())?;
+        let Some(worker) = (1..hashes.len()).find(|&worker| hashes[worker] != hashes[0]) else { return Ok(()) };
+        let problem = format!("layer {number} of worker {worker} has other parameters than that of worker 0");
+        Err(Error::setting(problem, "make the layers of the same network on all workers"))
+    }
+
+    /// A layer with this worker's rows of each parameter that is trained, for workers that lend them to each other.
+    pub(super) fn keep_rows<M: Module>(&mut self, number: usize, layer: M) -> M {
+        self.lent = true;
+        layer.map(&mut KeepRows { path: Path::default(), number, splits: self })
+    }
+
+    /// Whether every worker has another part of a tensor.
+    pub(super) fn is_cut(&self, tensor: &str) -> bool {
+        self.cut(tensor).is_some()
+    }
+
+    /// How many rows of a tensor each worker has, if it is split by rows.
+    pub(super) fn rows(&self, tensor: &str) -> Option<&[usize]> {
+        self.cut(tensor).filter(|cut| cut.dimension == 0).map(|cut| cut.sizes.as_slice())
+    }
+
     fn cut(&self, tensor: &str) -> Option<&Cut> {
         self.cuts.get(path_of(tensor))
     }
@@ -97,7 +133,8 @@ impl Splits {
     pub(super) fn gather(&self, whole: &Description, part: Vec<u8>) -> Result<Vec<u8>> {
         let Some(cut) = self.cut(&whole.name).filter(|_| !whole.shape.is_empty()) else { return Ok(part) };
         let request = Request::new(&whole.name, Operation::AllGather, DType::U8, &[part.len()]);
-        let all = elements::<u8>(&whole.name, self.world.engine().submit(request, Tensor::from_vec(part)).wait_one()?)?;
+        let all =
+            elements::<u8>(&whole.name, self.world.engine().submit(request, EngineTensor::from_vec(part)).wait_one()?)?;
         let outer = whole.shape[..cut.dimension].iter().product();
         if whole.bytes() != Some(all.len()) {
             return Err(wrong_type(&whole.name));
@@ -111,7 +148,8 @@ impl Splits {
         let mut all = elements_of_whole.unwrap_or_default();
         all.resize(length, 0);
         let request = Request::new(&whole.name, Operation::Broadcast { root: 0 }, DType::U8, &[length]);
-        let all = elements::<u8>(&whole.name, self.world.engine().submit(request, Tensor::from_vec(all)).wait_one()?)?;
+        let all =
+            elements::<u8>(&whole.name, self.world.engine().submit(request, EngineTensor::from_vec(all)).wait_one()?)?;
         let Some(cut) = self.cut(&whole.name).filter(|_| !whole.shape.is_empty()) else { return Ok(all) };
         let outer = whole.shape[..cut.dimension].iter().product();
         Ok(part_of(&all, outer, &cut.sizes, self.world.rank()))
@@ -123,10 +161,44 @@ impl Splits {
         for tensor in read(chain, "module", Which::All, false)? {
             if let Some(cut) = self.cut(&tensor.name) {
                 let (own, total) = (cut.sizes[self.world.rank()], cut.sizes.iter().sum::<usize>());
-                missing += tensor.shape.num_elements() / own * (total - own);
+                let sizes = tensor.shape.iter().enumerate().filter(|(dimension, _)| *dimension != cut.dimension);
+                missing += sizes.map(|(_, size)| size).product::<usize>() * (total - own);
             }
         }
         Ok(missing)
+    }
+}
+
+/// Cuts the parameters of a layer.
+struct KeepRows<'a> {
+    path: Path,
+    number: usize,
+    splits: &'a mut Splits,
+}
+
+impl ModuleMapper for KeepRows<'_> {
+    fn enter_module(&mut self, name: &str, _: &str) {
+        self.path.enter(name);
+    }
+
+    fn exit_module(&mut self, _: &str, _: &str) {
+        self.path.leave();
+    }
+
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let (id, whole, mapper) = param.consume();
+        if !whole.is_require_grad() {
+            return Param::from_mapped_value(id, whole, mapper);
+        }
+        let (device, dtype, mut shape) = (whole.device(), whole.dtype(), whole.shape());
+        let world = &self.splits.world;
+        let sizes = shares(shape[0], world.size());
+        let (start, own) = (sizes[..world.rank()].iter().sum(), sizes[world.rank()]);
+        shape[0] = own;
+        let rows = if own == 0 { zeros(&shape, dtype) } else { whole.narrow(0, start, own).into_data() };
+        let path = format!("{}.{}", self.number, self.path.name("").trim_start_matches('/'));
+        self.splits.cuts.insert(path, Cut { dimension: 0, sizes });
+        Param::from_mapped_value(id, Tensor::from_data(rows, (&device, dtype)).set_require_grad(true), mapper)
     }
 }
 

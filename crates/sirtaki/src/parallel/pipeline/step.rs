@@ -13,7 +13,10 @@ use super::{
     chain::{Chain, Layer},
     failure,
     flow::Flow,
+    handing::{Exchanged, Handing},
     links::LANE,
+    loans::Loans,
+    pull::forget_graphs,
 };
 use crate::{
     Error, LeafSums, Result, Update,
@@ -23,7 +26,7 @@ use crate::{
 };
 
 /// Actions ahead of the current one for which messages are asked for.
-const AHEAD: usize = 4;
+pub(super) const AHEAD: usize = 4;
 
 /// A micro-batch between its forward and its backward pass through a stage.
 struct Held {
@@ -60,13 +63,18 @@ impl Pipeline {
         input: impl FnMut(Shard) -> std::result::Result<Flow, E>,
         loss: impl FnMut(Shard, Flow) -> std::result::Result<Tensor<1>, E>,
     ) -> std::result::Result<Chain<L>, E> {
-        self.check_step(update.world(), plan, step)?;
+        let lenders = chain.lenders();
+        self.check_step(lenders.as_ref().map_or(update.world(), |splits| &splits.world), plan, step)?;
+        if chain.splits().is_some() && !std::mem::replace(&mut self.checked, true) {
+            update.check_parts(&chain)?;
+        }
         let begun = Instant::now();
         let device = self.device.clone();
-        let parts = chain.apart(self.own_stages().map(|stage| self.stages[stage].clone()));
-        let mut running = Running { pipeline: self, device, plan, held: HashMap::new(), input, loss };
+        let parts = Loans::new(chain.apart(self.own_stages().map(|stage| self.stages[stage].clone())))?;
+        let recompute = self.recompute || lenders.is_some();
+        let mut running = Running { pipeline: self, device, plan, recompute, held: HashMap::new(), input, loss };
         let samples = plan.together(step);
-        let sums = parts.iter().map(|part| LeafSums::new(part, plan.shards(), plan.shard_size(), samples));
+        let sums = parts.parts().iter().map(|part| LeafSums::new(part, plan.shards(), plan.shard_size(), samples));
         let mut sums: Vec<LeafSums> = sums.map(|sums| Ok(sums?.summed(update.is_sum()))).collect::<Result<_>>()?;
         let parts = running.run(step, parts, &mut sums);
         let parts = parts.inspect_err(|_| self.links.give_up())?;
@@ -85,6 +93,7 @@ struct Running<'a, I, O> {
     pipeline: &'a mut Pipeline,
     device: Device,
     plan: &'a FixedShards,
+    recompute: bool,
     held: HashMap<(usize, usize), Held>,
     input: I,
     loss: O,
@@ -94,7 +103,7 @@ impl<I, O> Running<'_, I, O> {
     fn run<L: Layer, E: From<Error>>(
         &mut self,
         step: usize,
-        mut parts: Vec<Chain<L>>,
+        mut parts: Loans<L>,
         sums: &mut [LeafSums],
     ) -> std::result::Result<Vec<Chain<L>>, E>
     where
@@ -103,22 +112,36 @@ impl<I, O> Running<'_, I, O> {
     {
         let (shards, plan) = (self.plan, self.pipeline.plan);
         let shard = |micro: usize| shards.shard(step * shards.per_step() + micro);
-        let mut actions = plan.actions(self.pipeline.world.rank());
-        actions.retain(|action| shard(action.micro).samples > 0);
+        let (actions, mut handing) = (plan.actions(self.pipeline.world.rank()), Handing::default());
+        let is_filled = |action: &&Action| shard(action.micro).samples > 0;
         for (place, action) in actions.iter().enumerate() {
-            actions[place..].iter().take(AHEAD).for_each(|&next| self.pipeline.links.ask(next));
-            let own = action.stage / plan.workers();
-            let part = std::mem::take(&mut parts[own]);
-            parts[own] = match action.pass {
+            let (next, own) = (&actions[place..], action.stage / plan.workers());
+            next.iter().filter(is_filled).take(AHEAD).for_each(|&next| self.pipeline.links.ask(next));
+            // Even for a shard without samples: others may have some, and need what this worker lends them.
+            let part = parts.open(own)?;
+            if let Some(other) = next.iter().map(|next| next.stage / plan.workers()).find(|other| *other != own) {
+                parts.ask(other)?;
+            }
+            let part = match action.pass {
+                _ if !is_filled(&action) => part,
                 Pass::Forward => self.forward(*action, shard(action.micro), part, &sums[own])?,
                 Pass::Backward => self.backward(*action, shard(action.micro), part, &mut sums[own])?,
             };
+            parts.give_back(own, part);
+            if next.iter().skip(1).any(|later| later.stage == action.stage) {
+                continue;
+            }
+            // Shards without samples are the last ones.
+            for empty in (0..plan.micros()).map(shard).filter(|shard| shard.samples == 0) {
+                sums[own].skip(empty.number);
+            }
+            if let Some((splits, kept)) = parts.kept(own) {
+                let (world, name) = (splits.world.clone(), format!("gradients of stage {}", action.stage));
+                handing.hand_in(own, sums, Exchanged { world, name, kept }, self.pipeline.waits)?;
+            }
         }
-        // Shards without samples are the last ones.
-        for empty in (0..plan.micros()).map(shard).filter(|shard| shard.samples == 0) {
-            sums.iter_mut().for_each(|sums| sums.skip(empty.number));
-        }
-        Ok(parts)
+        handing.finish(sums)?;
+        Ok(parts.end())
     }
 
     fn forward<L: Layer, E: From<Error>>(
@@ -140,7 +163,7 @@ impl<I, O> Running<'_, I, O> {
                 Flow::from_data(data, &self.device)?
             }
         };
-        let (recompute, last) = (self.pipeline.recompute, action.stage + 1 == self.pipeline.plan.stages());
+        let (recompute, last) = (self.recompute, action.stage + 1 == self.pipeline.plan.stages());
         let place = (action.stage, action.micro);
         if recompute && last {
             self.held.insert(place, Held { input, made: Made::Again, statistics: Statistics::default() });
@@ -158,6 +181,9 @@ impl<I, O> Running<'_, I, O> {
             made => made,
         };
         self.held.insert(place, Held { input, made, statistics });
+        if recompute {
+            forget_graphs(&self.device);
+        }
         self.pipeline.most_held = self.pipeline.most_held.max(self.held.len());
         Ok(part)
     }

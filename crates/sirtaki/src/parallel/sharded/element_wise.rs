@@ -13,7 +13,7 @@ use super::slices::{Named, Slices};
 use crate::{Error, Result, parallel::tensor_names::Path};
 
 /// Refuses an optimizer that needs whole parameters of this module.
-pub(super) fn check<M: Module>(module: &M, optimizer: &ModuleOptimizer) -> Result<()> {
+pub(in crate::parallel) fn check<M: Module>(module: &M, optimizer: &ModuleOptimizer) -> Result<()> {
     let mut trial = Trial { optimizer, path: Path::default(), failed: None };
     module.visit(&mut trial);
     let Some(path) = trial.failed else { return Ok(()) };

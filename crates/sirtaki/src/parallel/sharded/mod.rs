@@ -40,6 +40,7 @@ use self::{
     scatter::Scattered,
     slices::{Named, Slices, cut},
 };
+pub(super) use self::{element_wise::check as check_element_wise, scatter::split_sums, slices::fill};
 use super::{
     DistributedOptimizer, Gradients, OptimizerState, Update, UpdateCost,
     gradients::{Entry, Reducer, take, trained_bytes},
@@ -178,7 +179,7 @@ impl ShardedOptimizer {
         }
         let mut squares = Squares::new();
         scattered.slices.iter().flatten().for_each(|slice| squares.add(slice));
-        let worlds: Vec<&World> = [&self.world].into_iter().chain(&scattered.stages).collect();
+        let worlds: Vec<&World> = [&self.world].into_iter().chain(&scattered.others).collect();
         let digits = norm::over(&worlds, &format!("{} norm", self.reducer.purpose), squares.digits())?;
         Ok(self.reducer.factor(scattered.scale, root(&digits)))
     }

@@ -25,8 +25,8 @@ pub(super) struct Scattered {
     pub(super) slices: Vec<Option<TensorData>>,
     /// What they are to be multiplied by.
     pub(super) scale: f64,
-    /// The workers that have the other stages of the network.
-    pub(super) stages: Option<World>,
+    /// Worlds whose workers have other gradients of the same step.
+    pub(super) others: Vec<World>,
 }
 
 /// The gradients of all ranks' own batches.
@@ -66,7 +66,7 @@ pub(super) fn own<M: Module>(
     let present: Vec<bool> = presence.iter().skip(1).map(|&present| present > 0.0).collect();
     let shares = outputs.map(|output| output.into_tensor().ok_or_else(|| wrong_type(&reducer.purpose)));
     let slices = slices(world, layout, shares, &present)?;
-    Ok(Scattered { slices, scale: reducer.scale(1.0), stages: None })
+    Ok(Scattered { slices, scale: reducer.scale(1.0), others: Vec::new() })
 }
 
 /// The gradients of all leaves, added along the tree, and the module with the new statistics.
@@ -84,7 +84,7 @@ pub(super) fn leaves<M: Module>(
         1 => counts,
         _ => all_counts(world, &reducer.purpose, &group, counts)?,
     };
-    let (mut own, statistics) = split(own, sums.leaves, sums.parameters.len());
+    let (mut own, statistics) = split_sums(own, sums.leaves, sums.parameters.len());
     let exchange = Exchange { world, name: format!("{} of shards", reducer.purpose), total: sums.leaves };
     let present: Vec<bool> = counts[..sums.parameters.len()].iter().map(|&count| count > 0.0).collect();
     let shares = layout.blocks.blocks.iter().map(|block| {
@@ -99,12 +99,16 @@ pub(super) fn leaves<M: Module>(
     let names = (format!("{} statistics", reducer.purpose), format!("statistics of {group}"));
     let (all, counts) = over_all(world, (&names.0, &names.1), columns, statistics, sums.leaves, of_statistics)?;
     let statistics = sums.new_statistics(all.into_iter().zip(counts))?;
-    let scattered = Scattered { slices, scale: sums.scale(), stages: sums.stages };
+    let scattered = Scattered { slices, scale: sums.scale(), others: sums.others() };
     Ok((replace(module, STATISTICS, statistics), scattered))
 }
 
 /// The sums of gradients and those of statistics.
-fn split(own: Branches<Sums>, leaves: usize, parameters: usize) -> (Vec<Sums>, Branches<Sums>) {
+pub(in crate::parallel) fn split_sums(
+    own: Branches<Sums>,
+    leaves: usize,
+    parameters: usize,
+) -> (Vec<Sums>, Branches<Sums>) {
     let (mut gradients, mut statistics) = (Vec::new(), Branches::new(leaves));
     for (branch, mut sums) in own.into_branches() {
         let rest = sums.split_off(parameters.min(sums.len()));

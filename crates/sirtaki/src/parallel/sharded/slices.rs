@@ -131,7 +131,7 @@ impl ModuleVisitor for Cut<'_> {
 }
 
 /// The module with these values in place of its own.
-pub(super) fn fill<M: Module>(module: M, values: HashMap<ParamId, TensorData>) -> M {
+pub(in crate::parallel) fn fill<M: Module>(module: M, values: HashMap<ParamId, TensorData>) -> M {
     module.map(&mut Fill(values))
 }
 

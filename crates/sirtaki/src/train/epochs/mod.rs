@@ -78,12 +78,12 @@ impl<'a, L: Layer> Course<'a, L> {
         let network = N::new(kind)?;
         let layout = Layout::new(world, settings, &network)?;
         let network = layout.chain(&network, &device, settings.seed)?;
-        let mut update = model::update(layout.copies(), settings)?;
+        let mut update = model::update(layout.equals(), settings)?;
         let (network, resumed) = match &settings.checkpoints {
             Some(folder) if settings.resume => {
                 layout.resume(folder, settings.model.name(), network, update.as_mut())?
             }
-            _ => (layout.copies().broadcast(network, 0)?, None),
+            _ => (layout.equals().broadcast(network, 0)?, None),
         };
         if let Some(resumed) = &resumed {
             same_settings(resumed, settings, copies, &data)?;

@@ -2,9 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod checkpoints;
+#[path = "../folder/mod.rs"]
 mod folder;
+mod lent;
 
-use std::{ops::Range, path::Path};
+use std::ops::Range;
 
 use burn::{
     module::{Module, ModuleVisitor, Param},
@@ -12,10 +15,8 @@ use burn::{
     optim::{AdamConfig, GradientsParams, ModuleOptimizer, SgdConfig, momentum::MomentumConfig},
     tensor::{Device, Int, Tensor, TensorData, activation::tanh},
 };
-use folder::Folder;
 use sirtaki::{
     Chain, DistributedOptimizer, Error, Flow, Layer, Pipeline, Result, ShardDropout, Update, World,
-    checkpoint::Manifest,
     data::{FixedShards, Plan, Position, Shard},
     launch,
     pipeline::PipelineSchedule,
@@ -257,6 +258,7 @@ fn compare(world: &World, data: usize, pipe: usize) -> Result<()> {
                 assert!(found, "{schedule:?} with {} shards on {data} x {pipe}: layer {layer}", run.shards);
             }
         }
+        lent::compare(axes, run, &expected)?;
     }
     Ok(())
 }
@@ -268,14 +270,19 @@ fn one_worker_has_all_stages() {
 
 #[test]
 fn two_workers_are_one_process() {
-    launch(2, |world| compare(world, 1, 2)).unwrap();
+    launch(2, |world| {
+        compare(world, 1, 2)?;
+        compare(world, 2, 1)
+    })
+    .unwrap();
 }
 
 #[test]
 fn four_workers_are_one_process() {
     launch(4, |world| {
         compare(world, 1, 4)?;
-        compare(world, 2, 2)
+        compare(world, 2, 2)?;
+        compare(world, 4, 1)
     })
     .unwrap();
 }
@@ -310,49 +317,6 @@ fn samples_pass_through_all_stages() {
         Ok::<_, Error>(())
     })
     .unwrap();
-}
-
-/// Two steps in stages from where the folder says, saved there.
-fn go_on((data, pipe): (&World, &World), run: Run, stages: usize, folder: &Path) -> Result<()> {
-    let device = data.device().autodiff();
-    let mut pipeline = Pipeline::new(pipe, PipelineSchedule::Interleaved, run.shards / data.size(), even(stages))?;
-    let chain = Chain::new(pipeline.layers(), &device, 9, |number| part(number, &device))?;
-    let optimizer = DistributedOptimizer::new(data, (run.optimizer)()).clip(run.clip);
-    // The first run keeps the whole state on every worker, the second splits it.
-    let mut update: Box<dyn Update<Chain<Part>>> =
-        if stages == 8 { Box::new(optimizer.shard()) } else { Box::new(optimizer) };
-    let (chain, resumed) = pipeline.resume(folder, "parts", chain, update.as_mut())?;
-    assert_eq!(resumed.is_some(), stages == 8);
-    let start = resumed.map_or(Position::start(5), |resumed| resumed.manifest.position);
-    let plan = FixedShards::new(SAMPLES, start, data.worker(), run.shards, 12)?;
-    let chain = steps(&mut pipeline, update.as_mut(), chain, &plan, 2)?;
-    pipeline.save(folder, 0, Manifest::new("parts", 2, plan.position(2)), &chain, update.as_ref()).map(drop)
-}
-
-#[test]
-fn stages_go_on_as_other_stages_and_in_one_process() {
-    let folder = Folder::new();
-    let run = Run { shards: 4, optimizer: adam, clip: 0.5 };
-    let path = folder.0.as_path();
-    launch(4, |world| {
-        let mesh = world.mesh(&[("data", 2), ("pipe", 2)])?;
-        go_on((mesh.axis("data")?, mesh.axis("pipe")?), run, 4, path)
-    })
-    .unwrap();
-    launch(4, |world| {
-        let mesh = world.mesh(&[("data", 1), ("pipe", 4)])?;
-        go_on((mesh.axis("data")?, mesh.axis("pipe")?), run, 8, path)
-    })
-    .unwrap();
-    let ends = launch(1, |world| {
-        let device = world.device().autodiff();
-        let chain = Chain::new(0..LAYERS, &device, 1, |number| part(number, &device))?;
-        let mut optimizer = DistributedOptimizer::new(world, adam());
-        let (chain, resumed) = world.resume(path, "parts", chain, &mut optimizer)?;
-        assert!(resumed.is_some());
-        Ok::<_, Error>(numbers(&chain) == whole(world, run)?)
-    });
-    assert_eq!(ends.unwrap(), [true]);
 }
 
 #[test]
