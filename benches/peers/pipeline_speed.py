@@ -1,7 +1,8 @@
-"""One rank of PyTorch's own pipeline of equal layers, with its 1F1B schedule, over Gloo; one process without a pipeline.
+"""One rank of PyTorch's own pipeline of equal layers, with its 1F1B schedule; one process without a pipeline.
 
 Arguments: micro-batches, layers, width, samples of a micro-batch, steps. RANK, WORLD_SIZE and INIT_METHOD say who this is
-and where ranks meet. Rank 0 prints the median of the seconds that the slowest rank needs for a step.
+and where ranks meet, BACKEND by what they exchange activations. Rank 0 prints the median of the seconds that the slowest
+rank needs for a step.
 """
 
 import os
@@ -15,8 +16,15 @@ from torch import nn
 WARM_UP = 2
 
 
+class Stage(nn.Sequential):
+    """Computes gradients of its input wherever it is, so that the first stage does what the others do."""
+
+    def forward(self, rows):
+        return super().forward(rows if rows.requires_grad else rows.detach().requires_grad_())
+
+
 def stage(layers, width):
-    return nn.Sequential(*(part for _ in range(layers) for part in (nn.Linear(width, width), nn.ReLU())))
+    return Stage(*(part for _ in range(layers) for part in (nn.Linear(width, width), nn.ReLU())))
 
 
 def mean(output, _):
@@ -46,7 +54,7 @@ def main():
     micros, layers, width, samples, steps = map(int, sys.argv[1:])
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=os.environ["INIT_METHOD"], rank=rank, world_size=ranks)
+    dist.init_process_group(os.environ["BACKEND"], init_method=os.environ["INIT_METHOD"], rank=rank, world_size=ranks)
     rows, module = torch.ones(micros * samples, width), stage(layers // ranks, width)
     optimizer = torch.optim.SGD(module.parameters(), lr=0.001)
     passes = pipeline(module, rank, ranks, rows, micros) if ranks > 1 else one_process(module, rows, micros)

@@ -11,10 +11,11 @@ Options:
   --workers LIST       Workers of a pipeline [default: 1,2,4]
   --micro-batches N    Micro-batches of a step [default: 16]
   --layers N           Layers, to be shared equally, in halves too [default: 8]
-  --width N            Inputs and outputs of a layer [default: 512]
+  --width N            Inputs and outputs of a layer [default: 1024]
   --samples N          Samples of a micro-batch [default: 64]
   --steps N            Steps of a turn [default: 10]
   --rounds N           Turns [default: 5]
+  --check              Measure nothing: compare with the bits of one process, on --workers, which divide 16
   --python PATH        A Python with PyTorch, for its own pipeline [default: SIRTAKI_BENCH_PYTHON]";
 
 /// What is wanted.
@@ -22,6 +23,7 @@ pub(crate) struct Options {
     pub(crate) workers: Vec<usize>,
     pub(crate) size: Size,
     pub(crate) rounds: usize,
+    pub(crate) check: bool,
     pub(crate) python: Option<PathBuf>,
 }
 
@@ -29,11 +31,15 @@ impl Options {
     /// The options that these words mean; none if help is asked for.
     pub(crate) fn read(mut words: impl Iterator<Item = String>) -> Result<Option<Self>, String> {
         let python = std::env::var_os("SIRTAKI_BENCH_PYTHON").map(PathBuf::from);
-        let size = Size { micros: 16, layers: 8, width: 512, samples: 64, steps: 10 };
-        let mut options = Self { workers: vec![1, 2, 4], size, rounds: 5, python };
+        let size = Size { micros: 16, layers: 8, width: 1024, samples: 64, steps: 10 };
+        let mut options = Self { workers: vec![1, 2, 4], size, rounds: 5, check: false, python };
         while let Some(word) = words.next() {
             if word == "--help" || word == "-h" {
                 return Ok(None);
+            }
+            if word == "--check" {
+                options.check = true;
+                continue;
             }
             let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
             let number = || match value.parse() {
@@ -54,6 +60,13 @@ impl Options {
                 "--python" => options.python = Some(value.into()),
                 _ => return Err(format!("there is no option `{word}`")),
             }
+        }
+        if options.check {
+            let odd = options.workers.iter().find(|&&workers| workers == 0 || !16_usize.is_multiple_of(workers));
+            return match odd {
+                None => Ok(Some(options)),
+                Some(workers) => Err(format!("--check: 16 shards cannot be shared equally by {workers} workers")),
+            };
         }
         // What others are compared with.
         if !options.workers.contains(&1) {

@@ -6,7 +6,7 @@ use burn::{
     module::Module,
     nn::{Linear, LinearConfig},
     optim::SgdConfig,
-    tensor::{Tensor, activation::relu},
+    tensor::{Device, Tensor, activation::relu},
 };
 use sirtaki::{
     Chain, DistributedOptimizer, Error, Flow, Layer, Pipeline, Result, World,
@@ -19,8 +19,14 @@ const WARM_UP: usize = 2;
 
 /// A layer.
 #[derive(Module, Debug)]
-struct Dense {
+pub(crate) struct Dense {
     linear: Linear,
+}
+
+impl Dense {
+    pub(crate) fn new(width: usize, device: &Device) -> Self {
+        Self { linear: LinearConfig::new(width, width).init(device) }
+    }
 }
 
 impl Layer for Dense {
@@ -51,13 +57,14 @@ pub(crate) struct Way {
 /// Seconds of a rank in a step: all of it, the passes with waiting, and computing.
 pub(crate) type Seconds = [f64; 3];
 
-/// What this rank needs for each step. All ranks begin a step together.
-pub(crate) fn steps(world: &World, way: Way, size: Size) -> Result<Vec<Seconds>> {
+/// What this rank needs for each step, and for how many micro-batches it has kept activations at once. All ranks begin a
+/// step together.
+pub(crate) fn steps(world: &World, way: Way, size: Size) -> Result<(Vec<Seconds>, usize)> {
     let device = world.device().autodiff();
     let count = way.workers * way.chunks;
     let stages = (0..count).map(|stage| stage * size.layers / count..(stage + 1) * size.layers / count).collect();
     let mut pipeline = Pipeline::new(world, way.schedule, size.micros, stages)?;
-    let layer = |_| Ok(Dense { linear: LinearConfig::new(size.width, size.width).init(&device) });
+    let layer = |_| Ok(Dense::new(size.width, &device));
     let mut chain = Chain::new(pipeline.layers(), &device, 42, layer)?;
     let alone = world.split(world.rank() as u64)?;
     let mut optimizer = DistributedOptimizer::new(&alone, SgdConfig::new().init());
@@ -72,7 +79,11 @@ pub(crate) fn steps(world: &World, way: Way, size: Size) -> Result<Vec<Seconds>>
             0.001,
             chain,
             (&plan, step),
-            |shard| Ok::<_, Error>(Flow::new().with(Tensor::<2>::ones([shard.samples, size.width], &device))),
+            // With gradients of the input, so that the first stage computes what the others compute.
+            |shard| {
+                let input = Tensor::<2>::ones([shard.samples, size.width], &device).require_grad();
+                Ok::<_, Error>(Flow::new().with(input))
+            },
             |_, mut flow| Ok(flow.take::<Tensor<2>>()?.mean()),
         )?;
         let (whole, after) = (begun.elapsed(), pipeline.time());
@@ -80,27 +91,30 @@ pub(crate) fn steps(world: &World, way: Way, size: Size) -> Result<Vec<Seconds>>
             [whole, after.steps - before.steps, after.busy - before.busy].map(|time: Duration| time.as_secs_f64()),
         );
     }
-    Ok(times.split_off(WARM_UP))
+    Ok((times.split_off(WARM_UP), pipeline.most_held()))
 }
 
 /// A turn: medians over its steps.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Course {
     /// Seconds from the beginning of a step to the end of its slowest rank.
     pub(crate) step: f64,
     /// The share of the time in which ranks wait, from the first pass to the last.
     pub(crate) bubble: f64,
+    /// For how many micro-batches each rank has kept activations at once.
+    pub(crate) held: Vec<usize>,
 }
 
 impl Course {
-    pub(crate) fn new(ranks: &[Vec<Seconds>]) -> Self {
-        let steps = ranks.iter().map(Vec::len).min().unwrap_or(0);
-        let longest = |step: usize, what: usize| ranks.iter().map(|times| times[step][what]).fold(0.0, f64::max);
+    pub(crate) fn new(ranks: &[(Vec<Seconds>, usize)]) -> Self {
+        let steps = ranks.iter().map(|(times, _)| times.len()).min().unwrap_or(0);
+        let longest = |step: usize, what: usize| ranks.iter().map(|(times, _)| times[step][what]).fold(0.0, f64::max);
+        let held = ranks.iter().map(|(_, held)| *held).collect();
         let bubble = |step: usize| {
-            let busy: f64 = ranks.iter().map(|times| times[step][2]).sum();
+            let busy: f64 = ranks.iter().map(|(times, _)| times[step][2]).sum();
             1.0 - busy / (ranks.len() as f64 * longest(step, 1))
         };
-        Self { step: median((0..steps).map(|step| longest(step, 0))), bubble: median((0..steps).map(bubble)) }
+        Self { step: median((0..steps).map(|step| longest(step, 0))), bubble: median((0..steps).map(bubble)), held }
     }
 }
 
