@@ -51,7 +51,7 @@ fn layer(number: usize, device: &Device) -> Result<Skip> {
 
 fn input(shard: Shard, device: &Device) -> Flow {
     let count = shard.samples * WIDTH;
-    let values: Vec<f32> = (0..count).map(|place| ((place * 7 + shard.batch * 13) % 17) as f32 / 17.0 - 0.5).collect();
+    let values: Vec<f32> = (0..count).map(|place| ((place * 7 + shard.number * 13) % 17) as f32 / 17.0 - 0.5).collect();
     let values = Tensor::<2>::from_data(TensorData::new(values, [shard.samples, WIDTH]), device);
     Flow::new().with(values.clone()).with(values)
 }

@@ -59,10 +59,10 @@ impl Peers<'_> {
             command.env("INIT_METHOD", format!("file://{}", folder.path().join("meet").display()));
             command.env("GLOO_SOCKET_IFNAME", "lo").env("OMP_NUM_THREADS", "1");
             // They are no ranks of the job that this program is part of.
-            std::env::vars_os()
-                .map(|(name, _)| name)
-                .filter(|name| name.to_string_lossy().starts_with("SIRTAKI_"))
-                .for_each(|name| drop(command.env_remove(name)));
+            let own = std::env::vars_os().map(|(name, _)| name);
+            for name in own.filter(|name| name.to_string_lossy().starts_with("SIRTAKI_")) {
+                command.env_remove(name);
+            }
             command.stdout(Stdio::piped()).stderr(Stdio::inherit());
             command.spawn().map_err(|error| format!("cannot start {}: {error}", python.display()))
         };

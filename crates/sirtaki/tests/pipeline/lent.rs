@@ -3,7 +3,10 @@
 use std::path::Path;
 
 use burn::module::ParamId;
-use sirtaki::{LarsSgd, checkpoint::Manifest, lars::Lars};
+use sirtaki::{
+    checkpoint::Manifest,
+    lars::{Lars, LarsSgd},
+};
 
 use super::{folder::Folder, *};
 
