@@ -33,6 +33,8 @@ pub enum Stopper {
         max: u64,
         /// How many compete for one place.
         factor: u64,
+        /// Whether a trial that was stopped goes on when others that came later leave it among the best.
+        promote: bool,
     },
     /// Several of the above with later and later first steps; a trial's number says to which one it belongs.
     Hyperband {
@@ -64,7 +66,7 @@ impl Stopper {
     pub fn should_stop<'a>(&self, trial: Curve<'_>, others: impl Iterator<Item = Curve<'a>>) -> bool {
         match *self {
             Self::None => false,
-            Self::Asha { min, max, factor } => halving(trial, others, min, max, factor),
+            Self::Asha { min, max, factor, .. } => halving(trial, others, min, max, factor),
             Self::Hyperband { min, max, factor } => {
                 let bracket = |number: u64| self::bracket(number, min, max, factor);
                 let own = bracket(trial.number);
@@ -79,13 +81,38 @@ impl Stopper {
     /// The steps at which trials are compared, for those rules that have such.
     pub fn rungs(&self, number: u64) -> Vec<u64> {
         match *self {
-            Self::Asha { min, max, factor } => rungs(min, max, factor).collect(),
+            Self::Asha { min, max, factor, .. } => rungs(min, max, factor).collect(),
             Self::Hyperband { min, max, factor } => {
                 let first = min.saturating_mul(factor.saturating_pow(bracket(number, min, max, factor)));
                 rungs(first, max, factor).collect()
             }
             _ => Vec::new(),
         }
+    }
+}
+
+impl Stopper {
+    /// Whether stopped trials may go on later.
+    pub fn promotes(&self) -> bool {
+        matches!(self, Self::Asha { promote: true, .. })
+    }
+
+    /// The stopped trial that deserves to go on by now: one that is among the best at the last rung it reached, the
+    /// highest such rung and there the best first. `curves` are those of all trials, `stopped` says which ones wait there.
+    pub fn promotion(&self, curves: &[Curve<'_>], stopped: impl Fn(u64) -> bool) -> Option<u64> {
+        let &Self::Asha { min, max, factor, promote: true } = self else { return None };
+        let rungs: Vec<u64> = rungs(min, max, factor).collect();
+        rungs.iter().enumerate().rev().find_map(|(index, &rung)| {
+            let next = rungs.get(index + 1).copied().unwrap_or(max);
+            let mut there: Vec<(f64, &Curve<'_>)> =
+                curves.iter().filter_map(|curve| Some((at_rung(curve, rung)?, curve))).collect();
+            there.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let waits = |curve: &Curve<'_>| {
+                stopped(curve.number) && curve.reports.last().is_some_and(|(last, _)| *last < next as i64)
+            };
+            let best = there.iter().take(there.len() / factor.max(2) as usize);
+            best.filter(|(loss, _)| loss.is_finite()).find(|(_, curve)| waits(curve)).map(|(_, curve)| curve.number)
+        })
     }
 }
 
@@ -176,7 +203,7 @@ mod tests {
 
     #[test]
     fn asha_lets_one_in_three_pass_each_rung() {
-        let asha = Stopper::Asha { min: 1, max: 27, factor: 3 };
+        let asha = Stopper::Asha { min: 1, max: 27, factor: 3, promote: false };
         assert_eq!(asha.rungs(0), [1, 3, 9]);
         let others = [[(1, 0.5)], [(1, 0.7)], [(1, 0.9)], [(1, 0.2)], [(1, f64::NAN)]];
         let others = || others.iter().map(|reports| curve(1, reports));
@@ -186,6 +213,25 @@ mod tests {
         assert!(!asha.should_stop(curve(0, &[(1, 0.4), (3, 0.9)]), others()), "the first at 3");
         assert!(asha.should_stop(curve(0, &[(4, f64::NAN)]), std::iter::empty()), "not a number");
         assert!(!asha.should_stop(curve(0, &[(26, 0.1), (27, 9.0)]), others()), "finished anyway");
+    }
+
+    #[test]
+    fn the_best_of_those_that_wait_go_on() {
+        let asha = Stopper::Asha { min: 1, max: 9, factor: 3, promote: true };
+        let reports = [vec![(1, 0.5)], vec![(1, 0.2)], vec![(1, 0.1), (3, 0.1)], vec![(1, 0.9)], vec![(1, 0.8)]];
+        let curves = |count: usize| -> Vec<Curve<'_>> {
+            (0..).zip(&reports[..count]).map(|(number, reports)| curve(number, reports)).collect()
+        };
+        let stopped = |number: u64| number != 2;
+        assert_eq!(asha.promotion(&curves(5), stopped), None, "one place at the first rung, and its owner is beyond");
+        let mut six = curves(5);
+        six.push(curve(5, &[(1, 0.7)]));
+        assert_eq!(asha.promotion(&six, stopped), Some(1), "second of six");
+        assert_eq!(asha.promotion(&six, |number| stopped(number) && number != 1), None);
+        let far = [(1, 0.3), (3, 0.05)];
+        six.extend([curve(6, &far), curve(7, &far)]);
+        assert_eq!(asha.promotion(&six, stopped), Some(6), "one of three at the second rung comes first");
+        assert_eq!(Stopper::Asha { min: 1, max: 9, factor: 3, promote: false }.promotion(&six, stopped), None);
     }
 
     #[test]
@@ -228,7 +274,7 @@ mod tests {
             let curves: Vec<Vec<(i64, f64)>> = losses.iter().map(with_steps).collect();
             let best: Vec<(i64, f64)> = (1..=length as i64).map(|step| (step, -1.0)).collect();
             let (min, max, factor) = (1, 9, 3);
-            let halving = if hyperband { Stopper::Hyperband { min, max, factor } } else { Stopper::Asha { min, max, factor } };
+            let halving = if hyperband { Stopper::Hyperband { min, max, factor } } else { Stopper::Asha { min, max, factor, promote: false } };
             for stopper in [halving, Stopper::Median { startup: 0, warmup: 0 }, Stopper::None] {
                 let others = (1..).zip(&curves).map(|(number, reports)| curve(number, reports));
                 prop_assert!(!stopper.should_stop(curve(0, &best), others));

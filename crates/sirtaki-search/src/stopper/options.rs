@@ -24,7 +24,8 @@ impl Stopper {
         let names = || STOPPERS.iter().flat_map(|(name, alias)| [*name, *alias]);
         let (name, _) = named.ok_or_else(|| SearchError::unknown("way to stop", method, names()))?;
         let known: &[&str] = match *name {
-            "asha" | "hyperband" => &["min", "max", "factor"],
+            "asha" => &["min", "max", "factor", "promote"],
+            "hyperband" => &["min", "max", "factor"],
             "median" => &["startup", "warmup"],
             "patience" => &["steps", "tolerance"],
             _ => &[],
@@ -43,7 +44,14 @@ impl Stopper {
             if min > max { Err(refuse(format!("`min` {min} is above `max` {max}"))) } else { Ok((min, max, factor)) }
         };
         Ok(match *name {
-            "asha" => halving().map(|(min, max, factor)| Self::Asha { min, max, factor })?,
+            "asha" => {
+                let promote = match get("promote") {
+                    None => false,
+                    Some(value) if value == 0.0 || value == 1.0 => value == 1.0,
+                    Some(value) => return Err(refuse(format!("`promote` is {value}, but must be true or false"))),
+                };
+                halving().map(|(min, max, factor)| Self::Asha { min, max, factor, promote })?
+            }
             "hyperband" => halving().map(|(min, max, factor)| Self::Hyperband { min, max, factor })?,
             "median" => Self::Median { startup: whole("startup", 5, 0)?, warmup: whole("warmup", 0, 0)? },
             "patience" => {
@@ -65,7 +73,7 @@ impl Stopper {
                 let method = table.get("method").and_then(Value::as_str);
                 let method = method.ok_or_else(|| SearchError::parameter("stop", "its `method` is missing"))?;
                 let setting = |(key, value): (&String, &Value)| {
-                    let number = value.as_f64();
+                    let number = value.as_f64().or_else(|| value.as_bool().map(|flag| f64::from(u8::from(flag))));
                     let problem =
                         || SearchError::parameter("stop", format!("`{key}` is {value}, which is not a number"));
                     Ok((key.clone(), number.ok_or_else(problem)?))
@@ -99,7 +107,10 @@ impl fmt::Display for Stopper {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::None => f.write_str("none"),
-            Self::Asha { min, max, factor } => write!(f, "asha:min={min},max={max},factor={factor}"),
+            Self::Asha { min, max, factor, promote } => {
+                let promote = if *promote { ",promote=1" } else { "" };
+                write!(f, "asha:min={min},max={max},factor={factor}{promote}")
+            }
             Self::Hyperband { min, max, factor } => write!(f, "hyperband:min={min},max={max},factor={factor}"),
             Self::Median { startup, warmup } => write!(f, "median:startup={startup},warmup={warmup}"),
             Self::Patience { steps, tolerance } => write!(f, "patience:steps={steps},tolerance={tolerance:?}"),
@@ -114,12 +125,15 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         for text in
-            ["none", "asha:min=1,max=27,factor=3", "median:startup=5,warmup=0", "patience:steps=10,tolerance=0.5"]
+            ["none", "asha:min=1,max=27,factor=3,promote=1", "median:startup=5,warmup=0", "patience:steps=10,tolerance=0.5"]
         {
             assert_eq!(text.parse::<Stopper>().unwrap().to_string(), text);
         }
         let table = serde_json::json!({"method": "SuccessiveHalvingPruner", "max": 9});
-        assert_eq!(Stopper::from_value(&table).unwrap(), Stopper::Asha { min: 1, max: 9, factor: 3 });
+        let asha = |promote: bool| Stopper::Asha { min: 1, max: 9, factor: 3, promote };
+        assert_eq!(Stopper::from_value(&table).unwrap(), asha(false));
+        let table = serde_json::json!({"method": "asha", "max": 9, "promote": true});
+        assert_eq!(Stopper::from_value(&table).unwrap(), asha(true));
     }
 
     #[test]
@@ -128,6 +142,7 @@ mod tests {
             ("asah", "unknown way to stop `asah`; did you mean `asha`?"),
             ("asha:mni=1", "unknown setting of `stop` `mni`; did you mean `min`?"),
             ("asha:min=0", "parameter `stop`: `min` is 0, but must be a whole number from 1 on"),
+            ("asha:promote=2", "parameter `stop`: `promote` is 2, but must be true or false"),
             ("asha:min=9,max=3", "parameter `stop`: `min` 9 is above `max` 3"),
             ("median:startup=x", "parameter `stop`: `startup=x` is not NAME=NUMBER"),
         ] {

@@ -1,6 +1,6 @@
 //! What to run next: trials that wait, then new ones.
 
-use super::{CONSTRAINT, FIXED, FROM, State, Study, StudyRecord, Trial};
+use super::{CONSTRAINT, CONTINUES, FIXED, FROM, State, Study, StudyRecord, Trial};
 use crate::{
     SearchError,
     journal::{Json, NewTrial, Operation, OptunaState, Owner, Setting, Time, choice_from_json, choice_to_json},
@@ -18,6 +18,8 @@ pub struct Asked {
     pub point: Point,
     /// Which start of it this is, from 1 on.
     pub attempt: u64,
+    /// The trial that began what this one goes on with: another one where a stopped trial was promoted, or itself.
+    pub origin: u64,
 }
 
 impl Study {
@@ -25,6 +27,9 @@ impl Study {
     pub fn ask(&mut self, now: Time) -> Result<Option<Asked>, SearchError> {
         if let Some(number) = self.next_waiting() {
             return self.start_waiting(number, now).map(Some);
+        }
+        if let Some(asked) = self.promote(now) {
+            return Ok(Some(asked));
         }
         if self.is_used_up() {
             return Ok(None);
@@ -34,7 +39,7 @@ impl Study {
         let mut trial = NewTrial::new(OptunaState::Running, Some(now));
         trial.settings = self.settings(&point);
         self.write(Operation::CreateTrial { study: self.id, trial: Box::new(trial) });
-        Ok(Some(Asked { number, point, attempt: 1 }))
+        Ok(Some(Asked { number, point, attempt: 1, origin: number }))
     }
 
     /// A trial whose parameters are asked for one by one with [`Study::suggest`], as in Optuna.
@@ -149,11 +154,12 @@ impl Study {
     /// Whether nothing runs, nothing waits, and nothing more should be asked for.
     pub fn is_done(&mut self) -> bool {
         let open = self.trials().iter().any(|trial| !trial.state.is_over());
-        !open && self.is_used_up()
+        !open && self.is_used_up() && self.promotable().is_none()
     }
 
     fn is_used_up(&mut self) -> bool {
-        let own = self.trials().iter().filter(|trial| trial.attribute(FROM).is_none()).count() as u64;
+        let own = |trial: &&Trial| trial.attribute(FROM).is_none() && trial.attribute(CONTINUES).is_none();
+        let own = self.trials().iter().filter(own).count() as u64;
         if self.definition.trials.is_some_and(|limit| own >= limit) {
             return true;
         }
@@ -186,7 +192,7 @@ impl Study {
             self.write(Operation::SetParameter { trial: trial.id, setting });
         }
         self.write(Operation::SetState { trial: trial.id, state: OptunaState::Running, values: None, time: Some(now) });
-        Ok(Asked { number, point, attempt: trial.attempts + 1 })
+        Ok(Asked { number, point, attempt: trial.attempts + 1, origin: self.origin(number) })
     }
 
     fn settings(&self, point: &Point) -> Vec<Setting> {

@@ -14,6 +14,7 @@ mod archive;
 mod ask;
 mod definition;
 mod objective;
+mod promotion;
 mod tell;
 #[cfg(test)]
 mod tests;
@@ -24,7 +25,7 @@ pub use ask::Asked;
 pub use definition::Definition;
 pub use objective::Objective;
 pub use tell::Ending;
-pub use trial::{CONSTRAINT, ENDED, FIXED, FROM, INTERRUPTIONS, REASON, State, Trial};
+pub use trial::{CONSTRAINT, CONTINUES, ENDED, FIXED, FROM, INTERRUPTIONS, REASON, State, Trial};
 
 use crate::{
     SearchError,

@@ -33,25 +33,30 @@ impl Study {
         if self.directions.len() > 1 {
             return Ok(false);
         }
-        let direction = self.directions[0];
-        let losses = |trial: &Trial| -> Vec<(i64, f64)> {
-            trial.reports.iter().map(|(step, value)| (*step, direction.loss(*value))).collect()
-        };
         // A report that comes after later ones decides nothing.
         let trial = self.running_trial(number)?;
         if trial.reports.last().is_some_and(|(last, _)| *last > step) {
             return Ok(false);
         }
-        let own = losses(trial);
+        let own = self.losses(trial);
         let others: Vec<(u64, Vec<(i64, f64)>)> = match self.definition.stopper {
             crate::stopper::Stopper::None | crate::stopper::Stopper::Patience { .. } => Vec::new(),
             _ => {
-                let others = self.trials().iter().filter(|trial| trial.number != number && !trial.reports.is_empty());
-                others.map(|trial| (trial.number, losses(trial))).collect()
+                let continued = self.continued();
+                let other = |trial: &&Trial| {
+                    trial.number != number && !trial.reports.is_empty() && !continued.contains(&trial.number)
+                };
+                self.trials().iter().filter(other).map(|trial| (trial.number, self.losses(trial))).collect()
             }
         };
         let others = others.iter().map(|(number, reports)| Curve { number: *number, reports });
         Ok(self.definition.stopper.should_stop(Curve { number, reports: &own }, others))
+    }
+
+    /// What a trial reported for the first objective, as losses.
+    pub(super) fn losses(&self, trial: &Trial) -> Vec<(i64, f64)> {
+        let direction = self.directions[0];
+        trial.reports.iter().map(|(step, value)| (*step, direction.loss(*value))).collect()
     }
 
     /// Notes how far a trial is from breaking a constraint; up to 0 it keeps it.

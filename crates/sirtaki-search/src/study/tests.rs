@@ -13,7 +13,7 @@ use crate::{
 const SPACE: &str = "optimizer=sgd|adam,lr=log:1e-5..1,layers=int:1..6,momentum=float:0..0.99 when optimizer == 'sgd'";
 
 fn definition() -> Definition {
-    let stopper = Stopper::Asha { min: 1, max: 9, factor: 3 };
+    let stopper = Stopper::Asha { min: 1, max: 9, factor: 3, promote: true };
     let sampler = "tpe".into();
     Definition { seed: 7, sampler, stopper, trials: Some(20), ..Definition::new("s", SPACE.parse().unwrap()) }
 }
@@ -203,6 +203,42 @@ fn a_study_ends_when_its_trials_are_used_up() {
     let mut again = reopened(&study.take_lines());
     assert_eq!(again.ask(Time(4)).unwrap(), study.ask(Time(4)).unwrap());
     assert_eq!(again.running().count(), 1);
+}
+
+#[test]
+fn a_stopped_trial_goes_on_when_it_is_among_the_best() {
+    let mut study = study();
+    for number in 0..5u64 {
+        let asked = study.ask(Time(1)).unwrap().unwrap();
+        assert_eq!((asked.number, asked.origin), (number, number));
+        // The second best of all is stopped, because there is one place for the first five.
+        let loss = [0.1, 0.2, 0.5, 0.6, 0.7][number as usize];
+        assert_eq!(study.report(number, 1, loss).unwrap(), number > 0);
+        let ending = if number > 0 { Ending::Stopped } else { Ending::Finished(vec![loss]) };
+        study.tell(number, ending, Time(2)).unwrap();
+    }
+    let asked = study.ask(Time(3)).unwrap().unwrap();
+    assert!(study.report(5, 1, 0.9).unwrap());
+    study.tell(5, Ending::Stopped, Time(4)).unwrap();
+    assert_eq!(asked.origin, 5);
+    let promoted = study.ask(Time(5)).unwrap().unwrap();
+    assert_eq!((promoted.number, promoted.origin, promoted.attempt), (6, 1, 1));
+    assert_eq!(promoted.point, study.trial(1).unwrap().point(&study.definition().space));
+    assert_eq!(study.trial(6).unwrap().reports, [(1, 0.2)], "it goes on from there");
+    assert!(!study.report(6, 3, 0.15).unwrap(), "the first at the next rung");
+    study.tell(6, Ending::Lost("host a is down".into()), Time(6)).unwrap();
+    let again = study.ask(Time(7)).unwrap().unwrap();
+    assert_eq!((again.number, again.origin, again.attempt), (6, 1, 2));
+    study.tell(6, Ending::Finished(vec![0.05]), Time(8)).unwrap();
+    let mut again = reopened(&study.take_lines());
+    assert_eq!(again.origin(6), 1);
+    let mut own = 6;
+    while let Some(asked) = again.ask(Time(9)).unwrap() {
+        assert_eq!(asked.origin, asked.number, "nobody else deserves it");
+        again.tell(asked.number, Ending::Failed(String::new()), Time(9)).unwrap();
+        own += 1;
+    }
+    assert_eq!(own, 20, "what goes on counts once");
 }
 
 #[test]

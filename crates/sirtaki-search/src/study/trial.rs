@@ -53,6 +53,8 @@ pub const REASON: &str = "sirtaki:reason";
 pub const INTERRUPTIONS: &str = "sirtaki:interruptions";
 /// The attribute of trials that come from an earlier study: from which.
 pub const FROM: &str = "sirtaki:from";
+/// The attribute of a trial that goes on where a stopped one ended: the number of that one.
+pub const CONTINUES: &str = "sirtaki:continues";
 /// Optuna's attribute for the parameters of an enqueued trial.
 pub const FIXED: &str = "fixed_params";
 /// What the names of Optuna's attributes for constraints begin with.

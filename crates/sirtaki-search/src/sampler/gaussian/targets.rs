@@ -3,12 +3,18 @@
 //! Several objectives become one loss by weights that are drawn anew for every trial (ParEGO, Knowles 2006): the largest
 //! weighted loss, plus a little of their sum. Over many trials the weights, and with them the points, cover the front.
 
-use super::super::{Observation, Question, ranking};
+use super::super::{Observation, Outcome, Question, ranking};
 use crate::random::Random;
 
-/// The trials of a history that say something about their points.
+/// The trials of a history that say something about their points. What was stopped and tried again counts once.
 pub(super) fn known(ended: &[Observation]) -> Vec<&Observation> {
-    ended.iter().filter(|observation| ranking::counts(observation)).collect()
+    let again = |index: usize| {
+        let stopped = &ended[index];
+        let later = |other: &Observation| ranking::counts(other) && other.point == stopped.point;
+        stopped.outcome == Outcome::Stopped && ended[index + 1..].iter().any(later)
+    };
+    let known = |index: &usize| ranking::counts(&ended[*index]) && !again(*index);
+    (0..ended.len()).filter(known).map(|index| &ended[index]).collect()
 }
 
 /// How much each of several objectives counts; nothing when there is one only.
