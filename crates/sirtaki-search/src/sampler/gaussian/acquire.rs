@@ -79,6 +79,8 @@ pub(super) struct Acquisition<'a> {
     pub(super) known: Vec<&'a Point>,
     /// Only points that differ from this one in a parameter without gradient are wanted.
     pub(super) unlike: Option<&'a Point>,
+    /// Only the surroundings of the best point are climbed: so far from it in each parameter, on the unit scale.
+    pub(super) reach: Option<f64>,
 }
 
 /// The values of the parameters that are not climbed: choices, and numbers of which there are few.
@@ -98,7 +100,8 @@ impl Acquisition<'_> {
     /// Points in descending order of their worth. Callers take the first that is new.
     pub(super) fn maximize(&self, random: &mut Random) -> Vec<Point> {
         let (seed, dimensions) = (random.bits(), self.space.len());
-        let anywhere = (0..ANYWHERE).map(|number| self.space.from_unit(&sobol(seed, number, dimensions))).collect();
+        let anywhere = if self.reach.is_some() { 0 } else { ANYWHERE };
+        let anywhere = (0..anywhere).map(|number| self.space.from_unit(&sobol(seed, number, dimensions))).collect();
         let incumbents = &self.known[..self.known.len().min(INCUMBENTS)];
         let around = incumbents.iter().cycle().take(NEARBY);
         let nearby = around.map(|point| self.near(point, random)).collect();
@@ -190,10 +193,15 @@ impl Acquisition<'_> {
             .filter(|&index| point.0[index].is_some() && is_smooth(&self.space.parameters()[index].domain))
             .collect();
         let mut unit = self.space.to_unit(point);
-        let start: Vec<f64> = smooth.iter().map(|&index| unit[index].unwrap_or(0.5)).collect();
         let mut coordinates = self.coding.encode(self.space, point);
         let limits = Limits { evaluations: STEPS, gradient: 1e-6, gain: 1e-5 };
-        let (lower, upper) = (vec![0.0; smooth.len()], vec![1.0; smooth.len()]);
+        let (lower, upper): (Vec<f64>, Vec<f64>) = smooth.iter().map(|&index| self.room(index)).unzip();
+        let ends = lower.iter().zip(&upper);
+        let start: Vec<f64> = smooth
+            .iter()
+            .zip(ends)
+            .map(|(&index, (low, high))| unit[index].unwrap_or(0.5).clamp(*low, *high))
+            .collect();
         let top = lbfgs::minimize(&start, &lower, &upper, limits, |values, gradient| {
             for (&index, value) in smooth.iter().zip(values) {
                 coordinates[self.coding.places[index]] = value - 0.5;
@@ -210,6 +218,18 @@ impl Acquisition<'_> {
         let point = self.settle(&unit, random);
         let worth = self.worth.of(&[self.coding.encode(self.space, &point)]);
         (worth[0], point)
+    }
+
+    /// From where to where a parameter may move, on the unit scale.
+    fn room(&self, index: usize) -> (f64, f64) {
+        let value = self.known.first().and_then(|best| best.0[index]);
+        match self.reach.zip(value) {
+            Some((reach, value)) => {
+                let centre = self.space.parameters()[index].domain.to_unit(value);
+                ((centre - reach).max(0.0), (centre + reach).min(1.0))
+            }
+            None => (0.0, 1.0),
+        }
     }
 
     /// Points that differ in one parameter that has no gradient, or, if wanted, by a step or two in one that is rounded.
