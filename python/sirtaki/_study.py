@@ -18,12 +18,18 @@ Domain = Union[str, Sequence[Any], Mapping[str, Any]]
 
 
 class Trial:
-    """Something to try: its ``number`` and its ``parameters``."""
+    """Something to try: its ``number`` and its ``parameters``.
 
-    def __init__(self, study: Study, number: int, parameters: dict[str, Any]) -> None:
+    Where the rule for stopping promotes (``"asha:max=27,promote=1"``), a trial may go on where an
+    earlier one was stopped. ``origin`` is the number of the first of them, and so a name for
+    checkpoints; for all other trials it is their own number.
+    """
+
+    def __init__(self, study: Study, number: int, parameters: dict[str, Any], origin: int) -> None:
         self._study = study
         self.number = number
         self.parameters = parameters
+        self.origin = origin
 
     def __getitem__(self, name: str) -> Any:
         return self.parameters[name]
@@ -34,6 +40,16 @@ class Trial:
     def report(self, step: int, value: float) -> bool:
         """Report a value on the way. Returns whether the trial should stop."""
         return self._study._native.report(self.number, step, float(value))
+
+    def constrain(self, name: str, value: float) -> None:
+        """Say how a constraint is kept: up to 0 it is, above it is broken by that much.
+
+        >>> import sirtaki
+        >>> study = sirtaki.Study({"x": {"float": [0, 1]}})
+        >>> trial = study.ask()
+        >>> trial.constrain("memory", 5.5 - 8)
+        """
+        self._study._native.constrain(self.number, name, float(value))
 
 
 class Study:
@@ -86,7 +102,7 @@ class Study:
         if asked is None:
             return None
         found = json.loads(asked)
-        return Trial(self, found["number"], found["parameters"])
+        return Trial(self, found["number"], found["parameters"], found["origin"])
 
     def tell(self, trial: Trial | int, value: float | Sequence[float]) -> None:
         """The value of a trial, or its values if there are several objectives."""

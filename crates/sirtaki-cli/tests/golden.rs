@@ -235,6 +235,7 @@ fn manual_pages_are_there_for_all_commands_and_well_formed() {
         "-run",
         "-search-best",
         "-search-export",
+        "-search-import",
         "-search-report",
         "-search-show",
         "-search",

@@ -18,6 +18,7 @@
 //! - [`mirrored`]: a closure on several devices of this process.
 //! - [`schedule`], [`lars`]: learning rates for large batches.
 //! - [`train`]: a whole training run of a network for images or text, on top of all that; also part of feature `burn`.
+//! - [`trial`]: what a program says that `sirtaki search` tries with other settings each time.
 //! - [`checkpoint`]: tensors by name and a manifest, on disk completely or not at all.
 
 pub mod checkpoint;
@@ -37,6 +38,7 @@ pub mod random;
 pub mod schedule;
 #[cfg(feature = "burn")]
 pub mod train;
+pub mod trial;
 mod world;
 
 pub use error::{Error, Result};

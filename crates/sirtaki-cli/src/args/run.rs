@@ -338,7 +338,7 @@ pub(super) fn yes_or_no(text: &str) -> Result<bool, String> {
     sirtaki_engine::job::parse::switch(text).ok_or_else(|| "must be yes or no".into())
 }
 
-fn dashboard(text: &str) -> Result<Page, String> {
+pub(super) fn dashboard(text: &str) -> Result<Page, String> {
     match (text.parse(), sirtaki_engine::job::parse::switch(text)) {
         (Ok(port), _) if port > 1 => Ok(Page::Port(port)),
         (_, Some(true)) => Ok(Page::Anywhere),

@@ -4,7 +4,10 @@ use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand};
 
-use super::{at_least_one, run::HostList};
+use super::{
+    at_least_one,
+    run::{HostList, Page},
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -35,6 +38,8 @@ Examples:
     sirtaki search best runs/study --json
     sirtaki search export runs/study --csv > trials.csv
     sirtaki search report runs/study                   (study.html)
+    sirtaki search export runs/study --sqlite -o study.db
+    sirtaki search import study.db                     (into runs/NAME)
 
 The journal, runs/NAME/journal.log, is one of Optuna's: optuna and
 optuna-dashboard open it, also while the study runs. docs/search.md has more.";
@@ -86,6 +91,10 @@ pub struct Search {
     #[arg(long, value_name = "NAME")]
     pub sampler: Option<String>,
 
+    /// Which trials to give up, such as `asha:min=1,max=9`, instead of the file's
+    #[arg(long, value_name = "RULE")]
+    pub stop: Option<String>,
+
     /// End after this time, such as `90m` or `12h`, and start nothing that cannot finish before [default: the end of
     /// the allocation]
     #[arg(long, value_name = "TIME", value_parser = duration)]
@@ -103,6 +112,13 @@ pub struct Search {
     #[arg(long, value_name = "PATH")]
     pub remote_sirtaki: Option<String>,
 
+    /// Show the study on a local web page while it runs; its address is printed at the start [default port: any free one]
+    #[arg(
+        long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "yes",
+        value_parser = super::run::dashboard
+    )]
+    pub dashboard: Option<Page>,
+
     /// Say nothing but the result
     #[arg(short, long)]
     pub quiet: bool,
@@ -119,8 +135,10 @@ pub enum Look {
     Show(Looked),
     /// Print the best trial, or all that no other beats
     Best(Looked),
-    /// Write all trials as JSON or CSV
+    /// Write all trials as JSON or CSV, or as a database of Optuna
     Export(Export),
+    /// Take a study over from a database of Optuna
+    Import(Import),
     /// Write a page with plots and all trials
     Report(StudyPage),
 }
@@ -154,9 +172,28 @@ pub struct Export {
     #[arg(long)]
     pub csv: bool,
 
+    /// Write a SQLite file that Optuna opens as `sqlite:///FILE`
+    #[arg(long, conflicts_with = "csv", requires = "output")]
+    pub sqlite: bool,
+
     /// File to write [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+}
+
+/// `sirtaki search import`.
+#[derive(Debug, Args)]
+pub struct Import {
+    /// SQLite file of Optuna, which stays as it is
+    pub database: PathBuf,
+
+    /// The study's name, where the database has several [default: the last]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+
+    /// Folder of the study, which must not have one yet [default: runs/NAME]
+    #[arg(long, value_name = "DIR")]
+    pub folder: Option<PathBuf>,
 }
 
 /// `sirtaki search report`.
@@ -175,5 +212,5 @@ pub struct StudyPage {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    crate::study::plan::parse_duration(text).ok_or_else(|| "must be a time such as 90s, 30m or 1h30m".into())
+    crate::study::parse_duration(text).ok_or_else(|| "must be a time such as 90s, 30m or 1h30m".into())
 }

@@ -25,7 +25,7 @@ use crate::{
         options::{Detail, Options},
         output::{self, Output},
         outputs,
-        progress::{Dashboard, Live, Show},
+        progress::{Dashboard, Live, Show, Shown},
         report::{self, Failure},
         runs, signals,
         terminal::Terminal,
@@ -170,7 +170,7 @@ fn live(job: &Job, options: &Options, output: &mut Output<'_>) -> Result<Live> {
         Progress::Auto if output.is_live() => Show::Rows,
         _ => Show::Lines,
     };
-    let page = options.dashboard.map(Dashboard::start).transpose()?;
+    let page = options.dashboard.map(|port| Dashboard::start(port, Shown::Job)).transpose()?;
     if let Some(page) = &page {
         output.note(&format!("dashboard: {}", page.url()));
     }

@@ -7,6 +7,7 @@
 mod axis;
 mod bars;
 mod chart;
+mod contour;
 mod dots;
 mod parallel;
 mod spans;
@@ -18,6 +19,7 @@ pub use self::{
 };
 pub(crate) use self::{
     bars::{BarRow, Bars},
+    contour::{Contour, Marked},
     dots::{Dots, Dotted},
     parallel::{Parallel, Strand, Upright},
     spans::{Span, Spans},

@@ -15,6 +15,9 @@ const COLOURS: usize = 8;
 /// Ways of hatching that the page has.
 const HATCHES: usize = 7;
 
+/// A place in a plot.
+pub(super) type Place = (f64, f64);
+
 /// A plot that is being drawn.
 pub(super) struct Svg {
     body: String,
@@ -61,6 +64,17 @@ impl Svg {
         let dashes = if dashes.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{dashes}\"") };
         let faint = if faint { " faint" } else { "" };
         let _ = write!(self.body, "<path class=\"line c{}{faint}\"{dashes} d=\"{path}\"/>", style % COLOURS);
+    }
+
+    /// Many short lines, in the style of this number.
+    pub(super) fn strokes(&mut self, style: usize, lines: &[(Place, Place)]) {
+        let mut path = String::new();
+        for ((x1, y1), (x2, y2)) in lines {
+            let _ = write!(path, "M{x1:.1} {y1:.1}L{x2:.1} {y2:.1}");
+        }
+        let dashes = DASHES[style % DASHES.len()];
+        let dashes = if dashes.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{dashes}\"") };
+        let _ = write!(self.body, "<path class=\"line c{}\"{dashes} d=\"{path}\"/>", style % COLOURS);
     }
 
     /// The mark of this style, with a tooltip.

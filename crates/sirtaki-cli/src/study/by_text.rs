@@ -13,7 +13,7 @@ use sirtaki_search::{
     journal::{Json, Owner},
     space::{Choice, Parameter, Space},
     stopper::Stopper,
-    study::{Definition, Ending, Objective, StudyRecord},
+    study::{Asked, Definition, Ending, Objective, StudyRecord},
 };
 
 use super::{
@@ -66,16 +66,19 @@ impl StudyByText {
         .to_string()
     }
 
-    /// The next trial as JSON, `number` and `parameters`; nothing where all were asked for.
+    /// The next trial as JSON, `number`, `parameters` and `origin`, the number of the trial that it goes on with; nothing where
+    /// all were asked for.
     pub fn ask(&mut self) -> Result<Option<String>, Advice> {
-        let asked = self.0.change(true, |study| study.ask(now()))?;
+        // Asked again, it would be the same, so the disk need not have it before it has what came of it.
+        let asked = self.0.change(false, |study| study.ask(now()))?;
         let space = &self.0.study().definition().space;
-        Ok(asked.map(|asked| json!({"number": asked.number, "parameters": as_json(space, &asked.point)}).to_string()))
+        let told = |asked: Asked| json!({"number": asked.number, "parameters": as_json(space, &asked.point), "origin": asked.origin});
+        Ok(asked.map(|asked| told(asked).to_string()))
     }
 
     /// The number of a trial whose parameters are asked for one by one.
     pub fn ask_open(&mut self) -> Result<Option<u64>, Advice> {
-        self.0.change(true, |study| study.ask_open(now()))
+        self.0.change(false, |study| study.ask_open(now()))
     }
 
     /// The value of a parameter of such a trial, as JSON; the domain is what a study's file has for it.
@@ -254,7 +257,7 @@ mod tests {
         let mut study = StudyByText::open(about, None, "any").unwrap();
         assert_eq!(study.enqueue(r#"{"lr": 0.5, "kind": null}"#).unwrap(), 0);
         let asked: Value = serde_json::from_str(&study.ask().unwrap().unwrap()).unwrap();
-        assert_eq!(asked, json!({"number": 0, "parameters": {"lr": 0.5, "kind": null}}));
+        assert_eq!(asked, json!({"number": 0, "parameters": {"lr": 0.5, "kind": null}, "origin": 0}));
         assert!(!study.report(0, 1, 0.5).unwrap());
         study.attribute(0, "note", "[1, 2]").unwrap();
         assert_eq!(study.tell(0, "finished", vec![0.75], "").unwrap(), "finished");

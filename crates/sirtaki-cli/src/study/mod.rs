@@ -3,20 +3,27 @@
 //! build on the same parts.
 //!
 //! - [`plan`]: `study.toml`, checked as a whole before anything runs.
+//! - [`limits`]: what trials have to keep to.
 //! - [`template`]: the command of a trial with its parameters filled in.
 //! - [`store`]: a study and its journal on disk, which agree after every change.
 //! - [`lock`]: Optuna's lock on a journal, and the claim of the one coordinator of a study.
+//! - [`database`]: studies as SQLite files of Optuna.
 //! - [`values`]: what trials report on standard output.
 //! - [`summary`]: a study in words and as data.
 //! - [`by_text`]: a study for other languages.
 
 pub mod by_text;
+pub mod database;
+mod entries;
+pub mod limits;
 pub mod lock;
 pub mod plan;
 pub mod store;
 pub mod summary;
 pub mod template;
 pub mod values;
+
+pub use self::entries::parse_duration;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

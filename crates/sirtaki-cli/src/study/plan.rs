@@ -1,7 +1,12 @@
 //! `study.toml`: what to try, with which command, and what is wanted. Whoever has a [`StudyPlan`] knows that it can run:
 //! mistakes are told with the line they are in.
 
-use std::{collections::BTreeMap, num::NonZeroUsize, path::Path, time::Duration};
+use std::{
+    collections::BTreeMap,
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use serde_json::Value;
 use sirtaki_search::{
@@ -15,14 +20,18 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-use super::template::Template;
+use super::{
+    entries::{as_duration, as_limits, as_points, as_positive, as_text, as_texts, as_variables, as_words, is_name},
+    limits::Limit,
+    template::Template,
+};
 use crate::printer::Advice;
 
 /// A key and where it stands.
 type Key<'a> = Spanned<std::borrow::Cow<'a, str>>;
 
 const WHOLE: &str = "must be a whole number greater than 0";
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 17] = [
     "name",
     "command",
     "train",
@@ -36,6 +45,9 @@ const KEYS: [&str; 14] = [
     "attempts",
     "env",
     "enqueue",
+    "constraints",
+    "warm_start",
+    "gpus",
     "space",
 ];
 
@@ -72,6 +84,12 @@ pub struct StudyPlan {
     pub env: BTreeMap<String, String>,
     /// Points to try first.
     pub enqueue: Vec<Vec<(String, Choice)>>,
+    /// What trials have to keep to.
+    pub limits: Vec<Limit>,
+    /// Folders or journals of earlier studies to learn from.
+    pub warm_start: Vec<PathBuf>,
+    /// GPUs of each trial, where that is said.
+    pub gpus: Option<NonZeroUsize>,
 }
 
 impl StudyPlan {
@@ -110,13 +128,40 @@ impl StudyPlan {
         let mut definition = Definition::new(name, space);
         definition.objectives = vec![train_objective()?];
         let work = train_work(options.to_vec(), &definition.space)?;
-        let (ranks, timeout, env, enqueue) = (NonZeroUsize::MIN, None, BTreeMap::new(), Vec::new());
-        Ok(Self { definition, work, ranks, timeout, env, enqueue })
+        Ok(Self {
+            definition,
+            work,
+            ranks: NonZeroUsize::MIN,
+            timeout: None,
+            env: BTreeMap::new(),
+            enqueue: Vec::new(),
+            limits: Vec::new(),
+            warm_start: Vec::new(),
+            gpus: None,
+        })
+    }
+}
+
+impl StudyPlan {
+    /// The names of the values that trials report: objectives, then those with limits.
+    pub fn reported(&self) -> Vec<String> {
+        let objectives = self.definition.objectives.iter().map(|objective| objective.name.clone());
+        objectives.chain(self.limits.iter().map(|limit| limit.name.clone())).collect()
     }
 }
 
 fn train_objective() -> Result<Objective, Advice> {
     "minimize test_loss".parse().map_err(super::advice)
+}
+
+/// The rule of a study whose trials can go on from checkpoints: unless it says otherwise, those that were stopped do so when
+/// they turn out to be good.
+pub fn promoting(stopper: Stopper, typed: &Value) -> Stopper {
+    let said = typed.get("promote").is_some() || typed.as_str().is_some_and(|text| text.contains("promote"));
+    match stopper {
+        Stopper::Asha { min, max, factor, promote } => Stopper::Asha { min, max, factor, promote: promote || !said },
+        other => other,
+    }
 }
 
 /// Every parameter becomes the option of its name.
@@ -156,8 +201,42 @@ impl Reader {
             )
         })?;
         let work = self.work(&space)?;
-        let mut definition = Definition::new(name, space);
-        definition.objectives = self.objectives(matches!(work, TrialWork::Train(_)))?;
+        let definition = self.definition(Definition::new(name, space), matches!(work, TrialWork::Train(_)))?;
+        let count = |key: &str| {
+            let count = self.read(key, as_positive, WHOLE)?;
+            Ok::<_, Advice>(count.and_then(|count| NonZeroUsize::new(usize::try_from(count).ok()?)))
+        };
+        let plan = StudyPlan {
+            work,
+            ranks: count("ranks")?.unwrap_or(NonZeroUsize::MIN),
+            gpus: count("gpus")?,
+            timeout: self.read(
+                "timeout",
+                as_duration,
+                "must be seconds, or a text such as \"90s\", \"10m\" or \"1h30m\"",
+            )?,
+            env: self.read("env", as_variables, "must be a table such as { OMP_NUM_THREADS = 1 }")?.unwrap_or_default(),
+            enqueue: self
+                .read("enqueue", as_points, "must be a list of tables such as [{ lr = 0.1 }]")?
+                .unwrap_or_default(),
+            limits: self
+                .read("constraints", as_limits, "must be a text such as \"memory <= 8\", or a list of such texts")?
+                .unwrap_or_default(),
+            warm_start: self
+                .read(
+                    "warm_start",
+                    as_texts,
+                    "must be the folder of a study such as \"runs/study\", or a list of such",
+                )?
+                .map_or_else(Vec::new, |all| all.into_iter().map(PathBuf::from).collect()),
+            definition,
+        };
+        Ok(plan)
+    }
+
+    /// What is searched; `train` says that trials are `sirtaki train` itself.
+    fn definition(&self, mut definition: Definition, train: bool) -> Result<Definition, Advice> {
+        definition.objectives = self.objectives(train)?;
         if let Some(name) = self.read("name", as_text, "must be a text")? {
             definition.name = self.checked(
                 "name",
@@ -174,25 +253,10 @@ impl Reader {
             definition.sampler = known.name.into();
         }
         if let Some(value) = self.value("stop") {
-            definition.stopper = Stopper::from_value(value).map_err(|error| self.wrong("stop", &error.to_string()))?;
+            let stopper = Stopper::from_value(value).map_err(|error| self.wrong("stop", &error.to_string()))?;
+            definition.stopper = if train { promoting(stopper, value) } else { stopper };
         }
-        let ranks =
-            self.read("ranks", as_positive, WHOLE)?.and_then(|ranks| NonZeroUsize::new(usize::try_from(ranks).ok()?));
-        let plan = StudyPlan {
-            work,
-            ranks: ranks.unwrap_or(NonZeroUsize::MIN),
-            timeout: self.read(
-                "timeout",
-                as_duration,
-                "must be seconds, or a text such as \"90s\", \"10m\" or \"1h30m\"",
-            )?,
-            env: self.read("env", as_variables, "must be a table such as { OMP_NUM_THREADS = 1 }")?.unwrap_or_default(),
-            enqueue: self
-                .read("enqueue", as_points, "must be a list of tables such as [{ lr = 0.1 }]")?
-                .unwrap_or_default(),
-            definition,
-        };
-        Ok(plan)
+        Ok(definition)
     }
 
     fn value(&self, key: &str) -> Option<&Value> {
@@ -265,74 +329,6 @@ impl Reader {
     fn placed(&self, key: &str, advice: Advice) -> Advice {
         Advice { message: self.wrong(key, &advice.message).message, hint: advice.hint }
     }
-}
-
-fn is_name(name: &str) -> bool {
-    !name.is_empty() && !name.starts_with('.') && name.chars().all(|c| c.is_alphanumeric() || "-_.".contains(c))
-}
-
-fn as_text(value: &Value) -> Option<String> {
-    Some(value.as_str()?.to_owned())
-}
-
-fn as_positive(value: &Value) -> Option<u64> {
-    value.as_u64().filter(|&number| number > 0)
-}
-
-/// A text, or a number or truth value as it is typed.
-fn as_word(value: &Value) -> Option<String> {
-    match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Number(_) | Value::Bool(_) => Some(value.to_string()),
-        _ => None,
-    }
-}
-
-fn as_words(value: &Value) -> Option<Vec<String>> {
-    value.as_array()?.iter().map(as_word).collect()
-}
-
-/// Seconds, or a text such as `90s`, `10m` or `1h30m`.
-fn as_duration(value: &Value) -> Option<Duration> {
-    match value {
-        Value::Number(seconds) => Duration::try_from_secs_f64(seconds.as_f64()?).ok().filter(|time| !time.is_zero()),
-        other => parse_duration(other.as_str()?),
-    }
-}
-
-/// Seconds as a number, or a text such as `90s`, `10m` or `1h30m`.
-pub fn parse_duration(text: &str) -> Option<Duration> {
-    if let Ok(seconds) = text.trim().parse::<f64>() {
-        return Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero());
-    }
-    let (mut total, mut digits) = (0.0, String::new());
-    for c in text.trim().chars() {
-        if c.is_ascii_digit() || c == '.' {
-            digits.push(c);
-            continue;
-        }
-        let unit = match c {
-            's' => 1.0,
-            'm' => 60.0,
-            'h' => 3600.0,
-            'd' => 86_400.0,
-            _ => return None,
-        };
-        total += std::mem::take(&mut digits).parse::<f64>().ok()? * unit;
-    }
-    let whole = digits.is_empty() && total > 0.0;
-    whole.then(|| Duration::try_from_secs_f64(total).ok()).flatten()
-}
-
-fn as_variables(value: &Value) -> Option<BTreeMap<String, String>> {
-    value.as_object()?.iter().map(|(name, value)| Some((name.clone(), as_word(value)?))).collect()
-}
-
-fn as_points(value: &Value) -> Option<Vec<Vec<(String, Choice)>>> {
-    let choice = |value: &Value| serde_json::from_value::<Choice>(value.clone()).ok();
-    let point =
-        |value: &Value| value.as_object()?.iter().map(|(name, value)| Some((name.clone(), choice(value)?))).collect();
-    value.as_array()?.iter().map(point).collect()
 }
 
 /// The entries of a table as they stand in the file.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::study::parse_duration;
 
 const GOOD: &str = r#"
 command   = ["python", "train.py", "--lr", "{lr}", "--optimizer", "{optimizer}", "--layers={layers}", "{momentum}"]
@@ -35,6 +36,29 @@ fn a_file_is_read_in_its_order() {
         plan.enqueue[0],
         [("lr".into(), Choice::Number(0.1)), ("optimizer".into(), Choice::Text("adam".into()))]
     );
+}
+
+#[test]
+fn limits_earlier_studies_and_gpus() {
+    let more = "constraints = [\"memory <= 8\"]\nwarm_start = \"runs/earlier\"\ngpus = 2\n[space]";
+    let plan = parse(&GOOD.replace("[space]", more)).unwrap();
+    assert_eq!(plan.reported(), ["val_loss", "memory"]);
+    assert_eq!((plan.limits[0].broken_by(9.0), plan.gpus.map(NonZeroUsize::get)), (1.0, Some(2)));
+    assert_eq!(plan.warm_start, [Path::new("runs/earlier")]);
+    let told = parse(&GOOD.replace("[space]", "constraints = [\"memory < 8\"]\n[space]")).unwrap_err().message;
+    assert_eq!(told, "study.toml:10: `constraints`: must be a text such as \"memory <= 8\", or a list of such texts");
+}
+
+/// Trials of the training have checkpoints to go on from; of other programs nobody knows.
+#[test]
+fn stopped_trials_of_the_training_may_go_on() {
+    let stop = |more: &str| {
+        let text =
+            format!("train = true\nstop = {{ method = \"asha\", max = 9{more} }}\n[space]\nlr = {{ log = [1e-3, 1] }}");
+        parse(&text).unwrap().definition.stopper.promotes()
+    };
+    assert!(stop("") && stop(", promote = true") && !stop(", promote = false"));
+    assert!(!parse(GOOD).unwrap().definition.stopper.promotes());
 }
 
 #[test]

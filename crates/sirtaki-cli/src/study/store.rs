@@ -57,6 +57,8 @@ struct JournalFile {
     path: PathBuf,
     /// How many bytes the study knows.
     length: u64,
+    /// Whether some of what was written may not be on the disk yet.
+    unflushed: bool,
     /// Why nothing more can be written.
     broken: Option<Advice>,
 }
@@ -70,7 +72,7 @@ impl StudyStore {
 
     /// The study of this definition's name in a journal. One that exists keeps its own definition.
     pub fn open(path: &Path, definition: Definition, wanted: WantedStudy) -> Result<Opened, Advice> {
-        let mut journal = JournalFile { path: path.to_owned(), length: 0, broken: None };
+        let mut journal = JournalFile { path: path.to_owned(), length: 0, unflushed: false, broken: None };
         drop(journal.open(wanted != WantedStudy::Existing)?);
         let lock = JournalLock::acquire(path)?;
         let mut file = journal.open(false)?;
@@ -123,6 +125,11 @@ impl StudyStore {
         drop(file);
         drop(lock);
         result
+    }
+
+    /// Has everything on the disk that was written before and was not durable.
+    pub fn flush(&mut self) -> Result<(), Advice> {
+        self.journal.as_mut().map_or(Ok(()), JournalFile::flush)
     }
 
     /// Takes in what others have written.
@@ -204,6 +211,19 @@ impl JournalFile {
             return Err(broken);
         }
         self.length += lines.len() as u64;
+        self.unflushed = !durable;
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Advice> {
+        if std::mem::take(&mut self.unflushed) {
+            let flushed = self.open(false)?.sync_data();
+            if let Err(error) = flushed {
+                let broken = unusable(&self.path, &error);
+                self.broken = Some(broken.clone());
+                return Err(broken);
+            }
+        }
         Ok(())
     }
 

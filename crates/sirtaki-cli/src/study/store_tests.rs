@@ -98,7 +98,7 @@ fn a_damaged_line_is_refused_by_its_number() {
 fn a_full_disk_ends_the_study_and_keeps_the_journal_whole() {
     let mut store = StudyStore::in_memory(definition()).unwrap();
     let mut file = fs::OpenOptions::new().read(true).write(true).open("/dev/full").unwrap();
-    store.journal = Some(JournalFile { path: "full".into(), length: 0, broken: None });
+    store.journal = Some(JournalFile { path: "full".into(), length: 0, unflushed: false, broken: None });
     let journal = store.journal.as_mut().unwrap();
     let refused = journal.append(&mut file, b"line\n", true).unwrap_err();
     assert!(refused.message.contains("No space left") && refused.hint.contains("--resume"), "{refused:?}");

@@ -3,7 +3,10 @@
 
 use serde_json::{Value, json};
 use sirtaki_launch::words::seconds_in_words;
-use sirtaki_search::study::{FROM, State, Study, Trial};
+use sirtaki_search::{
+    journal::Json,
+    study::{CONTINUES, FROM, State, Study, Trial},
+};
 
 use super::template::{value_as_json, word};
 
@@ -118,6 +121,7 @@ pub fn trial_as_json(study: &Study, trial: &Trial) -> Value {
         "ended": trial.end.map(|time| time.to_string()),
         "seconds": seconds(trial),
         "attempts": trial.attempts,
+        "continues": trial.attribute(CONTINUES).and_then(Json::count),
         "reason": trial.reason(),
         "slot": trial.attribute(super::SLOT).and_then(|slot| slot.text()),
     })

@@ -14,7 +14,8 @@ mod write;
 
 pub use json::Json;
 pub use operation::{Direction, NewTrial, Operation, OptunaState, Owner, Record, Setting};
-pub use read::{Reading, read};
+pub use read::{Reading, domain_from_text, read};
 pub use time::Time;
+pub use write::domain_to_text;
 
 pub(crate) use {read::choice as choice_from_json, write::choice as choice_to_json};

@@ -101,7 +101,7 @@ fn operation(code: u64, fields: &Fields<'_>) -> Result<Operation, String> {
         5 => {
             let name = fields.text("param_name")?.to_owned();
             let value = fields.need("param_value_internal", Json::number)?;
-            let domain = domain(fields.text("distribution")?)?;
+            let domain = domain_from_text(fields.text("distribution")?)?;
             Operation::SetParameter { trial: fields.count("trial_id")?, setting: setting(name, value, domain)? }
         }
         6 => {
@@ -162,7 +162,7 @@ fn new_trial(fields: &Fields<'_>) -> Result<NewTrial, String> {
     let domains = entries("distributions")?;
     for (name, value) in entries("params")? {
         let domain_of = domains.iter().find(|(key, _)| key == name).and_then(|(_, value)| value.text());
-        let domain = domain(domain_of.ok_or_else(|| format!("parameter `{name}` has no distribution"))?)?;
+        let domain = domain_from_text(domain_of.ok_or_else(|| format!("parameter `{name}` has no distribution"))?)?;
         let value = value.number().ok_or_else(|| format!("parameter `{name}` is {}", brief(value)))?;
         trial.settings.push(setting(name.clone(), value, domain)?);
     }
@@ -183,7 +183,7 @@ fn setting(name: String, value: f64, domain: Domain) -> Result<Setting, String> 
 }
 
 /// A domain from the text that Optuna makes of it.
-fn domain(text: &str) -> Result<Domain, String> {
+pub fn domain_from_text(text: &str) -> Result<Domain, String> {
     let json = Json::parse(text).ok_or_else(|| format!("the distribution {text:.60} is not JSON"))?;
     let attributes = Fields(json.get("attributes").unwrap_or(&Json::Null));
     let flag = |value: &Json| if let Json::Flag(flag) = value { Some(*flag) } else { None };

@@ -33,7 +33,7 @@ fn fields(operation: &Operation) -> (u64, Fields) {
                 ("trial_id", (*trial).into()),
                 ("param_name", setting.name.as_str().into()),
                 ("param_value_internal", internal(setting)),
-                ("distribution", distribution(&setting.domain)),
+                ("distribution", Json::Text(domain_to_text(&setting.domain))),
             ];
             (5, fields)
         }
@@ -87,7 +87,7 @@ fn new_trial(study: u64, trial: &NewTrial) -> Fields {
     fields.push(("state", (trial.state as u64).into()));
     fields.extend([("value", value.into()), ("values", values.into())]);
     fields.extend(trial.end.map(|end| ("datetime_complete", moment(end))));
-    fields.push(("distributions", settings(&|setting| distribution(&setting.domain))));
+    fields.push(("distributions", settings(&|setting| Json::Text(domain_to_text(&setting.domain)))));
     fields.push(("params", settings(&internal)));
     fields.extend([("user_attrs", attributes(Owner::User)), ("system_attrs", attributes(Owner::System))]);
     fields.push(("intermediate_values", Json::Object(reports)));
@@ -106,7 +106,7 @@ fn internal(setting: &Setting) -> Json {
 }
 
 /// A domain as a text that contains JSON, which is Optuna's way.
-fn distribution(domain: &Domain) -> Json {
+pub fn domain_to_text(domain: &Domain) -> String {
     let object = |entries: Vec<(&str, Json)>| {
         Json::Object(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
     };
@@ -125,7 +125,7 @@ fn distribution(domain: &Domain) -> Json {
             ("CategoricalDistribution", vec![("choices", Json::List(choices))])
         }
     };
-    Json::Text(object(vec![("name", name.into()), ("attributes", object(attributes))]).to_string())
+    object(vec![("name", name.into()), ("attributes", object(attributes))]).to_string()
 }
 
 /// A choice as it is in JSON.

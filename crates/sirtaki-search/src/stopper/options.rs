@@ -124,9 +124,12 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        for text in
-            ["none", "asha:min=1,max=27,factor=3,promote=1", "median:startup=5,warmup=0", "patience:steps=10,tolerance=0.5"]
-        {
+        for text in [
+            "none",
+            "asha:min=1,max=27,factor=3,promote=1",
+            "median:startup=5,warmup=0",
+            "patience:steps=10,tolerance=0.5",
+        ] {
             assert_eq!(text.parse::<Stopper>().unwrap().to_string(), text);
         }
         let table = serde_json::json!({"method": "SuccessiveHalvingPruner", "max": 9});

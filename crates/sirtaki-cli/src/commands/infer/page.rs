@@ -50,7 +50,7 @@ pub(super) fn write(result: &Finished<'_>) -> Result<String> {
         notes: job.reach.notes.clone(),
         tables: vec![table(result)],
     };
-    Ok(page::assemble(&document, "", &sections, &READING))
+    Ok(page::assemble(&document, "", &sections, &READING, page::Appearance::Inside))
 }
 
 fn name(path: &std::path::Path) -> String {

@@ -18,18 +18,46 @@ const LONG: usize = 32;
 
 /// The page of a report on runs.
 pub(crate) fn write(findings: &Findings, document: &Document, sections: &[Section]) -> String {
-    assemble(document, &legend(findings), sections, &super::document::READING)
+    assemble(document, &legend(findings), sections, &super::document::READING, Appearance::Inside)
+}
+
+/// Where a page has its style from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Appearance {
+    /// It is in the page, which is one file.
+    Inside,
+    /// From the server, which has a policy of its own and a new page every few seconds.
+    Live,
+}
+
+/// The style of all pages.
+pub(crate) fn style() -> String {
+    [plot::STYLE, STYLE].concat()
 }
 
 /// A whole page; `legend` is HTML, and `reading` says how to read the figures.
-pub(crate) fn assemble(document: &Document, legend: &str, sections: &[Section], reading: &[&str]) -> String {
+pub(crate) fn assemble(
+    document: &Document,
+    legend: &str,
+    sections: &[Section],
+    reading: &[&str],
+    appearance: Appearance,
+) -> String {
     let title = escape(&document.title);
+    let style = match appearance {
+        Appearance::Inside => format!(
+            "<meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n<style>\n{}</style>\n",
+            style()
+        ),
+        Appearance::Live => {
+            let again = "<meta http-equiv=\"refresh\" content=\"2\">";
+            format!("{again}\n<link rel=\"icon\" href=\"data:,\">\n<link rel=\"stylesheet\" href=\"page.css\">\n")
+        }
+    };
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n<style>\n{}{STYLE}</style>\n</head>\n<body>\n{}\n",
-        plot::STYLE,
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n{style}</head>\n<body>\n{}\n",
         plot::patterns()
     );
     head(&mut page, document, legend);

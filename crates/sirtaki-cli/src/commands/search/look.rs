@@ -1,13 +1,16 @@
-//! `sirtaki search show`, `best`, `export` and `report`: what came of a study, also while it runs.
+//! `sirtaki search show`, `best`, `export`, `import` and `report`: what came of a study, also while it runs.
+
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::json;
 use sirtaki_engine::files;
 
 use crate::{
-    args::search::{Export, Looked, StudyPage},
+    args::search::{Export, Import, Looked, StudyPage},
+    launch::runs::RUNS,
     printer::{Advice, Printer},
-    study::{store, summary},
+    study::{JOURNAL, database, store, summary},
 };
 
 pub(super) fn show(looked: &Looked, printer: &mut Printer) -> Result<()> {
@@ -53,11 +56,38 @@ pub(super) fn best(looked: &Looked, printer: &mut Printer) -> Result<()> {
 
 pub(super) fn export(export: &Export, printer: &mut Printer) -> Result<()> {
     let study = store::look(&export.study, export.name.as_deref())?;
+    if let (true, Some(file)) = (export.sqlite, &export.output) {
+        let name = &study.definition().name;
+        let record = study.archive().studies().find(|record| record.name == *name);
+        return Ok(record.map_or(Ok(()), |record| database::write(file, record))?);
+    }
     let text = if export.csv { summary::as_csv(&study) } else { format!("{:#}\n", summary::as_json(&study)) };
     match &export.output {
         Some(file) => files::write(file, text.as_bytes()).with_context(|| format!("cannot write {}", file.display())),
         None => Ok(printer.data(text.trim_end())?),
     }
+}
+
+pub(super) fn import(import: &Import, printer: &mut Printer) -> Result<()> {
+    let (name, lines) = database::read(&import.database, import.name.as_deref())?;
+    let folder = match &import.folder {
+        Some(folder) => folder.clone(),
+        None if Path::new(&name).components().count() == 1 && !name.starts_with('.') => Path::new(RUNS).join(&name),
+        None => {
+            let message = format!("study `{name}` has a name that no folder can have");
+            return Err(Advice::new(message, "name a folder with --folder").into());
+        }
+    };
+    let journal = folder.join(JOURNAL);
+    if journal.exists() {
+        let message = format!("there is a study in {} already", folder.display());
+        return Err(Advice::new(message, "name another folder with --folder").into());
+    }
+    store::make_folder(&folder)?;
+    files::write(&journal, lines.as_bytes()).with_context(|| format!("cannot write {}", journal.display()))?;
+    let study = store::look(&folder, Some(&name))?;
+    printer.message(&format!("{}: {}", folder.display(), summary::states(&study)));
+    Ok(())
 }
 
 pub(super) fn report(wanted: &StudyPage, printer: &mut Printer) -> Result<()> {

@@ -30,7 +30,12 @@ use self::{
     trial::Event,
 };
 use crate::{
-    args::search::{Look, Search},
+    args::{
+        run::Page,
+        search::{Look, Search},
+    },
+    commands::report::page::style,
+    launch::progress::{Dashboard, Shown},
     printer::{Advice, Printer, Style},
     study::summary,
 };
@@ -47,6 +52,7 @@ pub fn run(arguments: Search, program: &Path, printer: &mut Printer) -> Result<u
             Look::Show(looked) => look::show(looked, printer),
             Look::Best(looked) => look::best(looked, printer),
             Look::Export(export) => look::export(export, printer),
+            Look::Import(wanted) => look::import(wanted, printer),
             Look::Report(wanted) => look::report(wanted, printer),
         }
         .map(|()| 0);
@@ -59,7 +65,13 @@ pub fn run(arguments: Search, program: &Path, printer: &mut Printer) -> Result<u
     tree::adopt_orphans()?;
     let (to, events) = std::sync::mpsc::channel();
     listen(to.clone())?;
+    let dashboard = arguments
+        .dashboard
+        .and_then(Page::port)
+        .map(|port| Dashboard::start(port, Shown::Page(style())))
+        .transpose()?;
     let mut runner = Runner::new(prepared, program, (to, events), quiet, printer)?;
+    dashboard.into_iter().for_each(|page| runner.show_on(page));
     let over = runner.run();
     tree::kill_all(CLEANING);
     let Prepared { store, folder, .. } = runner.into_prepared();

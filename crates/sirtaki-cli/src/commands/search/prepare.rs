@@ -7,9 +7,10 @@ use std::{
 };
 
 use anyhow::Result;
-use sirtaki_launch::{Ssh, allocation::Allocation, cores, outside::Outside};
+use sirtaki_launch::{Ssh, allocation::Allocation, cores, gpus, outside::Outside};
 use sirtaki_search::{
     journal::Owner,
+    stopper::Stopper,
     study::{Definition, Ending, State},
 };
 
@@ -22,7 +23,7 @@ use crate::{
         JOURNAL, SLOT,
         lock::{StudyClaim, host},
         now,
-        plan::{StudyPlan, TrialWork},
+        plan::{StudyPlan, TrialWork, promoting},
         store::{self, Opened, StudyStore, WantedStudy},
     },
 };
@@ -66,7 +67,7 @@ pub(super) fn prepare(arguments: &Search, printer: &mut Printer) -> Result<Prepa
         let text = format!("the last line of the journal was torn and is dropped: {torn}");
         printer.labelled(Style::Warning, "warning:", &text);
     }
-    let store = if opened.existed { resumed(opened, &plan)? } else { begun(opened, &plan)? };
+    let store = if opened.existed { resumed(opened, &plan)? } else { begun(opened, &plan, printer)? };
     warn_of_changes(store.study().definition(), &plan.definition, printer);
     let ssh = Ssh { config: arguments.ssh_config.clone(), ..Ssh::default() };
     let remote_sirtaki = arguments.remote_sirtaki.clone();
@@ -90,6 +91,11 @@ fn plan(arguments: &Search, outside: &Outside<'_>) -> Result<StudyPlan> {
         }
         (None, None) => return Err(Advice::new("there is no study", "name its file, or use --train").into()),
     };
+    if let Some(rule) = &arguments.stop {
+        let stopper = rule.parse::<Stopper>().map_err(crate::study::advice)?;
+        let train = matches!(plan.work, TrialWork::Train(_));
+        plan.definition.stopper = if train { promoting(stopper, &rule.as_str().into()) } else { stopper };
+    }
     plan.ranks = arguments.ranks.unwrap_or(plan.ranks);
     plan.definition.trials = arguments.trials.map(|trials| trials.get() as u64).or(plan.definition.trials);
     plan.definition.seed = arguments.seed.unwrap_or(plan.definition.seed);
@@ -112,13 +118,33 @@ fn slots(arguments: &Search, plan: &StudyPlan, outside: &Outside<'_>) -> Result<
         slots => Ok(slots),
     };
     match (arguments.slots, &arguments.hosts) {
-        (Some(count), _) => Ok(slots::here(count.get())),
+        (Some(count), _) => {
+            if let Some(most) = room_by_gpus(plan, outside)?.filter(|most| count.get() > *most) {
+                let message = format!("{count} trials at a time would need more GPUs than this machine has");
+                return Err(Advice::new(message, format!("use -n {most}, or fewer `gpus`")).into());
+            }
+            Ok(slots::here(count.get()))
+        }
         (None, Some(hosts)) => on(&hosts.0),
         (None, None) => match Allocation::find(outside)? {
             Some(allocation) => on(&allocation.hosts),
-            None => Ok(slots::here((cores::usable().len() / ranks).max(1))),
+            None => {
+                let by_cores = (cores::usable().len() / ranks).max(1);
+                Ok(slots::here(room_by_gpus(plan, outside)?.unwrap_or(by_cores)))
+            }
         },
     }
+}
+
+/// For how many trials at a time this machine has GPUs, where the study says how many one needs.
+fn room_by_gpus(plan: &StudyPlan, outside: &Outside<'_>) -> Result<Option<usize>> {
+    let Some(wanted) = plan.gpus else { return Ok(None) };
+    let found = gpus::usable(outside.variable("CUDA_VISIBLE_DEVICES").as_deref()).len();
+    if found < wanted.get() {
+        let message = format!("a trial needs {wanted} GPUs, and this machine has {found}");
+        return Err(Advice::new(message, "use hosts that have them (-H), or fewer `gpus`").into());
+    }
+    Ok(Some(found / wanted.get()))
 }
 
 /// The end of the time that was given, or of the allocation.
@@ -142,9 +168,18 @@ fn warn_of_changes(kept: &Definition, wanted: &Definition, printer: &mut Printer
     }
 }
 
-/// A new study gets the points that are to be tried first.
-fn begun(opened: Opened, plan: &StudyPlan) -> Result<StudyStore, Advice> {
+/// A new study gets what earlier ones found out, and the points that are to be tried first.
+fn begun(opened: Opened, plan: &StudyPlan, printer: &mut Printer) -> Result<StudyStore, Advice> {
     let mut store = opened.store;
+    for path in &plan.warm_start {
+        let earlier = store::look(path, None)?;
+        let name = &earlier.definition().name;
+        let Some(record) = earlier.archive().studies().find(|record| record.name == *name) else { continue };
+        let taken = store.change(true, |study| Ok(study.warm_start(record)))?;
+        let text =
+            format!("{taken} of {} trials of study {name} fit and are known from the start", record.trials.len());
+        printer.message(&text);
+    }
     store.change(true, |study| plan.enqueue.iter().try_for_each(|point| study.enqueue(point).map(drop)))?;
     Ok(store)
 }

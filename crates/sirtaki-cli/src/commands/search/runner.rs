@@ -3,6 +3,8 @@
 //! One thread decides everything, in the order in which events arrive. When a reason comes up to stop, nothing new starts,
 //! what runs is ended in good order and goes back to the study as it was, to run again when the study is resumed.
 
+mod seen;
+
 use std::{
     collections::BTreeMap,
     path::Path,
@@ -21,14 +23,14 @@ use sirtaki_search::{
     study::{Asked, Ending, State},
 };
 
+use self::seen::LivePage;
 use super::{
-    live::{self, Standing},
     prepare::Prepared,
     trial::{self, Event},
 };
 use crate::{
-    printer::{Advice, Printer, Stream, Style},
-    study::{SLOT, now, summary, values::Reported},
+    printer::{Advice, Printer, Style},
+    study::{SLOT, limits::Limit, now, summary, values::Reported},
 };
 
 /// If so many trials fail before any does anything else, it is not the parameters' fault.
@@ -63,7 +65,7 @@ struct Running {
     slot: usize,
     controller: Controller,
     deadline: Option<Instant>,
-    /// The last value of each objective.
+    /// The last value of each objective, then of each limit.
     values: Vec<Option<f64>>,
     cause: Option<Cause>,
 }
@@ -81,6 +83,9 @@ pub(super) struct Runner<'a> {
     /// Trials that failed while none had ended in another way.
     failed_first: Option<usize>,
     over: Option<Over>,
+    /// Whether the end of a trial may not be on the disk yet.
+    told: bool,
+    page: Option<LivePage>,
 }
 
 impl<'a> Runner<'a> {
@@ -92,8 +97,20 @@ impl<'a> Runner<'a> {
         printer: &'a mut Printer,
     ) -> Result<Self> {
         let free = (0..prepared.slots.len()).rev().collect();
-        let (running, failed_first, over) = (BTreeMap::new(), Some(0), None);
-        Ok(Self { prepared, program, printer, quiet, to, events, running, free, failed_first, over })
+        Ok(Self {
+            prepared,
+            program,
+            printer,
+            quiet,
+            to,
+            events,
+            running: BTreeMap::new(),
+            free,
+            failed_first: Some(0),
+            over: None,
+            told: false,
+            page: None,
+        })
     }
 
     /// What is left of the runner: its study.
@@ -105,22 +122,38 @@ impl<'a> Runner<'a> {
     pub(super) fn run(&mut self) -> Over {
         loop {
             self.fill();
-            if self.running.is_empty() {
-                return self.over.take().unwrap_or(Over::Done);
+            // Slots do not wait for the disk: whatever just happened goes there at once, when they are busy again.
+            if std::mem::take(&mut self.told)
+                && let Err(advice) = self.prepared.store.flush()
+            {
+                self.stop(Over::Failed(advice), SIGTERM);
             }
             self.show();
+            if self.running.is_empty() {
+                self.close_page();
+                return self.over.take().unwrap_or(Over::Done);
+            }
             match self.events.recv_timeout(self.next_wake()) {
-                Ok(Event::Reported(number, reported)) => self.reported(number, &reported),
-                Ok(Event::Ended(number, ending, last)) => self.ended(number, ending, last),
-                Ok(Event::Signal(signal)) => self.stop(Over::Signal(signal), signal),
+                Ok(event) => self.heed(event),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+            }
+            while let Ok(event) = self.events.try_recv() {
+                self.heed(event);
             }
             self.heed_time();
         }
     }
 
+    fn heed(&mut self, event: Event) {
+        match event {
+            Event::Reported(number, reported) => self.reported(number, &reported),
+            Event::Ended(number, ending, last) => self.ended(number, ending, last),
+            Event::Signal(signal) => self.stop(Over::Signal(signal), signal),
+        }
+    }
+
     fn next_wake(&self) -> Duration {
-        let tick = self.shows_progress().then(|| Instant::now() + TICK);
+        let tick = (self.shows_progress() || self.page.is_some()).then(|| Instant::now() + TICK);
         let deadlines = self.running.values().filter(|trial| trial.cause.is_none()).filter_map(|trial| trial.deadline);
         let end = self.prepared.end.filter(|_| self.over.is_none());
         let next = deadlines.chain(end).chain(tick).min();
@@ -165,7 +198,7 @@ impl<'a> Runner<'a> {
             }
             let Some(slot) = self.free.pop() else { return };
             let name = self.prepared.slots[slot].name.clone();
-            let asked = self.prepared.store.change(true, |study| {
+            let asked = self.prepared.store.change(false, |study| {
                 let asked = study.ask(now())?;
                 if let Some(asked) = &asked {
                     study.attribute(asked.number, Owner::User, SLOT, name.as_str().into())?;
@@ -193,11 +226,11 @@ impl<'a> Runner<'a> {
         match started {
             Ok(controller) => {
                 let deadline = self.prepared.plan.timeout.map(|timeout| Instant::now() + timeout);
-                let values = vec![None; self.prepared.plan.definition.objectives.len()];
+                let values = vec![None; self.prepared.plan.reported().len()];
                 self.running.insert(asked.number, Running { slot, controller, deadline, values, cause: None });
             }
             Err(advice) => {
-                self.tell(asked.number, Ending::Interrupted(advice.message.clone()));
+                self.tell(asked.number, Ending::Interrupted(advice.message.clone()), &[]);
                 self.stop(Over::Failed(advice), SIGTERM);
             }
         }
@@ -212,7 +245,8 @@ impl<'a> Runner<'a> {
             return;
         }
         let mut cause = None;
-        if reported.values.iter().flatten().any(|value| !value.is_finite()) {
+        let objectives = self.prepared.plan.definition.objectives.len();
+        if reported.values[..objectives].iter().flatten().any(|value| !value.is_finite()) {
             cause = Some(Cause::Diverged);
         } else if let (Some(step), Some(value)) = (reported.step, reported.values[0]) {
             match self.prepared.store.change(false, |study| study.report(number, step, value)) {
@@ -235,7 +269,8 @@ impl<'a> Runner<'a> {
             (Some(Cause::Stopped), _) => Ending::Stopped,
             (Some(Cause::TimedOut), _) => Ending::TimedOut,
             (Some(Cause::Diverged), _) => {
-                Ending::Finished(trial.values.iter().map(|value| value.unwrap_or(f64::NAN)).collect())
+                let objectives = &trial.values[..self.prepared.plan.definition.objectives.len()];
+                Ending::Finished(objectives.iter().map(|value| value.unwrap_or(f64::NAN)).collect())
             }
             (Some(Cause::Interrupted(why)), _) => Ending::Interrupted(why.clone()),
             (None, Ok(ending)) => self.by_itself(&trial, &ending.outcome, &last),
@@ -244,7 +279,7 @@ impl<'a> Runner<'a> {
         let failed = matches!(&ending, Ending::Failed(_));
         let reason = if let Ending::Failed(reason) = &ending { reason.clone() } else { String::new() };
         let harmless = matches!(&ending, Ending::Interrupted(_) | Ending::Lost(_));
-        self.tell(number, ending);
+        self.tell(number, ending, &trial.values);
         self.failed_first = match self.failed_first {
             Some(count) if failed => Some(count + 1),
             Some(count) if harmless => Some(count),
@@ -260,15 +295,20 @@ impl<'a> Runner<'a> {
         match outcome {
             Outcome::Success => {
                 let values: Option<Vec<f64>> = trial.values.iter().copied().collect();
-                let names = self.prepared.plan.definition.objectives.iter().map(|objective| &objective.name);
-                let missing: Vec<String> = names
+                let objectives = self.prepared.plan.definition.objectives.len();
+                let missing: Vec<String> = self
+                    .prepared
+                    .plan
+                    .reported()
+                    .iter()
                     .zip(&trial.values)
                     .filter(|(_, value)| value.is_none())
                     .map(|(name, _)| format!("{{\"{name}\": 0.5}}"))
                     .collect();
                 let unreported =
                     || format!("it ended without a line such as {} on standard output", missing.join(" and "));
-                values.map_or_else(|| Ending::Failed(unreported()), Ending::Finished)
+                let finished = |values: Vec<f64>| Ending::Finished(values[..objectives].to_vec());
+                values.map_or_else(|| Ending::Failed(unreported()), finished)
             }
             Outcome::Failed { rank, how: how @ (Ended::Lost(_) | Ended::NotStarted { .. }) } => {
                 Ending::Lost(format!("rank {rank} {how}"))
@@ -287,7 +327,7 @@ impl<'a> Runner<'a> {
     /// Nothing can be started in a slot, so it is used no more; without any slot the study ends.
     fn unstartable(&mut self, number: u64, slot: usize, advice: Advice) {
         self.free.retain(|free| *free != slot);
-        self.tell(number, Ending::Interrupted(advice.message.clone()));
+        self.tell(number, Ending::Interrupted(advice.message.clone()), &[]);
         if self.free.is_empty() && self.running.is_empty() {
             return self.stop(Over::Failed(advice), SIGTERM);
         }
@@ -305,7 +345,8 @@ impl<'a> Runner<'a> {
         if self.over.is_none()
             && self.failed_first.is_some_and(|count| count as u64 >= trials.min(FAILS_AT_ONCE as u64))
         {
-            let folder = self.prepared.folder.join(trial::folder_name(number));
+            let origin = self.prepared.store.study().origin(number);
+            let folder = self.prepared.folder.join(trial::folder_name(origin));
             let message = format!("the first {FAILS_AT_ONCE} trials all failed, the last of them: {reason}");
             let hint = format!("try the command by hand; its output is in {}", folder.display());
             self.stop(Over::Failed(Advice::new(message, hint)), SIGTERM);
@@ -314,9 +355,19 @@ impl<'a> Runner<'a> {
         }
     }
 
-    fn tell(&mut self, number: u64, ending: Ending) {
+    /// Tells the study how a trial ended, and how it stands with the limits; `values` are the last ones it reported.
+    fn tell(&mut self, number: u64, ending: Ending, values: &[Option<f64>]) {
+        let plan = &self.prepared.plan;
+        let reported = values.iter().skip(plan.definition.objectives.len());
+        let broken = |(limit, value): (&Limit, &Option<f64>)| Some((limit.name.clone(), limit.broken_by((*value)?)));
+        let limits: Vec<(String, f64)> = plan.limits.iter().zip(reported).filter_map(broken).collect();
         let before = self.prepared.store.study().best().map(|trial| trial.number);
-        if let Err(advice) = self.prepared.store.change(true, |study| study.tell(number, ending, now())) {
+        let told = self.prepared.store.change(false, |study| {
+            limits.iter().try_for_each(|(name, value)| study.constrain(number, name, *value))?;
+            study.tell(number, ending, now())
+        });
+        self.told = true;
+        if let Err(advice) = told {
             return self.stop(Over::Failed(advice), SIGTERM);
         }
         let study = self.prepared.store.study();
@@ -326,34 +377,5 @@ impl<'a> Runner<'a> {
         if self.shows_progress() {
             self.printer.message(&line);
         }
-    }
-
-    fn shows_progress(&self) -> bool {
-        !self.quiet && self.printer.is_terminal(Stream::Err)
-    }
-
-    fn show(&mut self) {
-        if !self.shows_progress() {
-            return;
-        }
-        let study = self.prepared.store.study();
-        let ended: Vec<_> = study.trials().iter().filter(|trial| trial.state.is_over()).collect();
-        let times: Vec<f64> = ended.iter().filter_map(|trial| summary::seconds(trial)).collect();
-        let trials = study.definition().trials;
-        let (busy, slots) = (self.running.len(), self.running.len() + self.free.len());
-        let open = trials.map(|trials| trials.saturating_sub((ended.len() + busy) as u64));
-        let mean = (!times.is_empty()).then(|| times.iter().sum::<f64>() / times.len() as f64);
-        let estimate = open.zip(mean).and_then(|(open, mean)| live::time_left(open, busy, slots, mean));
-        let limit = self.prepared.end.map(|end| end.saturating_duration_since(Instant::now()));
-        let standing = Standing {
-            ended: ended.len(),
-            trials,
-            busy: (busy, slots),
-            best: study.best().and_then(|best| Some((*best.values.first()?, best.number))),
-            failed: ended.iter().filter(|trial| !matches!(trial.state, State::Finished | State::Stopped)).count(),
-            left: estimate.into_iter().chain(limit).min(),
-        };
-        let width = self.printer.size().0;
-        self.printer.progress(&live::line(&standing, width));
     }
 }

@@ -51,17 +51,14 @@ pub(super) fn start(
     asked: &Asked,
     to: Sender<Event>,
 ) -> Result<Controller, Advice> {
-    let folder = std::path::absolute(prepared.folder.join(folder_name(asked.number)))?;
+    // A trial that goes on where another one ended does so in the same folder, with its checkpoints.
+    let folder = std::path::absolute(prepared.folder.join(folder_name(asked.origin)))?;
     files::make_private(&folder)
         .map_err(|error| Advice::bare(format!("cannot make the folder {}: {error}", folder.display())))?;
     let spec = spec(prepared, &prepared.slots[slot], asked, &folder)?;
     let placement = Placement::find(&spec, &Outside::real(), &host())?;
     let job = Job::new(spec, placement, program)?;
-    launch(asked.number, job, &folder, names(&prepared.plan), to)
-}
-
-fn names(plan: &StudyPlan) -> Vec<String> {
-    plan.definition.objectives.iter().map(|objective| objective.name.clone()).collect()
+    launch(asked.number, job, &folder, prepared.plan.reported(), to)
 }
 
 /// The trial as a job.
@@ -73,13 +70,16 @@ fn spec(prepared: &Prepared, slot: &Slot, asked: &Asked, folder: &Path) -> Resul
     let words = plan.work.template().fill(&definition.space, &asked.point, &about);
     let words = match &plan.work {
         TrialWork::Command(_) => words,
-        TrialWork::Train(_) => train_words(&words, plan.ranks.get(), Some((folder, asked.attempt > 1)))?,
+        TrialWork::Train(_) => {
+            let again = asked.attempt > 1 || asked.origin != asked.number;
+            train_words(&words, plan.ranks.get(), Some((folder, again)))?
+        }
     };
     let told = [
         (env::STUDY, definition.name.clone()),
         (env::TRIAL, asked.number.to_string()),
         (env::TRIAL_FOLDER, place.to_owned()),
-        (env::OBJECTIVE, names(plan).join(",")),
+        (env::OBJECTIVE, plan.reported()[..definition.objectives.len()].join(",")),
         (env::PARAMETERS, as_json(&definition.space, &asked.point).to_string()),
     ];
     let told = told.map(|(name, value)| (name.to_owned(), value)).into_iter();
@@ -117,13 +117,7 @@ fn train_words(_: &[String], _: usize, _: Option<(&Path, bool)>) -> Result<Vec<S
 }
 
 /// Runs a trial's job in a thread of its own.
-fn launch(
-    number: u64,
-    job: Job,
-    folder: &Path,
-    objectives: Vec<String>,
-    to: Sender<Event>,
-) -> Result<Controller, Advice> {
+fn launch(number: u64, job: Job, folder: &Path, values: Vec<String>, to: Sender<Event>) -> Result<Controller, Advice> {
     let ranks = job.placement.plan.size();
     let mut files = Vec::new();
     for rank in 0..ranks {
@@ -136,7 +130,7 @@ fn launch(
         err: (0..ranks).map(|_| Lines::default()).collect(),
         last: VecDeque::new(),
         speaker: ranks,
-        objectives,
+        values,
         to,
     };
     let launcher = Launcher::new();
@@ -164,7 +158,8 @@ struct Watcher {
     last: VecDeque<String>,
     /// The lowest rank that has reported; where several do, its values count.
     speaker: usize,
-    objectives: Vec<String>,
+    /// The names of what may be reported.
+    values: Vec<String>,
     to: Sender<Event>,
 }
 
@@ -185,26 +180,26 @@ impl Observer for Watcher {
     fn wrote(&mut self, _now: Instant, rank: usize, stream: Stream, bytes: &[u8]) {
         // A full disk must not end a trial: its values arrive all the same.
         let _ = self.files[rank].write_all(bytes);
-        let Self { number, last, speaker, objectives, to, .. } = self;
+        let Self { number, last, speaker, values, to, .. } = self;
         match stream {
             Stream::Err => self.err[rank].push(bytes, |line| Self::keep(last, line)),
             Stream::Out => self.out[rank].push(bytes, |line| {
                 Self::keep(last, line);
-                if let Some(values) = reported(line, objectives).filter(|_| rank <= *speaker) {
+                if let Some(said) = reported(line, values).filter(|_| rank <= *speaker) {
                     *speaker = rank;
-                    let _ = to.send(Event::Reported(*number, values));
+                    let _ = to.send(Event::Reported(*number, said));
                 }
             }),
         }
     }
 
     fn closed(&mut self, rank: usize) {
-        let Self { number, last, speaker, objectives, to, .. } = self;
+        let Self { number, last, speaker, values, to, .. } = self;
         self.err[rank].finish(|line| Self::keep(last, line));
         self.out[rank].finish(|line| {
             Self::keep(last, line);
-            if let Some(values) = reported(line, objectives).filter(|_| rank <= *speaker) {
-                let _ = to.send(Event::Reported(*number, values));
+            if let Some(said) = reported(line, values).filter(|_| rank <= *speaker) {
+                let _ = to.send(Event::Reported(*number, said));
             }
         });
     }

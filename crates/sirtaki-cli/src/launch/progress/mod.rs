@@ -20,7 +20,7 @@ use serde_json::json;
 use sirtaki_launch::{RoundReport, pulse::Pulse};
 
 pub use self::{
-    dashboard::Dashboard,
+    dashboard::{Dashboard, Shown},
     going::{Moment, RankMoment},
 };
 use self::{going::Going, history::History};

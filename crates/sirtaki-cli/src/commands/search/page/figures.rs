@@ -21,7 +21,7 @@ const MOST_SLICES: usize = 12;
 /// Whole numbers that are few enough to be marked one by one.
 const FEW: u64 = 12;
 /// How many trials stand out.
-const BEST: usize = 5;
+pub(super) const BEST: usize = 5;
 
 /// Values over trials and time.
 pub(super) fn course(study: &Study) -> Vec<Figure> {
@@ -31,6 +31,7 @@ pub(super) fn course(study: &Study) -> Vec<Figure> {
 /// What the parameters do.
 pub(super) fn parameters(study: &Study) -> Vec<Figure> {
     let mut figures: Vec<Figure> = [importances(study), parallel(study)].into_iter().flatten().collect();
+    figures.extend(super::contours::contours(study));
     figures.extend(slices(study));
     figures
 }
@@ -45,7 +46,7 @@ fn direction(study: &Study) -> Direction {
     study.definition().objectives[0].direction
 }
 
-fn tip(trial: &Trial, value: f64) -> String {
+pub(super) fn tip(trial: &Trial, value: f64) -> String {
     format!("trial {}: {} ({})", trial.number, summary::short(value), summary::parameters(trial))
 }
 
@@ -55,7 +56,7 @@ fn scatter(name: &str, style: usize, points: Vec<((f64, f64), String)>) -> Serie
 }
 
 /// The best trials first.
-fn ranked(study: &Study) -> Vec<(&Trial, f64)> {
+pub(super) fn ranked(study: &Study) -> Vec<(&Trial, f64)> {
     let mut trials = finished(study);
     trials.sort_by(|a, b| direction(study).loss(a.1).total_cmp(&direction(study).loss(b.1)));
     trials

@@ -1,5 +1,6 @@
 //! A study as a page: one file without scripts, as reports of runs are. Every trial is in it, also those that failed.
 
+mod contours;
 mod figures;
 mod tables;
 
@@ -10,7 +11,7 @@ use crate::{
     commands::report::{
         document::{Document, Key},
         figures::Section,
-        page,
+        page::{self, Appearance},
     },
     study::summary,
 };
@@ -23,14 +24,25 @@ const READING: [&str; 3] = [
     "Every trial of the study is counted and listed.",
 ];
 
-/// The whole page.
+/// The whole page, for a file.
 pub(super) fn write(study: &Study) -> String {
+    assemble(study, document(study), Appearance::Inside)
+}
+
+/// The page of a study that runs; `standing` says how far it is.
+pub(super) fn live(study: &Study, standing: &str) -> String {
+    let mut document = document(study);
+    document.notes.insert(0, standing.to_owned());
+    assemble(study, document, Appearance::Live)
+}
+
+fn assemble(study: &Study, document: Document, appearance: Appearance) -> String {
     let sections = [
         Section { title: "Course", figures: figures::course(study) },
         Section { title: "Parameters", figures: figures::parameters(study) },
     ];
     let sections: Vec<Section> = sections.into_iter().filter(|section| !section.figures.is_empty()).collect();
-    page::assemble(&document(study), "", &sections, &READING)
+    page::assemble(&document, "", &sections, &READING, appearance)
 }
 
 fn document(study: &Study) -> Document {

@@ -1,7 +1,10 @@
 //! The tables of a study's page: what was searched, and every trial.
 
 use sirtaki_launch::words::seconds_in_words;
-use sirtaki_search::study::Study;
+use sirtaki_search::{
+    journal::Json,
+    study::{CONTINUES, Study},
+};
 
 use crate::{
     commands::report::document::{Table, TableRow},
@@ -30,7 +33,10 @@ fn trials(study: &Study) -> Table {
             })
         };
         let time = summary::seconds(trial).map_or_else(String::new, seconds_in_words);
-        let reason = trial.reason().filter(|_| trial.state.is_over()).unwrap_or_default();
+        let reason = trial.reason().filter(|_| trial.state.is_over()).map(str::to_owned);
+        let continues = trial.attribute(CONTINUES).and_then(Json::count);
+        let goes_on = continues.map(|earlier| format!("goes on where trial {earlier} was stopped"));
+        let reason = reason.or(goes_on).unwrap_or_default();
         let mark = if best.contains(&trial.number) { "★ " } else { "" };
         let mut cells = vec![format!("{mark}{}", trial.number), time, trial.state.word().to_owned()];
         cells.extend((0..count).map(value));
@@ -40,7 +46,7 @@ fn trials(study: &Study) -> Table {
     };
     Table {
         title: "All trials".into(),
-        note: "A star marks the best. Of trials that failed, the last column says why; their folders have the rest."
+        note: "A star marks the best. Of trials that failed, the last column says why, and of those that go on, with what; their folders have the rest."
             .into(),
         head: vec!["#Trial", "#Time", "State"],
         more: objectives.chain(names.iter().cloned()).chain(["Reason".to_owned()]).collect(),

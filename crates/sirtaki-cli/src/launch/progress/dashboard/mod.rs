@@ -1,6 +1,6 @@
 //! A page that shows the job while it runs, on this machine only.
 //!
-//! Three fixed files and one that changes do not need a full web server; this small one exposes nothing by mistake. It
+//! A page of a job draws itself from data; that of a study comes drawn, again and again. Three fixed files and one that changes do not need a full web server; this small one exposes nothing by mistake. It
 //! listens on loopback only and answers only requests that have the token in the address: not those of other users of
 //! the machine, and not those of other sites' pages in a browser (`http`). It ends with the launcher.
 
@@ -21,10 +21,11 @@ use anyhow::Result;
 use sirtaki_comm::secure::fresh_id;
 
 use self::server::Served;
+pub use self::server::Shown;
 use crate::printer::Advice;
 
 /// How long a page that asked a moment ago is given to fetch the final state.
-const FAREWELL: Duration = Duration::from_secs(2);
+const FAREWELL: Duration = Duration::from_secs(3);
 
 /// A page that is being served.
 #[derive(Debug)]
@@ -37,7 +38,7 @@ pub struct Dashboard {
 
 impl Dashboard {
     /// Serves on this port of the loopback address, or on a free one.
-    pub fn start(port: Option<u16>) -> Result<Self> {
+    pub fn start(port: Option<u16>, shown: Shown) -> Result<Self> {
         let wanted = SocketAddr::from((Ipv4Addr::LOCALHOST, port.unwrap_or(0)));
         let listener = TcpListener::bind(wanted).map_err(|error| {
             let hint = "choose another port, or let one be found with --dashboard alone";
@@ -45,7 +46,7 @@ impl Dashboard {
         })?;
         let address = listener.local_addr()?;
         let token: String = fresh_id()?.iter().map(|byte| format!("{byte:02x}")).collect();
-        let served = Arc::new(Served::new(token));
+        let served = Arc::new(Served::new(token, shown));
         let closing = Arc::new(AtomicBool::new(false));
         let (answers, closes) = (served.clone(), closing.clone());
         let serve = move || server::serve(&listener, &answers, &closes);
@@ -58,7 +59,7 @@ impl Dashboard {
         format!("http://{}/{}/", self.address, self.served.token())
     }
 
-    /// What the page shows from now on, as JSON.
+    /// What is served from now on: the job as JSON, or a whole page.
     pub fn show(&self, data: String) {
         self.served.show(data);
     }

@@ -35,17 +35,27 @@ struct State {
     seen: bool,
 }
 
+/// What the page is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Shown {
+    /// A job: fixed files, of which a script fetches data.
+    Job,
+    /// Whatever a whole page says, in this style; it is loaded again every few seconds.
+    Page(String),
+}
+
 /// What is served.
 #[derive(Debug)]
 pub(super) struct Served {
     token: String,
+    shown: Shown,
     state: Mutex<State>,
     looked: Condvar,
 }
 
 impl Served {
-    pub(super) fn new(token: String) -> Self {
-        Self { token, state: Mutex::default(), looked: Condvar::new() }
+    pub(super) fn new(token: String, shown: Shown) -> Self {
+        Self { token, shown, state: Mutex::default(), looked: Condvar::new() }
     }
 
     pub(super) fn token(&self) -> &str {
@@ -75,17 +85,22 @@ impl Served {
         let deadline = Instant::now() + LIMIT;
         let asked = read_head(stream, deadline)?.and_then(|head| http::asked(&head, &self.token));
         let data = self.state().data.clone();
+        let (page, look) = match &self.shown {
+            Shown::Job => (PAGE, LOOK),
+            Shown::Page(style) => (&*data, style.as_str()),
+        };
         let (kind, body) = match asked {
-            Ok(Asked::Page) => ("text/html", PAGE),
+            Ok(Asked::Page) => ("text/html", page),
             Ok(Asked::Script) => ("text/javascript", SCRIPT),
-            Ok(Asked::Look) => ("text/css", LOOK),
+            Ok(Asked::Look) => ("text/css", look),
             Ok(Asked::Data) => ("application/json", &*data),
             Err(Refused(_, words)) => ("text/plain", words),
         };
         let head = http::head(asked.err().unwrap_or(OK), kind, body.len());
         write(stream, head.as_bytes(), deadline)?;
         write(stream, body.as_bytes(), deadline)?;
-        if asked == Ok(Asked::Data) {
+        let changing = if self.shown == Shown::Job { Asked::Data } else { Asked::Page };
+        if asked == Ok(changing) {
             let mut state = self.state();
             (state.asked, state.seen) = (Some(Instant::now()), Arc::ptr_eq(&state.data, &data));
             self.looked.notify_all();

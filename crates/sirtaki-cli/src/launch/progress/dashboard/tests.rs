@@ -22,7 +22,7 @@ fn get(dashboard: &Dashboard, path: &str) -> String {
 
 #[test]
 fn the_page_is_there_for_those_who_know_the_address() {
-    let dashboard = Dashboard::start(None).unwrap();
+    let dashboard = Dashboard::start(None, Shown::Job).unwrap();
     assert!(dashboard.address.ip().is_loopback());
     let base = format!("/{}/", dashboard.served.token());
     assert_eq!(dashboard.url(), format!("http://{}{base}", dashboard.address));
@@ -52,7 +52,7 @@ fn nothing_is_loaded_from_elsewhere() {
 
 #[test]
 fn malformed_long_and_slow_requests_do_no_harm() {
-    let dashboard = Dashboard::start(None).unwrap();
+    let dashboard = Dashboard::start(None, Shown::Job).unwrap();
     assert!(send(&dashboard, "nonsense\r\n\r\n").starts_with("HTTP/1.1 400 "));
     let long = format!("GET / HTTP/1.1\r\nX: {}", "x".repeat(http::LONGEST));
     assert!(send(&dashboard, &long).starts_with("HTTP/1.1 431 "));
@@ -67,7 +67,7 @@ fn malformed_long_and_slow_requests_do_no_harm() {
 
 #[test]
 fn only_so_many_are_answered_at_a_time() {
-    let dashboard = Dashboard::start(None).unwrap();
+    let dashboard = Dashboard::start(None, Shown::Job).unwrap();
     let idle: Vec<TcpStream> = (0..40).map(|_| TcpStream::connect(dashboard.address).unwrap()).collect();
     let mut last = idle.last().unwrap();
     let mut answer = String::new();
@@ -77,8 +77,8 @@ fn only_so_many_are_answered_at_a_time() {
 
 #[test]
 fn a_port_that_is_taken_is_an_error_with_advice() {
-    let first = Dashboard::start(None).unwrap();
-    let error = Dashboard::start(Some(first.address.port())).unwrap_err();
+    let first = Dashboard::start(None, Shown::Job).unwrap();
+    let error = Dashboard::start(Some(first.address.port()), Shown::Job).unwrap_err();
     assert!(error.to_string().contains(&first.address.to_string()), "{error}");
     assert!(crate::printer::hint(&error).unwrap().contains("--dashboard"));
     let address = first.address;
@@ -88,11 +88,11 @@ fn a_port_that_is_taken_is_an_error_with_advice() {
 
 #[test]
 fn the_end_waits_for_a_page_that_is_looked_at_and_for_nobody_else() {
-    let unseen = Dashboard::start(None).unwrap();
+    let unseen = Dashboard::start(None, Shown::Job).unwrap();
     let start = Instant::now();
     unseen.finish();
     assert!(start.elapsed() < FAREWELL, "nobody looks");
-    let dashboard = Dashboard::start(None).unwrap();
+    let dashboard = Dashboard::start(None, Shown::Job).unwrap();
     let (path, served) = (format!("/{}/data", dashboard.served.token()), dashboard.served.clone());
     get(&dashboard, &path);
     dashboard.show("the end".into());
