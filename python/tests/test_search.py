@@ -8,6 +8,7 @@ import textwrap
 from pathlib import Path
 
 import optuna as real
+import optuna_dashboard
 import pytest
 
 import sirtaki
@@ -43,8 +44,41 @@ def write(place, script, trials, more=""):
 
 
 def opened(path):
+    if os.fspath(path).endswith(".db"):
+        return real.storages.RDBStorage(f"sqlite:///{path}")
     backend = real.storages.journal.JournalFileBackend(os.fspath(path))
     return real.storages.JournalStorage(backend)
+
+
+def asked(application, path):
+    """What optuna-dashboard answers, as JSON."""
+    seen = []
+    request = {"REQUEST_METHOD": "GET", "PATH_INFO": path, "QUERY_STRING": "after=0"}
+    environment = {
+        **request,
+        "SERVER_NAME": "here",
+        "SERVER_PORT": "80",
+        "wsgi.url_scheme": "http",
+    }
+    body = b"".join(
+        application(environment, lambda status, headers, info=None: seen.append(status))
+    )
+    assert seen == ["200 OK"], (path, seen, body)
+    return json.loads(body)
+
+
+@pytest.fixture(autouse=True)
+def everything_written_opens_in_the_dashboard_of_optuna(tmp_path):
+    yield
+    files = [path for end in ("log", "journal", "db") for path in tmp_path.rglob(f"*.{end}")]
+    for path in (path for path in files if not path.name.startswith("rank-")):
+        storage = opened(path)
+        application = optuna_dashboard.wsgi(storage)
+        found = asked(application, "/api/studies")["study_summaries"]
+        assert len(found) == len(storage.get_all_studies())
+        for study in found:
+            detail = asked(application, f"/api/studies/{study['study_id']}")
+            assert len(detail["trials"]) == len(storage.get_all_trials(study["study_id"]))
 
 
 def test_optuna_opens_what_the_command_wrote_and_goes_on(tmp_path):
@@ -83,6 +117,90 @@ def test_optuna_opens_what_the_command_wrote_and_goes_on(tmp_path):
     out = command(tmp_path, "search", "study.toml", "--resume", "--trials", "16", "-n", "2")
     assert "study study:" in out
     assert len(real.load_study(study_name="study", storage=storage).trials) == 16
+
+
+def test_databases_of_optuna_come_and_go(tmp_path):
+    script = """
+        import sys
+        import sirtaki
+        x = float(sys.argv[1])
+        for step in range(3):
+            sirtaki.report(step, x * x + step if x < 4 else float("inf"))
+        """
+    write(
+        tmp_path, script, 10, 'stop = { method = "median", startup = 2 }\nenqueue = [{ x = 4.5 }]'
+    )
+    command(tmp_path, "search", "study.toml", "-n", "2")
+    command(tmp_path, "search", "export", "runs/study", "--sqlite", "-o", "study.db")
+    journal = real.load_study(
+        study_name="study", storage=opened(tmp_path / "runs/study/journal.log")
+    )
+    study = real.load_study(study_name="study", storage=opened(tmp_path / "study.db"))
+    assert study.directions == journal.directions and study.metric_names == ["loss"]
+    assert len(study.trials) == len(journal.trials) == 10
+    for mine, other in zip(study.trials, journal.trials):
+        # Only names of trials in a file differ.
+        assert mine.params == other.params and mine.distributions == other.distributions
+        assert (mine.state, mine.values) == (other.state, other.values)
+        assert mine.intermediate_values == other.intermediate_values
+        assert (mine.user_attrs, mine.system_attrs) == (other.user_attrs, other.system_attrs)
+
+    def objective(trial):
+        trial.set_user_attr("note", ["é", None, 1.5])
+        return trial.suggest_float("x", -5, 5) ** 2, trial.suggest_int("y", 1, 9, log=True)
+
+    study.optimize(lambda trial: trial.suggest_float("x", -5, 5), n_trials=3)
+    place = f"sqlite:///{tmp_path}/theirs.db"
+    theirs = real.create_study(
+        storage=place, study_name="theirs", directions=["minimize", "maximize"]
+    )
+    theirs.optimize(objective, n_trials=5)
+    theirs.enqueue_trial({"x": 1.0})
+    command(tmp_path, "search", "import", "study.db", "--folder", "runs/again")
+    command(tmp_path, "search", "import", "theirs.db")
+    again = json.loads(command(tmp_path, "search", "export", "runs/again"))
+    assert len(again["trials"]) == 13 and again["best"] == study.best_trial.number
+    back = real.load_study(
+        study_name="theirs", storage=opened(tmp_path / "runs/theirs/journal.log")
+    )
+    assert len(back.trials) == 6
+    for mine, other in zip(back.trials, theirs.trials):
+        assert (mine.params, mine.values, mine.state) == (other.params, other.values, other.state)
+        assert (mine.user_attrs, mine.system_attrs) == (other.user_attrs, other.system_attrs)
+    for arguments, told in [
+        (("import", "theirs.db"), "there is a study in runs/theirs already"),
+        (("import", "theirs.db", "--name", "thiers"), "did you mean `theirs`?"),
+        (("import", "trial.py"), "cannot be read as studies of Optuna"),
+    ]:
+        done = subprocess.run(
+            [find_command(), "search", *arguments],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 1 and told in done.stderr, done.stderr
+
+
+def test_a_stopped_trial_goes_on_and_constraints_are_kept(tmp_path):
+    space, stop = {"x": {"float": [0, 1]}}, "asha:min=1,max=3,factor=3,promote=1"
+    study = sirtaki.Study(space, stop=stop, trials=6, path=tmp_path / "journal.log")
+    for x in (0.1, 0.2, 0.5, 0.6, 0.7, 0.8):
+        study.enqueue(x=x)
+    steps, origins = {}, []
+    for trial in study:
+        origins.append(trial.origin)
+        for step in range(steps.get(trial.origin, 0) + 1, 4):
+            steps[trial.origin] = step
+            if trial.report(step, trial["x"]):
+                study.stopped(trial)
+                break
+        else:
+            trial.constrain("x", 0.15 - trial["x"])
+            study.tell(trial, trial["x"])
+    assert origins == [0, 1, 2, 3, 4, 5, 1], "the second of six is among the best third"
+    assert steps == {0: 3, 1: 3, 2: 1, 3: 1, 4: 1, 5: 1}, "nothing is done twice"
+    assert (study.best["number"], study.best["parameters"]["x"]) == (6, 0.2)
 
 
 def test_the_examples_of_the_documentation_run(tmp_path, monkeypatch, capsys):

@@ -12,7 +12,7 @@ use crate::{
 /// Where PyTorch and the following are installed, once.
 const ENVIRONMENT: &str = "target/python/environment";
 /// What the tests need besides the wheel and PyTorch.
-const NEEDS: [&str; 22] = [
+const NEEDS: [&str; 23] = [
     "accelerate",
     "cloudpickle",
     "flax",
@@ -28,6 +28,7 @@ const NEEDS: [&str; 22] = [
     "onnxruntime",
     "optax",
     "optuna",
+    "optuna_dashboard",
     "pytest",
     "scipy",
     "selenium",

@@ -49,6 +49,11 @@ const NOW_AND_THEN: &[Step] = &[
     },
     Step { name: "kill-matrix", about: "100 runs in which some part of a job is ended", run: kill_matrix },
     Step {
+        name: "search-kills",
+        about: "a study killed at 200 places of its journal, and one on 64 slots of which a third is killed",
+        run: search_kills,
+    },
+    Step {
         name: "python-versions",
         about: "the wheel with older versions of the frameworks, which are kept in target (some GB)",
         run: python_tests::test_older,
@@ -208,6 +213,11 @@ fn test(shell: &Shell) -> Result<()> {
 
 fn kill_matrix(shell: &Shell) -> Result<()> {
     let test = ["test", "--workspace", "--locked", "--test", "launch_matrix", "--", "--ignored", "--nocapture"];
+    shell.run(cargo(test))
+}
+
+fn search_kills(shell: &Shell) -> Result<()> {
+    let test = ["test", "--workspace", "--locked", "--test", "search", "--", "--ignored", "--nocapture"];
     shell.run(cargo(test))
 }
 

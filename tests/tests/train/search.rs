@@ -2,7 +2,8 @@
 
 use std::{fs, process::Command};
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use sirtaki_cli::study::by_text::StudyByText;
 use sirtaki_tests::launch::{Finished, Launch};
 
 use super::place::Place;
@@ -31,6 +32,47 @@ fn settings_of_the_training_are_found_by_trials_of_several_ranks() {
         let kept = fs::read_dir(folder.join("checkpoints")).unwrap().count();
         assert!(kept > 0, "checkpoints stay");
     }
+}
+
+/// Three trials were stopped after one epoch, and one of them is among the best third.
+#[test]
+fn a_promoted_trial_goes_on_from_its_checkpoint() {
+    let place = Place::with_small_data();
+    let (space, journal) = ("lr=log:1e-3..1e-1", place.path("runs/train/journal.log"));
+    let about = json!({
+        "name": "train", "space": space, "objectives": ["minimize test_loss"], "trials": 3,
+        "stop": "asha:min=1,max=3,promote=1",
+    });
+    let mut study = StudyByText::open(&about.to_string(), Some(&journal), "new").unwrap();
+    for (number, loss) in (0..).zip([2.5, 2.0, 2.25]) {
+        let asked: Value = serde_json::from_str(&study.ask().unwrap().unwrap()).unwrap();
+        if number == 1 {
+            let folder = "--checkpoint-dir runs/train/0001/checkpoints";
+            let done = place.train(&format!("--data small --epochs 1 --lr {} {folder}", asked["parameters"]["lr"]));
+            assert_eq!(done.code, 0, "{}", done.message());
+        }
+        study.report(number, 1, loss).unwrap();
+        study.tell(number, "stopped", vec![], "").unwrap();
+    }
+    drop(study);
+    let rest = ["--trials", "3", "--stop", "asha:min=1,max=3", "-n", "1", "--resume", "--", "--data", "small"];
+    let done = search(&place, &[&["--train", space][..], &rest, &["--epochs", "3"]].concat());
+    assert_eq!(
+        (done.code, done.out[0].as_str()),
+        (0, "study train: 1 finished, 3 stopped early"),
+        "{}",
+        done.message()
+    );
+    let exported = search(&place, &["export", "runs/train"]).out.join("\n");
+    let study: Value = serde_json::from_str(&exported).unwrap();
+    let promoted = &study["trials"][3];
+    assert_eq!(promoted["continues"], 1, "{promoted}");
+    let steps: Vec<i64> =
+        promoted["reports"].as_array().unwrap().iter().map(|pair| pair[0].as_i64().unwrap()).collect();
+    assert_eq!(steps, [1, 2, 3]);
+    let log = fs::read_to_string(place.path("runs/train/0001/rank-0.log")).unwrap();
+    let first = log.lines().find(|line| line.starts_with("{\"step\":")).unwrap();
+    assert!(first.starts_with("{\"step\": 2,"), "the first epoch is not trained again: {log}");
 }
 
 #[test]

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails has to panic")]
 
+mod kills;
+mod rules;
+
 use std::{fs, path::Path, process::Command};
 
 use rustix::process::Signal;
@@ -14,7 +17,7 @@ use sirtaki_tests::{
 use tempfile::TempDir;
 
 /// A folder with a study of `trial.sh`.
-fn study(script: &str, more: &str, space: &str) -> TempDir {
+pub(crate) fn study(script: &str, more: &str, space: &str) -> TempDir {
     let place = tempfile::tempdir().unwrap();
     fs::write(place.path().join("trial.sh"), script).unwrap();
     let names: Vec<String> = space.lines().map(|line| format!("\"{{{}}}\"", line.split(' ').next().unwrap())).collect();
@@ -26,18 +29,18 @@ fn study(script: &str, more: &str, space: &str) -> TempDir {
     place
 }
 
-fn search(place: &Path, arguments: &[&str]) -> Launch {
+pub(crate) fn search(place: &Path, arguments: &[&str]) -> Launch {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sirtaki-under-test"));
     command.current_dir(place).arg("search").args(arguments);
     Launch::start(command)
 }
 
-fn searched(place: &Path, arguments: &[&str]) -> Finished {
+pub(crate) fn searched(place: &Path, arguments: &[&str]) -> Finished {
     search(place, arguments).ends()
 }
 
 /// All trials as `export` has them.
-fn trials(place: &Path) -> Vec<Value> {
+pub(crate) fn trials(place: &Path) -> Vec<Value> {
     let done = searched(place, &["export", "runs/study"]);
     assert_eq!(done.code, 0, "{}", done.message());
     let data: Value = serde_json::from_str(&done.out.join("\n")).unwrap();
@@ -48,7 +51,8 @@ fn states(place: &Path) -> Vec<String> {
     trials(place).iter().map(|trial| trial["state"].as_str().unwrap().to_owned()).collect()
 }
 
-const PARABOLA: &str = "echo hello; awk -v x=$1 'BEGIN { printf \"{\\\"loss\\\": %.17g}\\n\", (x - 3) * (x - 3) }'";
+pub(crate) const PARABOLA: &str =
+    "echo hello; awk -v x=$1 'BEGIN { printf \"{\\\"loss\\\": %.17g}\\n\", (x - 3) * (x - 3) }'";
 
 #[test]
 fn a_study_finds_the_best_and_keeps_everything() {
@@ -174,23 +178,6 @@ until [ -e runs/study/0000/up ] && [ -e runs/study/0001/up ]; do sleep 0.01; don
     assert_eq!(cores(0) != cores(1), several, "{} and {}", cores(0), cores(1));
 }
 
-/// Every third trial loses its agent when it runs for the first time.
-#[test]
-fn trials_that_are_lost_run_again() {
-    let script = r#"
-if [ $((SIRTAKI_TRIAL % 3)) = 0 ] && [ ! -e $SIRTAKI_TRIAL_FOLDER/first ]; then
-  touch $SIRTAKI_TRIAL_FOLDER/first; kill -9 $PPID; exec sleep 1000
-fi
-echo "{\"loss\": $1}""#;
-    let place = study(script, "trials = 48", "x = { float = [0, 1] }");
-    let done = searched(place.path(), &["study.toml", "-n", "16"]);
-    assert_eq!((done.code, done.out[0].as_str()), (0, "study study: 48 finished"), "{}", done.message());
-    for (number, trial) in trials(place.path()).iter().enumerate() {
-        assert_eq!(trial["attempts"], if number % 3 == 0 { 2 } else { 1 }, "{trial}");
-        assert_eq!(trial["values"]["loss"], trial["parameters"]["x"], "{trial}");
-    }
-}
-
 #[test]
 fn ctrl_c_ends_everything_and_the_study_goes_on_later() {
     let place = study("echo started; exec sleep 1000", "trials = 4", "x = { float = [0, 1] }");
@@ -250,31 +237,6 @@ fn another_space_or_objective_is_refused() {
     assert!(done.message().contains(told), "{}", done.message());
 }
 
-/// Whenever the coordinator is killed, its trials end, and the study goes on as if nothing had happened.
-#[test]
-fn a_killed_coordinator_leaves_nothing_and_loses_nothing() {
-    let more = "trials = 8\nsampler = \"tpe\"";
-    let space = "x = { float = [-5, 5] }\ny = { log = [1e-3, 1] }";
-    let whole = study(PARABOLA, more, space);
-    assert_eq!(searched(whole.path(), &["study.toml", "-n", "1"]).code, 0);
-    let points = |place: &Path| trials(place).iter().map(|trial| trial["parameters"].clone()).collect::<Vec<_>>();
-    let expected = points(whole.path());
-    let length = fs::metadata(whole.path().join("runs/study/journal.log")).unwrap().len();
-    let place = study(PARABOLA, more, space);
-    let size = || fs::metadata(place.path().join("runs/study/journal.log")).map_or(0, |file| file.len());
-    for part in 1..=20 {
-        let mut running = search(place.path(), &["study.toml", "-n", "1", "--resume"]);
-        wait::until("the journal grows", || size() >= length * part / 24 || running.has_ended());
-        if !running.has_ended() {
-            running.signal(Signal::KILL);
-        }
-        running.ends_eventually();
-    }
-    let done = searched(place.path(), &["study.toml", "-n", "1", "--resume"]);
-    assert_eq!((done.code, done.out[0].as_str()), (0, "study study: 8 finished"), "{}", done.message());
-    assert_eq!(points(place.path()), expected);
-}
-
 #[test]
 fn mistakes_in_the_file_are_told_before_anything_runs() {
     let place = study(PARABOLA, "trials = 2\nrnaks = 2", "x = { float = [0, 1] }");
@@ -323,15 +285,20 @@ fn the_examples_of_the_documentation_work() {
     assert!(commands >= 5, "the page has examples");
 }
 
-const PLOTS: [&str; 7] = ["History", "Values on the way", "Slots", "Importance", "All parameters at once", "x", "kind"];
+const PLOTS: [&str; 9] =
+    ["History", "Values on the way", "Slots", "Importance", "All parameters at once", "x and y", "x", "y", "kind"];
 
 #[test]
 fn the_page_of_a_study_in_a_browser() {
     let script = r#"
 [ $2 = broken ] && exit 1
-for step in 1 2 3; do awk -v x=$1 -v s=$step 'BEGIN { printf "{\"step\": %d, \"loss\": %.9g}\n", s, x * x + 1 / s }'; done"#;
-    let more = "trials = 20\nseed = 4\nstop = { method = \"asha\", min = 1, max = 3 }\nenqueue = [{ x = 1, kind = \"<plain>\" }]";
-    let place = study(script, more, "x = { float = [-2, 2] }\nkind = [\"<plain>\", \"fine\", \"broken\"]");
+for step in 1 2 3; do awk -v x=$1 -v y=$3 -v s=$step 'BEGIN { printf "{\"step\": %d, \"loss\": %.9g}\n", s, x * x + y + 1 / s }'; done"#;
+    let more = "trials = 30\nseed = 4\nstop = { method = \"asha\", min = 1, max = 3 }\nenqueue = [{ x = 1, kind = \"<plain>\" }]";
+    let place = study(
+        script,
+        more,
+        "x = { float = [-2, 2] }\nkind = [\"<plain>\", \"fine\", \"broken\"]\ny = { log = [1e-3, 1] }",
+    );
     let done = searched(place.path(), &["study.toml", "-n", "1"]);
     assert_eq!(done.code, 0, "{}", done.message());
     let done = searched(place.path(), &["report", "runs/study", "-o", "page.html"]);
@@ -343,7 +310,7 @@ for step in 1 2 3; do awk -v x=$1 -v s=$step 'BEGIN { printf "{\"step\": %d, \"l
             for plot in PLOTS.iter().chain(&["Study study", "All trials", "What was searched"]) {
                 assert!(titles.contains(plot), "{plot}: {titles:?}");
             }
-            assert_eq!((seen["plots"].as_u64(), seen["plots_in_words"].as_u64()), (Some(7), Some(7)), "{seen}");
+            assert_eq!((seen["plots"].as_u64(), seen["plots_in_words"].as_u64()), (Some(9), Some(9)), "{seen}");
             assert_eq!((&seen["too_wide"], seen["scripts"].as_u64()), (&Value::Bool(false), Some(0)), "{seen}");
             assert!(seen["sticking_out"].as_array().unwrap().is_empty(), "{seen}");
             assert!(seen["loaded"].as_array().unwrap().is_empty(), "{seen}");
