@@ -22,8 +22,8 @@ macro_rules! targets {
 }
 
 targets! {
-    alarm channel cifar frame handshake idx journal npy npz onnx orders output predict report seen signature store text
-    volume words
+    alarm channel cifar frame handshake idx journal npy npz onnx orders output predict report seen server signature store
+    text volume words
 }
 
 static CHOSEN: OnceLock<Check> = OnceLock::new();

@@ -5,7 +5,7 @@ use anyhow::Result;
 use crate::{
     python::{pip_install, wheel},
     python_tests::{environment, environment_for, install},
-    shell::{Call, Shell},
+    shell::{Call, Shell, cargo},
 };
 
 const FOLDER: &str = "target/python/bench-tensorflow";
@@ -29,6 +29,17 @@ pub(crate) fn bench_local_sgd(shell: &Shell, arguments: &[String]) -> Result<()>
     let sirtaki = format!("{folder}/bin/sirtaki");
     let run = Call::new(&sirtaki).args(["run", "-n", "2", "--progress", "off", "--", &python]);
     shell.run(run.args(["benches/local_sgd/bench.py"]).args(arguments))
+}
+
+/// Parameter servers, with PyTorch's remote calls before and after them.
+pub(crate) fn bench_server(shell: &Shell) -> Result<()> {
+    let speed = ["run", "--release", "--quiet", "--package", "sirtaki-server", "--example", "server_speed", "--"];
+    let python = environment(shell)?;
+    let peer = || Call::new(&python).args(["benches/peers/server_rpc.py"]);
+    shell.run(peer())?;
+    shell.run(cargo(speed).args(["target/server.svg"]))?;
+    shell.run(peer())?;
+    shell.run(cargo(speed).args(["transfer"]))
 }
 
 /// Networks on volumes beside PyTorch and MONAI; the arguments are passed on.

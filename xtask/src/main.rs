@@ -44,6 +44,7 @@ enum Task {
     /// Compare with other libraries and launchers: `cargo xtask bench comm`; what encryption costs: `… bench tls`; with
     /// PyTorch's own NCCL on a machine with a GPU: `… bench gpu`; Keras with TensorFlow's strategy: `… bench tensorflow`;
     /// networks in stages beside theory and PyTorch's: `… bench pipeline`;
+    /// parameter servers beside PyTorch's remote calls: `… bench server`;
     /// what local SGD needs: `… bench local-sgd`; networks on volumes beside MONAI: `… bench volume`
     Bench {
         /// Passed on to the benchmark program
@@ -89,6 +90,7 @@ fn perform(task: Task) -> Result<()> {
         Task::Bench { arguments } if arguments.first().is_some_and(|name| name == "local-sgd") => {
             frameworks::bench_local_sgd(&shell, &arguments[1..])
         }
+        Task::Bench { arguments } if arguments == ["server"] => frameworks::bench_server(&shell),
         Task::Bench { arguments } if arguments.first().is_some_and(|name| name == "search") => {
             search::bench(&shell, &arguments[1..])
         }

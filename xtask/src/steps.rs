@@ -54,6 +54,11 @@ const NOW_AND_THEN: &[Step] = &[
         run: search_kills,
     },
     Step {
+        name: "server-histories",
+        about: "100,000 histories of a parameter server with deaths, repetitions and newcomers",
+        run: server_histories,
+    },
+    Step {
         name: "python-versions",
         about: "the wheel with older versions of the frameworks, which are kept in target (some GB)",
         run: python_tests::test_older,
@@ -227,6 +232,10 @@ fn elastic_changes(shell: &Shell) -> Result<()> {
     shell.run(histories.env("PROPTEST_CASES", "100000"))?;
     let test = ["test", "--workspace", "--locked", "--test", "elastic", "--", "--ignored", "--nocapture"];
     shell.run(cargo(test))
+}
+
+fn server_histories(shell: &Shell) -> Result<()> {
+    shell.run(cargo(["test", "-p", "sirtaki-server", "--locked", "--lib", "--", "--ignored"]))
 }
 
 fn doctest(shell: &Shell) -> Result<()> {

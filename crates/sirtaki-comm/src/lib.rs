@@ -6,6 +6,7 @@
 //! - [`dtype`](DType), [`slice`](Slice), [`reduction`](Reduction), [`kernel`]: elements and their arithmetic.
 //! - [`group`](Group), [`signature`], [`error`](CommError), [`settings`](Settings), [`stop`](Stopper): the vocabulary
 //!   that all parts share.
+//! - [`sum_tree`]: the order in which parts of a sum are added, whoever has them.
 //! - `library`: loading MPI, the CUDA driver and NCCL at run time.
 //! - [`shm`]: memory between the processes of one host, and sleeping on it.
 //! - [`secure`]: the job's secret, the proof of knowing it, TLS.
@@ -35,6 +36,7 @@ pub mod shm;
 pub mod signature;
 mod slice;
 mod stop;
+pub mod sum_tree;
 
 pub use buffer::Buffer;
 pub use communicator::Communicator;

@@ -53,6 +53,7 @@ pub use parallel::{
     PipelineTime, Resumed, ShardDropout, ShardedOptimizer, SyncBatchNorm, Update, UpdateCost, seed, tensor_parallel,
 };
 pub use sirtaki_engine::Compression;
+pub use sirtaki_server as server;
 pub use world::{World, init};
 
 /// The examples of the README are compiled and run with the tests of the documentation.

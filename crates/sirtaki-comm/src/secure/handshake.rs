@@ -56,6 +56,8 @@ pub enum Purpose {
     Link = 2,
     /// Measuring the path between two hosts.
     Probe = 3,
+    /// Requests to a service that callers enter at any time.
+    Service = 4,
 }
 
 /// What a caller says about itself; true once the handshake has succeeded.

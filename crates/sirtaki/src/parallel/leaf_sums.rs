@@ -2,21 +2,20 @@
 //!
 //! A leaf is a piece of the batch of a step: a shard or a micro-batch. Everything that happens to a leaf follows from the
 //! leaf, so sums along the tree over all leaves have the same bits however leaves are spread over ranks; see
-//! [`super::sum_tree`].
+//! [`sirtaki_comm::sum_tree`].
 
 use burn::{
     module::{Module, ParamId},
     optim::GradientsParams,
     tensor::{DType, Device, TensorData},
 };
-use sirtaki_comm::kernel;
+use sirtaki_comm::{kernel, sum_tree::Branches};
 use sirtaki_engine::{Operation, Tensor};
 
 use super::{
     convert::{copied, outbound},
     gradients::{Entry, take},
     module_tensors::{Part, Which, read, replace},
-    sum_tree::Branches,
     tree_sums::{Column, Sums, join},
 };
 use crate::{Error, Result, World};

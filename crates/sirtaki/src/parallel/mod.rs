@@ -15,7 +15,7 @@
 //! - [`sharded`]: the same with the optimizer's state split over the ranks.
 //! - [`local_sgd`]: weights averaged now and then, instead of gradients in every step.
 //! - [`norm`]: the norm of all gradients, whoever has them.
-//! - [`sum_tree`], [`tree_sums`], [`leaf_sums`], [`leaf_rows`], [`shards`]: steps whose bits do not depend on the number of ranks.
+//! - [`tree_sums`], [`leaf_sums`], [`leaf_rows`], [`shards`]: steps whose bits do not depend on the number of ranks.
 //! - [`checkpoint_tensors`], [`optimizer_record`], [`resume`]: checkpoints of a module and its optimizer.
 //! - [`lars`]: an optimizer for very large batches.
 //! - [`differentiable`]: collectives that gradients flow through.
@@ -47,7 +47,6 @@ mod resume;
 mod sharded;
 mod shards;
 mod share_state;
-mod sum_tree;
 mod synchronize;
 mod tensor_names;
 pub mod tensor_parallel;

@@ -10,13 +10,13 @@
 use std::ops::Range;
 
 use burn::tensor::{DType, Shape};
-use sirtaki_comm::{Plan, Reduction, kernel};
-use sirtaki_engine::{Operation, Request, Tensor, decide::request::shares};
-
-use super::{
-    convert::engine_type,
+use sirtaki_comm::{
+    Plan, Reduction, kernel,
     sum_tree::{Branches, branches},
 };
+use sirtaki_engine::{Operation, Request, Tensor, decide::request::shares};
+
+use super::convert::engine_type;
 use crate::{
     Result, World,
     world::{elements, wrong_type},

@@ -1,7 +1,7 @@
 //! Gradients of all ranks, reduced to the rank that has their elements.
 
 use burn::{module::Module, optim::GradientsParams, tensor::TensorData};
-use sirtaki_comm::kernel;
+use sirtaki_comm::{kernel, sum_tree::Branches};
 use sirtaki_engine::{Operation, Request, Tensor};
 
 use super::{Layout, blocks::Block};
@@ -12,7 +12,6 @@ use crate::{
         gradients::{Reducer, take},
         leaf_sums::STATISTICS,
         module_tensors::replace,
-        sum_tree::Branches,
         tensor_names::group,
         tree_sums::{Exchange, Sums, all_counts, over_all},
     },

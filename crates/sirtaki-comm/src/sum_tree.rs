@@ -7,20 +7,20 @@ use std::ops::Range;
 
 /// What is known of some neighbouring shards: the value of each largest branch that is complete, from left to right.
 #[derive(Debug)]
-pub(super) struct Branches<T> {
+pub struct Branches<T> {
     total: usize,
     branches: Vec<(Range<usize>, T)>,
 }
 
 impl<T> Branches<T> {
     /// Nothing yet of `total` shards.
-    pub(super) fn new(total: usize) -> Self {
+    pub fn new(total: usize) -> Self {
         Self { total, branches: Vec::new() }
     }
 
     /// Adds the branch to the right of those that are there. Branches that are then complete are joined at once, so
     /// that there are never more than the tree is high on either side.
-    pub(super) fn add(&mut self, shards: Range<usize>, value: T, mut join: impl FnMut(&mut T, T)) {
+    pub fn add(&mut self, shards: Range<usize>, value: T, mut join: impl FnMut(&mut T, T)) {
         let (mut shards, mut value) = (shards, value);
         while let Some((left, mut sum)) = self.branches.pop_if(|(left, _)| siblings(self.total, left, &shards)) {
             join(&mut sum, value);
@@ -30,18 +30,18 @@ impl<T> Branches<T> {
     }
 
     /// What there is, with the shards it is of.
-    pub(super) fn into_branches(self) -> impl Iterator<Item = (Range<usize>, T)> {
+    pub fn into_branches(self) -> impl Iterator<Item = (Range<usize>, T)> {
         self.branches.into_iter()
     }
 
     /// What there is.
-    pub(super) fn into_values(self) -> impl Iterator<Item = T> {
+    pub fn into_values(self) -> impl Iterator<Item = T> {
         self.branches.into_iter().map(|(_, value)| value)
     }
 }
 
 /// The largest branches that consist of these shards.
-pub(super) fn branches(total: usize, shards: Range<usize>) -> Vec<Range<usize>> {
+pub fn branches(total: usize, shards: Range<usize>) -> Vec<Range<usize>> {
     let mut all = Branches::new(total);
     shards.for_each(|shard| all.add(shard..shard + 1, (), |(), ()| ()));
     all.branches.into_iter().map(|(shards, ())| shards).collect()
