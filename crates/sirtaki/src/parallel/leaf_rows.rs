@@ -6,14 +6,13 @@
 use std::collections::HashMap;
 
 use burn::module::ParamId;
-use sirtaki_comm::{DType, kernel};
+use sirtaki_comm::{DType, kernel, sum_tree::Branches};
 use sirtaki_engine::Tensor;
 
 use super::{
     LeafSums,
     convert::engine_type,
     sharded::split_sums,
-    sum_tree::Branches,
     tree_sums::{Exchange, Sums, all_counts, join, over_all},
 };
 use crate::{Result, World};
