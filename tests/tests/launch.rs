@@ -278,7 +278,8 @@ fn with_roles(options: &[&str], gate: &std::path::Path) -> Launch {
 }
 
 fn pid_in(line: &str) -> rustix::process::Pid {
-    rustix::process::Pid::from_raw(line.rsplit(' ').next().unwrap().parse().unwrap()).unwrap()
+    let number = line.rsplit(' ').next().and_then(|word| word.parse().ok());
+    number.and_then(rustix::process::Pid::from_raw).expect("the line ends with a process's number")
 }
 
 #[test]

@@ -172,7 +172,7 @@ impl<M: Module> Update<M> for DistributedOptimizer {
             }
             Gradients::Leaves(sums) => {
                 let begun = Instant::now();
-                let (module, gradients) = self.reducer.reduce_leaves(&self.world, module, sums)?;
+                let (module, gradients) = self.reducer.reduce_leaves(&self.world, module, *sums)?;
                 (begun, module, gradients)
             }
         };

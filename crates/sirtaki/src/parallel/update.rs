@@ -94,7 +94,7 @@ pub enum Gradients {
     /// Those of its own batch. With means, of the mean loss of its samples.
     Own(GradientsParams),
     /// Sums over its leaves of the tree.
-    Leaves(LeafSums),
+    Leaves(Box<LeafSums>),
 }
 
 impl std::fmt::Debug for Gradients {
@@ -114,7 +114,7 @@ impl From<GradientsParams> for Gradients {
 
 impl From<LeafSums> for Gradients {
     fn from(sums: LeafSums) -> Self {
-        Gradients::Leaves(sums)
+        Gradients::Leaves(Box::new(sums))
     }
 }
 

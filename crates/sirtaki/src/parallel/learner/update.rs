@@ -26,7 +26,7 @@ impl<M: LearnerModel> Update<M> for LearnerUpdate<'_, M> {
         let gradients = match gradients {
             Gradients::Own(gradients) => self.reducer.reduce(self.world, &module, gradients)?,
             Gradients::Leaves(sums) => {
-                let (module, gradients) = self.reducer.reduce_leaves(self.world, module, sums)?;
+                let (module, gradients) = self.reducer.reduce_leaves(self.world, module, *sums)?;
                 self.learner.load_model(module.into_record());
                 gradients
             }

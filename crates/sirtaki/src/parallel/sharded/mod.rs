@@ -229,7 +229,7 @@ impl<M: Module> Update<M> for ShardedOptimizer {
             }
             Gradients::Leaves(sums) => {
                 let begun = Instant::now();
-                let (module, scattered) = scatter::leaves(&self.world, &mut self.reducer, &layout, module, sums)?;
+                let (module, scattered) = scatter::leaves(&self.world, &mut self.reducer, &layout, module, *sums)?;
                 (begun, module, scattered)
             }
         };
