@@ -8,7 +8,7 @@
 #   sh run.sh msd        a mixed-scale dense network on 2048 x 1024 x 1024 voxels; by name only, it needs 20 GiB of disk
 #
 # Variables: PYTHON (python3), WAYS (nccl shared staged), RANKS (2 4), FILES (all in tests/ranks), KILLS (3),
-# LIMIT (seconds of one job of tests, 240), BENCH_LIMIT (seconds of the figures, 540), LOGS (logs beside this file),
+# LIMIT (seconds of one job of tests, 240), BENCH_LIMIT (seconds of the figures, 900), LOGS (logs beside this file),
 # MSD (more words for msd, such as --precision half; see volume/msd.py),
 # MPS (1; 0 leaves the multi-process service out), SLOW (1 also runs the tests that take minutes).
 set -u
@@ -20,7 +20,7 @@ case $what in all | tests | bench | msd) ;; *)
     ;;
 esac
 PYTHON=${PYTHON:-python3} WAYS=${WAYS:-nccl shared staged} RANKS=${RANKS:-2 4} KILLS=${KILLS:-3} MPS=${MPS:-1}
-LIMIT=${LIMIT:-240} BENCH_LIMIT=${BENCH_LIMIT:-540} LOGS=${LOGS:-$here/logs} SLOW=${SLOW:-0} FILES=${FILES:-}
+LIMIT=${LIMIT:-240} BENCH_LIMIT=${BENCH_LIMIT:-900} LOGS=${LOGS:-$here/logs} SLOW=${SLOW:-0} FILES=${FILES:-}
 MSD=${MSD:-}
 mkdir -p "$LOGS"
 rm -f "$LOGS/summary"
