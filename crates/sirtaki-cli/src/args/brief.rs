@@ -65,7 +65,6 @@ const SEARCH: Brief = Brief {
         ("slots", "Trials at a time"),
         ("hosts", "Hosts and ranks on each, such as a:4,b:4"),
         ("resume", "Continue the study where it ended"),
-        ("time_limit", "End after this time, such as 90m"),
         ("help", "Print this summary (-h) or all options (--help)"),
     ],
     below: "\
