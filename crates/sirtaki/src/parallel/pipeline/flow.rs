@@ -79,6 +79,13 @@ impl Flow {
         Self(self.0.iter().map(|tensor| tensor.again()).collect())
     }
 
+    /// Lets Burn forget everything that was computed from these tensors and is gone. It looks for that only at the end of a
+    /// backward pass through the same graph; until then, weights and activations stay alive.
+    pub(super) fn forget(self) {
+        let any = self.data().into_iter().filter(|data| is_float(data.dtype())).map(Some).collect();
+        drop(self.pull(any).map(|loss| loss.backward()));
+    }
+
     /// How many of the tensors have gradients.
     pub(super) fn floats(&self) -> usize {
         self.0.iter().filter(|tensor| tensor.is_float()).count()

@@ -1,4 +1,4 @@
-//! Backward from gradients that another worker has computed, and graphs that are not needed for that.
+//! Backward from gradients that another worker has computed.
 //!
 //! An operation in Burn's graph whose result is a zero and whose gradient is the one given, bit for bit and whatever the
 //! loss is. Rejected: the sum of all products of the tensor with its gradient as a loss, which computes two things that
@@ -15,18 +15,12 @@ use burn::{
         backend_extension,
         tensor::FloatTensor,
     },
-    tensor::{Device, Shape, Tensor, TensorData},
+    tensor::{Shape, Tensor, TensorData},
 };
 
 /// A number with this gradient with respect to the tensor.
 pub(super) fn pull<const D: usize>(tensor: Tensor<D>, gradient: TensorData) -> Tensor<1> {
     Tensor::from_dispatch(<Dispatch as Pulled>::pulled(tensor.into_dispatch(), gradient))
-}
-
-/// Lets Burn forget the graphs of passes whose results are gone. It looks for them only at the end of a backward pass, and
-/// until then they keep weights and activations alive.
-pub(super) fn forget_graphs(device: &Device) {
-    drop(Tensor::<1>::zeros([1], device).require_grad().mul_scalar(1.0).backward());
 }
 
 #[backend_extension(Autodiff, Flex, Cube: cfg(feature = "cuda"))]

@@ -16,7 +16,6 @@ use super::{
     handing::{Exchanged, Handing},
     links::LANE,
     loans::Loans,
-    pull::forget_graphs,
 };
 use crate::{
     Error, LeafSums, Result, Update,
@@ -169,7 +168,8 @@ impl<I, O> Running<'_, I, O> {
             self.held.insert(place, Held { input, made: Made::Again, statistics: Statistics::default() });
             return Ok(part);
         }
-        let (part, made, statistics) = self.compute(action, shard, part, &input, sums)?;
+        let passing = recompute.then(|| Flow::from_data(input.data(), &self.device)).transpose()?;
+        let (part, made, statistics) = self.compute(action, shard, part, passing.as_ref().unwrap_or(&input), sums)?;
         let made = match made {
             Made::Flow(flow) => {
                 self.pipeline.links.will_return(action.stage, flow.floats());
@@ -181,9 +181,7 @@ impl<I, O> Running<'_, I, O> {
             made => made,
         };
         self.held.insert(place, Held { input, made, statistics });
-        if recompute {
-            forget_graphs(&self.device);
-        }
+        passing.into_iter().for_each(Flow::forget);
         self.pipeline.most_held = self.pipeline.most_held.max(self.held.len());
         Ok(part)
     }
