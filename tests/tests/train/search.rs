@@ -48,7 +48,8 @@ fn a_promoted_trial_goes_on_from_its_checkpoint() {
         let asked: Value = serde_json::from_str(&study.ask().unwrap().unwrap()).unwrap();
         if number == 1 {
             let folder = "--checkpoint-dir runs/train/0001/checkpoints";
-            let done = place.train(&format!("--data small --epochs 1 --lr {} {folder}", asked["parameters"]["lr"]));
+            let options = "-n 1 --data small --batch-size 16 --epochs 1";
+            let done = place.train(&format!("{options} --lr {} {folder}", asked["parameters"]["lr"]));
             assert_eq!(done.code, 0, "{}", done.message());
         }
         study.report(number, 1, loss).unwrap();
@@ -56,7 +57,8 @@ fn a_promoted_trial_goes_on_from_its_checkpoint() {
     }
     drop(study);
     let rest = ["--trials", "3", "--stop", "asha:min=1,max=3", "-n", "1", "--resume", "--", "--data", "small"];
-    let done = search(&place, &[&["--train", space][..], &rest, &["--epochs", "3"]].concat());
+    let options = ["--batch-size", "16", "--epochs", "3"];
+    let done = search(&place, &[&["--train", space][..], &rest, &options].concat());
     assert_eq!(
         (done.code, done.out[0].as_str()),
         (0, "study train: 1 finished, 3 stopped early"),
