@@ -48,7 +48,7 @@ fn a_promoted_trial_goes_on_from_its_checkpoint() {
         let asked: Value = serde_json::from_str(&study.ask().unwrap().unwrap()).unwrap();
         if number == 1 {
             let folder = "--checkpoint-dir runs/train/0001/checkpoints";
-            let options = "-n 1 --data small --batch-size 16 --epochs 1";
+            let options = "-n 1 --data small --batch-size 16 --epochs 3 --max-steps 6";
             let done = place.train(&format!("{options} --lr {} {folder}", asked["parameters"]["lr"]));
             assert_eq!(done.code, 0, "{}", done.message());
         }
