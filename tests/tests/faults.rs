@@ -22,7 +22,7 @@ fn program() -> &'static Path {
 }
 
 /// How long ranks that are to be silent are waited for: long enough that no rank is silent on a busy machine.
-const LIMIT: f64 = 4.0;
+const LIMIT: f64 = 8.0;
 
 /// The transports a job on one host can use.
 fn transports(plan: &Plan) -> [Plan; 3] {
