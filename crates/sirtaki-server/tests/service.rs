@@ -220,7 +220,8 @@ fn a_killed_worker_holds_up_nobody() {
     six_steps();
     let values = worker.pull(&everything("counts")).unwrap().remove(0);
     let (mine, its) = (values[0] % 1024.0, (values[0] / 1024.0).floor());
-    assert!(mine == 12.0 && (6.0..=7.0).contains(&its), "{mine} of mine, {its} of the other's");
+    // My sixth pull saw five of its pushes, and it could go on to a seventh.
+    assert!(mine == 12.0 && (5.0..=7.0).contains(&its), "{mine} of mine, {its} of the other's");
     assert!(values.iter().all(|&value| value == values[0]), "a push counts in whole or not at all");
     // One that comes later begins where this one is.
     let mut late = start("worker", head.address(), &settings);
