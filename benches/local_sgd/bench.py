@@ -1,8 +1,10 @@
-"""Samples and bytes that local SGD needs to an accuracy, beside data parallelism.
+"""Samples and bytes that local SGD and parameter servers need to an accuracy, beside data parallelism.
 
-LeNet on MNIST with two ranks, tested with averaged weights after every 5,000 samples until 98.5 % of the test images are
+LeNet on MNIST, tested with weights that all ranks have in common after every 5,000 samples until 98.5 % of the test images are
 recognised. All ways take the same samples in the same order, with the same rate. Shown are medians over the seeds; the
-figures do not depend on how fast the machine is. Called by `cargo xtask bench local-sgd`; the argument is the number of seeds.
+figures of local SGD do not depend on how fast the machine is, those of servers depend on how far ranks get apart. Called by
+`cargo xtask bench local-sgd` and `cargo xtask bench server`; the arguments are `local` or `server`, the number of seeds, and the
+accuracy if it is another one.
 """
 
 import statistics
@@ -18,14 +20,26 @@ sys.path.insert(0, "python/examples")
 from digits import load  # noqa: E402
 
 BATCH, RATE, ENOUGH, BETWEEN_TESTS, EPOCHS = 32, 0.02, 0.985, 5_000, 8
+BASE = "data parallelism"
 WAYS = {
-    "data parallelism": None,
-    "local, every 8": {"every": 8},
-    "every 8, 8 bits": {"every": 8, "wire": "int8"},
-    "every 8 after 400": {"every": 8, "after": 400},
-    "every 32, nesterov": {"every": 32, "outer": lambda w: torch.optim.SGD(w, 0.7, 0.9, nesterov=True)},
+    "local": {
+        BASE: None,
+        "local, every 8": {"every": 8},
+        "every 8, 8 bits": {"every": 8, "wire": "int8"},
+        "every 8 after 400": {"every": 8, "after": 400},
+        "every 32, nesterov": {
+            "every": 32,
+            "outer": lambda w: torch.optim.SGD(w, 0.7, 0.9, nesterov=True),
+        },
+    },
+    "server": {
+        BASE: None,
+        "server, in step": {"delay": 0},
+        "server, k = 4": {"delay": 4},
+        "asynchronous": {"delay": None},
+    },
 }
-GOALS = {"local, every 8": (1.1, 1 / 8)}
+GOALS = {"local, every 8": (1.1, 1 / 8), "server, k = 4": (1.1, None), "asynchronous": (1.25, None)}
 """At most so many times the samples, with so many times the bytes."""
 
 
@@ -50,20 +64,26 @@ def share_recognised(model, images, labels):
 
 
 def bytes_per_exchange(model, options):
-    size = {"int8": 1 + 4 / 256}.get((options or {}).get("wire"), 4)
+    size = {"int8": 1 + 4 / 256}.get(options.get("wire"), 4)
     return size * sum(p.numel() for p in model.parameters())
 
 
-def train(seed, options, train_set, test_set):
+def make_optimizer(model, options):
+    if "delay" in options:
+        return hvd.ServerOptimizer(model, "sgd", lr=RATE, momentum=0.9, **options)
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE, momentum=0.9)
+    if "every" in options:
+        return hvd.LocalSGD(optimizer, **options)
+    return hvd.DistributedOptimizer(optimizer, model.named_parameters())
+
+
+def train(seed, options, train_set, test_set, enough):
     """Samples of all ranks until there were enough, and the bytes of weights or gradients handed in per rank."""
+    options = options or {}
     torch.manual_seed(seed)
     model = network()
-    optimizer = torch.optim.SGD(model.parameters(), lr=RATE, momentum=0.9)
-    if options is None:
-        optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
-    else:
-        optimizer = hvd.LocalSGD(optimizer, **options)
-    every, after = (1, 0) if options is None else (options["every"], options.get("after", 0))
+    optimizer = make_optimizer(model, options)
+    every, after = options.get("every", 1), options.get("after", 0)
     images, labels = train_set
     samples = exchanges = steps = tested = 0
     shuffled = torch.Generator().manual_seed(seed)
@@ -78,27 +98,30 @@ def train(seed, options, train_set, test_set):
             # Tests come between windows, so that they do not add to them.
             if samples - tested >= BETWEEN_TESTS and (steps - after) % every == 0:
                 tested = samples
-                if share_recognised(model, *test_set) >= ENOUGH:
+                if "delay" in options:
+                    optimizer.settle()
+                if share_recognised(model, *test_set) >= enough:
                     return samples, exchanges * bytes_per_exchange(model, options)
     return float("inf"), exchanges * bytes_per_exchange(model, options)
 
 
 def main():
-    seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    which, seeds, enough = [*sys.argv[1:], *["local", "5", str(ENOUGH)][len(sys.argv) - 1 :]]
+    ways, seeds, enough = WAYS[which], int(seeds), float(enough)
     torch.set_num_threads(1)
     hvd.init()
     train_set, test_set = digits("train"), digits("t10k")
-    needed = {way: [] for way in WAYS}
+    needed = {way: [] for way in ways}
     for seed in range(seeds):
-        for way, options in WAYS.items():
-            needed[way].append(train(seed, options, train_set, test_set))
+        for way, options in ways.items():
+            needed[way].append(train(seed, options, train_set, test_set, enough))
             if hvd.rank() == 0:
                 print(f"seed {seed}: {way}: {needed[way][-1][0]:,} samples", flush=True)
     if hvd.rank() > 0:
         return
     medians = {way: [statistics.median(column) for column in zip(*runs)] for way, runs in needed.items()}
-    base = medians["data parallelism"]
-    print(f"\nLeNet to {ENOUGH:.1%}, {hvd.size()} ranks, {seeds} seeds, medians")
+    base = medians[BASE]
+    print(f"\nLeNet to {enough:.1%}, {hvd.size()} ranks, {seeds} seeds, medians")
     print(f"{'':20}   samples   times   bytes per sample   times")
     for way, (samples, sent) in medians.items():
         if samples == float("inf"):
@@ -108,8 +131,10 @@ def main():
         fewer = per_sample / (base[1] / base[0])
         verdict = ""
         if way in GOALS:
-            reached = round(more, 2) <= GOALS[way][0] and fewer <= GOALS[way][1] * 1.01
-            verdict = f"   goal {GOALS[way][0]}, {GOALS[way][1]:.3f}: {'reached' if reached else 'MISSED'}"
+            most, bytes_goal = GOALS[way]
+            reached = round(more, 2) <= most and (bytes_goal is None or fewer <= bytes_goal * 1.01)
+            goal = f"{most}" if bytes_goal is None else f"{most}, {bytes_goal:.3f}"
+            verdict = f"   goal {goal}: {'reached' if reached else 'MISSED'}"
         print(f"{way:20} {samples:9,.0f}   {more:5.2f}   {per_sample:16,.0f}   {fewer:5.3f}{verdict}")
 
 

@@ -178,7 +178,7 @@ def contest(name, net, halo, step, volume, folder, sirtaki_command, rounds):
         equal = "yes" if np.array_equal(results[system], reference) else "no"
         print(f"| {system} | {statistics.median(times):.2f} | {error:.1e} | {equal} |")
     one, two = ([sum(w[part] for w in results[f"workers {n}"]) for part in PARTS] for n in (1, 2))
-    print("\n| seconds of all workers | " + " | ".join(PARTS) + " |\n|---" * (len(PARTS) + 1) + "|")
+    print("\n| seconds of all workers | " + " | ".join(PARTS) + " |\n" + "|---" * (len(PARTS) + 1) + "|")
     for number, parts in ((1, one), (2, two)):
         print(f"| {number} | " + " | ".join(f"{part:.2f}" for part in parts) + " |")
     overhead = 1 - one[1] / one[0]

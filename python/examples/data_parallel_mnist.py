@@ -1,6 +1,8 @@
 """Digits with one line for Sirtaki: sirtaki run -n 2 -- python data_parallel_mnist.py"""
 
 import argparse
+import itertools
+import math
 
 import torch
 from mnist import Network, load, share_recognised
@@ -29,11 +31,18 @@ sampler = DistributedSampler(train, num_replicas=size, rank=rank, seed=arguments
 batches = DataLoader(train, arguments.batch_size, sampler=sampler, drop_last=True)
 optimizer = torch.optim.SGD(model.parameters(), lr=arguments.lr * size, momentum=0.9)
 
-step = 0
-for epoch in range(arguments.epochs):
+sirtaki.describe(
+    model="cnn",
+    batch_per_worker=arguments.batch_size,
+    lr=arguments.lr * size,
+    epochs=arguments.epochs,
+    seed=arguments.seed,
+)
+step, steps = 0, arguments.steps or arguments.epochs * len(batches)
+for epoch in range(math.ceil(steps / len(batches))):
     sampler.set_epoch(epoch)
     model.train()
-    for images, labels in batches:
+    for images, labels in itertools.islice(batches, steps - step):
         optimizer.zero_grad()
         loss = functional.cross_entropy(model(images), labels)
         loss.backward()
@@ -41,14 +50,15 @@ for epoch in range(arguments.epochs):
         step += 1
         if step % 10 == 0:
             mean = together.allreduce(loss.detach(), name="loss").item()
+            seen = step * arguments.batch_size * size
+            sirtaki.progress(step, steps, samples=seen, loss=mean)
             if rank == 0:
                 print(f"step {step} loss {mean:.6f}", flush=True)
-        if step == arguments.steps:
-            break
 
 test = load("t10k")
 part = DistributedSampler(test, num_replicas=size, rank=rank, shuffle=False)
 share = share_recognised(model, DataLoader(test, 500, sampler=part))
 accuracy = together.allreduce(share, name="test").item()
+sirtaki.progress(step, steps, test_accuracy=accuracy)
 if rank == 0:
     print(f"test accuracy {accuracy:.4f}")

@@ -1,6 +1,8 @@
 """Digits with DistributedDataParallel: sirtaki run -n 2 -- python ddp_mnist.py, or torchrun."""
 
 import argparse
+import itertools
+import math
 
 import torch
 import torch.distributed as dist
@@ -10,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler
 
-import sirtaki.torch  # noqa: F401  (knows the back end "sirtaki")
+import sirtaki.torch  # knows the back end "sirtaki"
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--batch-size", type=int, default=64, help="images per step of a worker")
@@ -39,11 +41,18 @@ def mean(value: torch.Tensor) -> float:
     return value.item() / size
 
 
-step = 0
-for epoch in range(arguments.epochs):
+sirtaki.describe(
+    model="cnn",
+    batch_per_worker=arguments.batch_size,
+    lr=arguments.lr * size,
+    epochs=arguments.epochs,
+    seed=arguments.seed,
+)
+step, steps = 0, arguments.steps or arguments.epochs * len(batches)
+for epoch in range(math.ceil(steps / len(batches))):
     sampler.set_epoch(epoch)
     model.train()
-    for images, labels in batches:
+    for images, labels in itertools.islice(batches, steps - step):
         optimizer.zero_grad()
         loss = functional.cross_entropy(model(images), labels)
         loss.backward()
@@ -51,14 +60,15 @@ for epoch in range(arguments.epochs):
         step += 1
         if step % 10 == 0:
             shown = mean(loss.detach().clone())
+            seen = step * arguments.batch_size * size
+            sirtaki.progress(step, steps, samples=seen, loss=shown)
             if rank == 0:
                 print(f"step {step} loss {shown:.6f}", flush=True)
-        if step == arguments.steps:
-            break
 
 test = load("t10k")
 part = DistributedSampler(test, shuffle=False)
 accuracy = mean(share_recognised(model.module, DataLoader(test, 500, sampler=part)))
+sirtaki.progress(step, steps, test_accuracy=accuracy)
 if rank == 0:
     print(f"test accuracy {accuracy:.4f}")
 dist.destroy_process_group()

@@ -1,11 +1,13 @@
 """Handwritten digits in NumPy's arrays, for the examples beside this file."""
 
 import gzip
+import os
 import pathlib
 
 import numpy as np
 
-FOLDER = pathlib.Path(__file__).resolve().parents[2] / "data" / "mnist"
+SHIPPED = pathlib.Path(__file__).resolve().parents[2] / "data"
+FOLDER = pathlib.Path(os.environ.get("SIRTAKI_DATA_FOLDER", SHIPPED)) / "mnist"
 
 
 def load(part: str, folder: pathlib.Path = FOLDER) -> tuple[np.ndarray, np.ndarray]:

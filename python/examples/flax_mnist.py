@@ -1,6 +1,8 @@
 """Digits with Flax and optax: sirtaki run -n 2 -- python flax_mnist.py"""
 
 import argparse
+import itertools
+import math
 from typing import Any
 
 import jax
@@ -8,6 +10,7 @@ import optax
 from digits import load
 from flax import linen
 
+import sirtaki
 import sirtaki.jax as hvd
 from sirtaki.data import Partition, batches, shard
 
@@ -57,22 +60,31 @@ def train(parameters: Any, state: Any, images: Any, labels: Any) -> tuple[Any, A
 
 
 plan = Partition(data[1], arguments.batch_size, seed=arguments.seed, last="drop")
-step = 0
-for epoch in range(arguments.epochs):
+sirtaki.describe(
+    model="cnn",
+    batch_per_worker=arguments.batch_size,
+    lr=arguments.lr * hvd.size(),
+    epochs=arguments.epochs,
+    seed=arguments.seed,
+)
+step, steps = 0, arguments.steps or arguments.epochs * len(plan)
+for epoch in range(math.ceil(steps / len(plan))):
     plan.set_epoch(epoch)
-    for images, labels in batches(data, plan):
+    for images, labels in itertools.islice(batches(data, plan), steps - step):
         parameters, state, value = train(parameters, state, images, labels)
         step += 1
         if step % 10 == 0:
             mean = hvd.all_reduce(value, name="loss")
+            seen = step * arguments.batch_size * hvd.size()
+            sirtaki.progress(step, steps, samples=seen, loss=mean)
             if hvd.rank() == 0:
                 print(f"step {step} loss {mean:.6f}", flush=True)
-        if step == arguments.steps:
-            break
 
 images, labels = load("t10k")
 mine = shard((images, labels), last="keep")
 right = (model.apply(parameters, mine[0]).argmax(1) == mine[1]).sum()
 total = hvd.all_reduce(right, op=hvd.Sum)
+accuracy = float(total / len(labels))
+sirtaki.progress(step, steps, test_accuracy=accuracy)
 if hvd.rank() == 0:
-    print(f"test accuracy {total / len(labels):.4f}")
+    print(f"test accuracy {accuracy:.4f}")

@@ -1,6 +1,8 @@
 """Digits with Horovod's interface: sirtaki run -n 2 --horovod -- python horovod_mnist.py"""
 
 import argparse
+import itertools
+import math
 
 import horovod.torch as hvd
 import torch
@@ -8,6 +10,8 @@ from mnist import Network, load, share_recognised
 from torch.nn import functional
 from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler
+
+import sirtaki
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--batch-size", type=int, default=64, help="images per step of a worker")
@@ -31,11 +35,18 @@ hvd.broadcast_parameters(model.state_dict(), root_rank=0)
 hvd.broadcast_optimizer_state(optimizer, root_rank=0)
 optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
 
-step = 0
-for epoch in range(arguments.epochs):
+sirtaki.describe(
+    model="cnn",
+    batch_per_worker=arguments.batch_size,
+    lr=arguments.lr * hvd.size(),
+    epochs=arguments.epochs,
+    seed=arguments.seed,
+)
+step, steps = 0, arguments.steps or arguments.epochs * len(batches)
+for epoch in range(math.ceil(steps / len(batches))):
     sampler.set_epoch(epoch)
     model.train()
-    for images, labels in batches:
+    for images, labels in itertools.islice(batches, steps - step):
         optimizer.zero_grad()
         loss = functional.cross_entropy(model(images), labels)
         loss.backward()
@@ -43,13 +54,14 @@ for epoch in range(arguments.epochs):
         step += 1
         if step % 10 == 0:
             mean = hvd.allreduce(loss.detach(), name="loss").item()
+            seen = step * arguments.batch_size * hvd.size()
+            sirtaki.progress(step, steps, samples=seen, loss=mean)
             if hvd.rank() == 0:
                 print(f"step {step} loss {mean:.6f}", flush=True)
-        if step == arguments.steps:
-            break
 
 test = load("t10k")
 part = DistributedSampler(test, num_replicas=hvd.size(), rank=hvd.rank(), shuffle=False)
 accuracy = hvd.allreduce(share_recognised(model, DataLoader(test, 500, sampler=part)), name="test")
+sirtaki.progress(step, steps, test_accuracy=accuracy)
 if hvd.rank() == 0:
     print(f"test accuracy {accuracy.item():.4f}")

@@ -1,6 +1,8 @@
 """Digits with plain JAX: sirtaki run -n 2 -- python jax_mnist.py"""
 
 import argparse
+import itertools
+import math
 from typing import Any
 
 import jax
@@ -8,6 +10,7 @@ import jax.numpy as jnp
 from digits import load
 from jax import lax
 
+import sirtaki
 import sirtaki.jax as hvd
 from sirtaki.data import Partition, batches, shard
 
@@ -68,19 +71,29 @@ weights = hvd.broadcast_parameters(start(jax.random.key(arguments.seed)))
 speeds = jax.tree.map(jnp.zeros_like, weights)
 data = load("train")
 plan = Partition(data[1], arguments.batch_size, seed=arguments.seed, last="drop")
-step = 0
-for epoch in range(arguments.epochs):
+sirtaki.describe(
+    model="cnn",
+    batch_per_worker=arguments.batch_size,
+    lr=arguments.lr * hvd.size(),
+    epochs=arguments.epochs,
+    seed=arguments.seed,
+)
+step, steps = 0, arguments.steps or arguments.epochs * len(plan)
+for epoch in range(math.ceil(steps / len(plan))):
     plan.set_epoch(epoch)
-    for images, labels in batches(data, plan):
+    for images, labels in itertools.islice(batches(data, plan), steps - step):
         weights, speeds, value = train(weights, speeds, images, labels)
         step += 1
-        if step % 10 == 0 and hvd.rank() == 0:
-            print(f"step {step} loss {value:.6f}", flush=True)
-        if step == arguments.steps:
-            break
+        if step % 10 == 0:
+            seen = step * arguments.batch_size * hvd.size()
+            sirtaki.progress(step, steps, samples=seen, loss=value)
+            if hvd.rank() == 0:
+                print(f"step {step} loss {value:.6f}", flush=True)
 
 images, labels = load("t10k")
 mine = shard((images, labels), last="keep")
 right = hvd.all_reduce(recognised(weights, *mine), op=hvd.Sum)
+accuracy = float(right / len(labels))
+sirtaki.progress(step, steps, test_accuracy=accuracy)
 if hvd.rank() == 0:
-    print(f"test accuracy {right / len(labels):.4f}")
+    print(f"test accuracy {accuracy:.4f}")

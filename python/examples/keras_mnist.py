@@ -1,15 +1,14 @@
 """Digits with Keras: KERAS_BACKEND=jax sirtaki run -n 2 -- python keras_mnist.py"""
 
 import argparse
-import gzip
 import os
-from pathlib import Path
 
 import numpy as np
 
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 import keras
+from digits import load
 
 import sirtaki
 import sirtaki.keras as together
@@ -21,20 +20,7 @@ parser.add_argument("--epochs", type=int, default=1)
 parser.add_argument("--steps", type=int, default=0, help="end an epoch after so many steps")
 parser.add_argument("--dropout", type=float, default=0.25)
 parser.add_argument("--seed", type=int, default=42)
-parser.add_argument("--data", type=Path, default=Path(__file__).parents[2] / "data" / "mnist")
 arguments = parser.parse_args()
-
-
-def read(name: str, header: int) -> np.ndarray:
-    """What a file has after its header."""
-    with gzip.open(arguments.data / f"{name}-ubyte.gz") as file:
-        return np.frombuffer(file.read(), np.uint8, offset=header)
-
-
-def load(part: str) -> tuple[np.ndarray, np.ndarray]:
-    """Images, with numbers from 0 to 1, and their digits."""
-    images = read(f"{part}-images-idx3", 16).reshape(-1, 28, 28, 1)
-    return images.astype("float32") / 255, read(f"{part}-labels-idx1", 8).astype("int32")
 
 
 together.init()
@@ -75,12 +61,20 @@ class Losses(keras.callbacks.Callback):
 images, labels = load("train")
 order = np.random.default_rng(arguments.seed).permutation(len(images))[rank::size]
 steps = len(images) // size // arguments.batch_size
-model.fit(
+steps = min(arguments.steps or steps, steps)
+sirtaki.describe(
+    model="cnn",
+    batch_per_worker=arguments.batch_size,
+    lr=arguments.lr * size,
+    epochs=arguments.epochs,
+    seed=arguments.seed,
+)
+model.fit(  # and reports its progress
     images[order],
     labels[order],
     batch_size=arguments.batch_size,
     epochs=arguments.epochs,
-    steps_per_epoch=min(arguments.steps or steps, steps),
+    steps_per_epoch=steps,
     shuffle=False,
     verbose=0,
     callbacks=[Losses()],
@@ -89,5 +83,7 @@ model.fit(
 images, labels = load("t10k")
 _, share = model.evaluate(images[rank::size], labels[rank::size], batch_size=500, verbose=0)
 accuracy = float(together.allreduce(share, name="test"))
+done = arguments.epochs * steps
+sirtaki.progress(done, done, test_accuracy=accuracy)
 if rank == 0:
     print(f"test accuracy {accuracy:.4f}")

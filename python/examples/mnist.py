@@ -1,22 +1,14 @@
 """Handwritten digits and a network for them, for the examples beside this file."""
 
-import gzip
-import pathlib
-
-import numpy
+import digits
 import torch
 from torch import nn
 
-FOLDER = pathlib.Path(__file__).resolve().parents[2] / "data" / "mnist"
 
-
-def load(part: str, folder: pathlib.Path = FOLDER) -> torch.utils.data.TensorDataset:
-    """The images and labels of `train` or `t10k`, from the files of the data set as they are."""
-    with gzip.open(folder / f"{part}-images-idx3-ubyte.gz") as file:
-        images = numpy.frombuffer(file.read(), numpy.uint8, offset=16).reshape(-1, 1, 28, 28)
-    with gzip.open(folder / f"{part}-labels-idx1-ubyte.gz") as file:
-        labels = numpy.frombuffer(file.read(), numpy.uint8, offset=8)
-    pixels = (torch.tensor(images).float() / 255 - 0.1307) / 0.3081
+def load(part: str) -> torch.utils.data.TensorDataset:
+    """The images and labels of `train` or `t10k`, scaled as in PyTorch's own example."""
+    images, labels = digits.load(part)
+    pixels = (torch.tensor(images).reshape(-1, 1, 28, 28) - 0.1307) / 0.3081
     return torch.utils.data.TensorDataset(pixels, torch.tensor(labels).long())
 
 
@@ -44,5 +36,7 @@ def share_recognised(model: nn.Module, loader: torch.utils.data.DataLoader) -> t
     """The share of the loader's images that the model recognises."""
     model.eval()
     with torch.no_grad():
-        right = [(model(images).argmax(1) == labels).float().sum() for images, labels in loader]
+        right = [
+            (model(images).argmax(1).cpu() == labels).float().sum() for images, labels in loader
+        ]
     return torch.stack(right).sum() / len(loader.sampler)

@@ -1,14 +1,14 @@
 """Digits with TensorFlow: sirtaki run -n 2 --horovod -- python tensorflow_mnist.py"""
 
 import argparse
-import gzip
-import pathlib
+import math
 
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
+from digits import load
 
-FOLDER = pathlib.Path(__file__).resolve().parents[2] / "data" / "mnist"
+import sirtaki
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--batch-size", type=int, default=64, help="images per step of a worker")
@@ -18,15 +18,6 @@ parser.add_argument("--steps", type=int, default=0, help="end after so many step
 parser.add_argument("--dropout", type=float, default=0.25)
 parser.add_argument("--seed", type=int, default=42)
 arguments = parser.parse_args()
-
-
-def load(part: str) -> tuple[np.ndarray, np.ndarray]:
-    """The images and labels of `train` or `t10k`, from the files of the data set as they are."""
-    with gzip.open(FOLDER / f"{part}-images-idx3-ubyte.gz") as file:
-        images = np.frombuffer(file.read(), np.uint8, offset=16).reshape(-1, 28, 28, 1)
-    with gzip.open(FOLDER / f"{part}-labels-idx1-ubyte.gz") as file:
-        labels = np.frombuffer(file.read(), np.uint8, offset=8)
-    return images.astype(np.float32) / 200, labels.astype(np.int32)
 
 
 hvd.init()
@@ -62,20 +53,28 @@ def train(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
 
 images, labels = load("train")
 hvd.broadcast_variables(model.variables, root_rank=0)
-step = 0
-for epoch in range(arguments.epochs):
+per_epoch = len(images) // hvd.size() // arguments.batch_size
+sirtaki.describe(
+    model="cnn",
+    batch_per_worker=arguments.batch_size,
+    lr=arguments.lr * hvd.size(),
+    epochs=arguments.epochs,
+    seed=arguments.seed,
+)
+step, steps = 0, arguments.steps or arguments.epochs * per_epoch
+for epoch in range(math.ceil(steps / per_epoch)):
     order = np.random.default_rng(arguments.seed + epoch).permutation(len(images))
     order = order[hvd.rank() :: hvd.size()]
-    for begin in range(0, len(order) - arguments.batch_size + 1, arguments.batch_size):
-        batch = order[begin : begin + arguments.batch_size]
+    for number in range(min(per_epoch, steps - step)):
+        batch = order[number * arguments.batch_size :][: arguments.batch_size]
         loss = train(images[batch], labels[batch])
         step += 1
         if step % 10 == 0:
             mean = float(hvd.allreduce(loss, name="loss"))
+            seen = step * arguments.batch_size * hvd.size()
+            sirtaki.progress(step, steps, samples=seen, loss=mean)
             if hvd.rank() == 0:
                 print(f"step {step} loss {mean:.6f}", flush=True)
-        if step == arguments.steps:
-            break
 
 images, labels = load("t10k")
 images, labels = images[hvd.rank() :: hvd.size()], labels[hvd.rank() :: hvd.size()]
@@ -84,6 +83,7 @@ right = sum(
     int((found(images[begin : begin + 500]).numpy() == labels[begin : begin + 500]).sum())
     for begin in range(0, len(images), 500)
 )
-accuracy = hvd.allreduce(tf.constant(right / len(images)), name="test")
+accuracy = float(hvd.allreduce(tf.constant(right / len(images)), name="test"))
+sirtaki.progress(step, steps, test_accuracy=accuracy)
 if hvd.rank() == 0:
-    print(f"test accuracy {float(accuracy):.4f}")
+    print(f"test accuracy {accuracy:.4f}")

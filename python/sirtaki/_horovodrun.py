@@ -20,6 +20,12 @@ SAME = {
     "output_filename": "--output",
     "ssh_port": "--ssh-port",
     "ssh_identity_file": "--ssh-identity",
+    "min_np": "--min-ranks",
+    "max_np": "--max-ranks",
+    "host_discovery_script": "--discover",
+    "slots_per_host": "--slots",
+    "elastic_timeout": "--elastic-timeout",
+    "reset_limit": "--reset-limit",
 }
 """Options of ``sirtaki run`` that mean the same."""
 
@@ -30,9 +36,6 @@ VARIABLES = {
     "gloo_timeout_seconds": "HOROVOD_GLOO_TIMEOUT_SECONDS",
 }
 """Options that are passed to ranks in their environment."""
-
-ELASTIC = ("min-np", "max-np", "slots-per-host", "elastic-timeout", "reset-limit")
-"""Options for a changing number of ranks."""
 
 WITHOUT_EFFECT = (
     ("cycle-time-ms", float),
@@ -110,10 +113,20 @@ def _parser() -> _Parser:
     add("--stall-check-warning-time-seconds", type=float, metavar="SECONDS", help="when to warn")
     add("--stall-check-shutdown-time-seconds", type=float, metavar="SECONDS", help="when to fail")
     add("--gloo-timeout-seconds", type=float, metavar="SECONDS", help="time to connect in")
-    for name in (*ELASTIC, "blacklist-cooldown-range", "host-discovery-script", "config-file"):
-        more = {"min-np": ["--min-num-proc"], "max-np": ["--max-num-proc"]}.get(name, [])
-        several = "*" if name == "blacklist-cooldown-range" else None
-        add(f"--{name}", *more, nargs=several, help=argparse.SUPPRESS)
+    add("--min-np", "--min-num-proc", type=int, metavar="N", help="go on with at least N ranks")
+    add("--max-np", "--max-num-proc", type=int, metavar="N", help="go on with at most N ranks")
+    add("--host-discovery-script", metavar="FILE", help="a program that prints the hosts")
+    add("--slots-per-host", type=int, metavar="N", help="slots of hosts for which it prints none")
+    add("--elastic-timeout", type=float, metavar="SECONDS", help="time to wait for enough ranks")
+    add("--reset-limit", type=int, metavar="N", help="how often ranks may come or go")
+    add(
+        "--blacklist-cooldown-range",
+        type=float,
+        nargs=2,
+        metavar=("MIN", "MAX"),
+        help="seconds for which a host is avoided after a failure",
+    )
+    add("--config-file", help=argparse.SUPPRESS)
     for name, kind in WITHOUT_EFFECT:
         short = ["-prefix-timestamp"] if name == "prefix-output-with-timestamp" else []
         if kind is None:
@@ -140,6 +153,8 @@ def translated(options: argparse.Namespace) -> list[str]:
     given = vars(options)
     command = ["run", "--horovod"]
     command += [f"{ours}={given[name]}" for name, ours in SAME.items() if given[name] is not None]
+    if options.blacklist_cooldown_range:
+        command.append("--cooldown={:g},{:g}".format(*options.blacklist_cooldown_range))
     if options.network_interfaces:
         command.append(f"--interface={options.network_interfaces.split(',')[0]}")
     if options.verbose:
@@ -157,14 +172,6 @@ def translated(options: argparse.Namespace) -> list[str]:
 
 def _refuse(options: argparse.Namespace) -> None:
     """Ends the program if an option asks for something that does not exist here."""
-    given = vars(options)
-    names = (*ELASTIC, "blacklist-cooldown-range", "host-discovery-script")
-    elastic = [f"--{name}" for name in names if given[name.replace("-", "_")]]
-    if elastic:
-        _fail(
-            f"{', '.join(elastic)}: the number of ranks cannot change while a job runs\n"
-            "hint: give -np alone"
-        )
     if options.config_file:
         _fail(
             "--config-file: Horovod's configuration files are not read\n"
@@ -187,7 +194,7 @@ BUILD = """\
 sirtaki {version}:
 
 Available Frameworks:
-    [ ] TensorFlow
+    [X] TensorFlow
     [X] PyTorch
     [ ] MXNet
 
@@ -196,7 +203,7 @@ Available Controllers:
     [X] Gloo (its place is taken by Sirtaki's own)
 
 Available Tensor Operations:
-    [ ] NCCL
+    [X] NCCL (found when a job starts)
     [ ] DDL
     [ ] CCL
     [X] MPI

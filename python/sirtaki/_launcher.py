@@ -8,6 +8,7 @@ appear in a notebook's cell.
 
 from __future__ import annotations
 
+import json
 import os
 import queue
 import shutil
@@ -20,7 +21,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
+from sirtaki._bar import Bar
 from sirtaki._errors import LaunchError
+
+PROGRESS = "progress: "
+"""What lines of `--progress json` begin with."""
 
 WITH_PARENT = Path(__file__).with_name("_with_parent.py")
 
@@ -46,10 +51,16 @@ def find_command() -> str:
 class Launcher:
     """A job in progress."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str], show: bool) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        show: bool,
+        bar: Bar | None = None,
+    ) -> None:
         self.report = ""
         """The closing report of a job that failed."""
-        self._show = show
+        self._show, self._bar = show, bar
         python = [sys.executable, "-I", "-S", str(WITH_PARENT), str(os.getpid())]
         self._process = subprocess.Popen(
             [*python, *command],
@@ -107,6 +118,8 @@ class Launcher:
         # writes.
         if name == "stderr" and (self.report or line.startswith("error: ")):
             self.report += line
+        elif self._bar and name == "stderr" and line.startswith(PROGRESS):
+            self._bar.show(json.loads(line[len(PROGRESS) :]))
         elif self._show:
             stream = getattr(sys, name)
             if stream is not None:

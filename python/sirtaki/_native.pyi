@@ -14,6 +14,8 @@ __all__ = [
     "NativeStudy",
     "Output",
     "Phase",
+    "ServerHead",
+    "ServerWorker",
     "Thread",
     "Ticket",
     "command",
@@ -23,6 +25,8 @@ __all__ = [
     "nccl_version",
     "receive",
     "send",
+    "serve",
+    "servers_beside",
     "tensorflow_ops",
     "tensorflow_ready",
     "xla_handlers",
@@ -38,11 +42,16 @@ stream that computes the elements."""
 _Name: TypeAlias = str | tuple[str, str]
 """A name, or a name made from a call and its size together with that call."""
 
+_Floats: TypeAlias = tuple[int, int]
+"""Address and number of contiguous elements of type float32 on the CPU."""
+
 def infer(call: Callable[[int, list[int]], tuple[int, list[int], Any]], asked: str) -> str: ...
 def main() -> int: ...
 def command(arguments: Sequence[str]) -> int: ...
 def dtypes() -> dict[str, int]: ...
 def nccl_version() -> int: ...
+def serve(defaults: dict[str, str]) -> bool: ...
+def servers_beside(defaults: dict[str, str]) -> int: ...
 def send(engine: Engine, label: str, tensor: _Described, to: int, tag: int) -> Ticket: ...
 def receive(
     engine: Engine, label: str, tensor: _Described, source: int | None, tag: int
@@ -50,6 +59,45 @@ def receive(
 def tensorflow_ops(path: str) -> int: ...
 def tensorflow_ready(in_main: bool) -> None: ...
 def xla_handlers() -> tuple[Any, Any]: ...
+
+@final
+class ServerHead:
+    address: str
+    @staticmethod
+    def open(
+        engine: Engine, defaults: dict[str, str], delay: int | None, servers: int, copies: int
+    ) -> ServerHead: ...
+
+@final
+class ServerWorker:
+    @staticmethod
+    def join(
+        engine: Engine,
+        defaults: dict[str, str],
+        head: ServerHead | None,
+        address: str,
+        servers: int,
+    ) -> ServerWorker: ...
+    def create(
+        self,
+        name: str,
+        shape: tuple[int, int],
+        rule: str,
+        numbers: dict[str, float],
+        weights: _Floats,
+    ) -> None: ...
+    def push_pull(
+        self,
+        rate: float,
+        gradients: Sequence[tuple[str, Sequence[int] | None, _Floats]],
+        pulled: Sequence[tuple[str, int, _Floats]],
+        tree: tuple[int, int] | None = None,
+    ) -> None: ...
+    def get(self, table: str, slot: int, into: _Floats) -> None: ...
+    def put(self, table: str, slot: int, changes: int, values: _Floats) -> None: ...
+    def changes(self, table: str) -> int: ...
+    def report(self) -> tuple[float, int, int, dict[int, int]]: ...
+    def leave(self, waits: bool) -> None: ...
 
 @final
 class NativeStudy:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from sirtaki import _trackers
 from sirtaki._core import job
 
 PAUSE = 0.1
@@ -22,9 +23,25 @@ class _Said:
         self.counted = 0
         self.last = 0
         self.when: float | None = None
+        self.trackers: list[Any] | None = None
 
 
 _said = _Said()
+
+
+class Pace:
+    """How often a callback reports: reading numbers in every step would cost too much."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    def is_due(self) -> bool:
+        """Whether enough time has passed since this was last the case."""
+        now = time.monotonic()
+        if now < self._next:
+            return False
+        self._next = now + PAUSE
+        return True
 
 
 def progress(
@@ -60,6 +77,13 @@ def progress(
     learned = [number(loss), number(accuracy), number(test_loss), number(test_accuracy)]
     job.engine().progress(int(step), steps, number(epoch), epochs, samples, learned)
     _said.by_program = True
+    trackers = _trackers_of_job()
+    if trackers:
+        names = ("epoch", "loss", "accuracy", "test_loss", "test_accuracy")
+        known = zip(names, [number(epoch), *learned])
+        values = {name: value for name, value in known if value is not None}
+        for tracker in trackers:
+            tracker.values(int(step), values)
 
 
 def describe(**settings: Any) -> None:
@@ -73,6 +97,8 @@ def describe(**settings: Any) -> None:
     >>> sirtaki.describe(model="resnet50", optimizer="sgd", lr=0.1, batch_per_worker=32)
     """
     job.engine().describe({name: str(value) for name, value in settings.items()})
+    for tracker in _trackers_of_job():
+        tracker.settings(settings)
 
 
 def count(step: int) -> None:
@@ -94,10 +120,19 @@ def close() -> None:
     """Called on leaving the job: reports the last steps and starts afresh for the next job."""
     if not _said.by_program and _said.counted > _said.last:
         _pass_on()
+    for tracker in _said.trackers or ():
+        tracker.close()
     _said.begin()
 
 
 job.world.leaving.append(close)
+
+
+def _trackers_of_job() -> list[Any]:
+    """Those of rank 0, which speaks for the job."""
+    if _said.trackers is None:
+        _said.trackers = _trackers.find() if job.rank() == 0 else []
+    return _said.trackers
 
 
 def _pass_on() -> None:

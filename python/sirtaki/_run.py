@@ -9,6 +9,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import Any, Callable
 
+from sirtaki._bar import Bar, in_notebook
 from sirtaki._errors import LaunchError, RankError
 from sirtaki._exchange import Exchange
 from sirtaki._launcher import Launcher, find_command
@@ -37,8 +38,8 @@ def run(
 
     They can import whatever the caller can, and start in the current folder. They do not run the
     caller's script again, so ``if __name__ == "__main__"`` is not needed. Functions of a notebook
-    or of the main script, lambdas and inner functions need the package cloudpickle; arguments and
-    results must be picklable in any case.
+    or of the main script, lambdas and inner functions travel as well; arguments and results must
+    be picklable.
 
     ``env`` adds variables for the ranks:
 
@@ -53,6 +54,9 @@ def run(
     [None]
     >>> sirtaki.run(print, ("hello",), ranks=1, output="hide")
     [None]
+
+    In a notebook, a bar below the cell shows how far a function is that calls
+    ``sirtaki.progress``.
 
     When a rank fails, the others are ended, and the first failure is raised as ``RankError``. It
     has the rank, the text of its traceback and the exception itself:
@@ -73,8 +77,12 @@ def run(
     with Exchange(function, args, kwargs or {}, ranks) as exchange:
         # Names only: values may be secrets, and arguments are visible to all users.
         named = [word for name in extra for word in ("--env", name)]
+        show = output == "show"
+        bar = Bar() if show and in_notebook() else None
+        if bar:
+            named += ["--progress", "json"]
         command = [find_command(), "run", "--via", "local", "--ranks", str(ranks), *named, "--"]
-        launcher = Launcher(command + exchange.command(), _environment(extra), output == "show")
+        launcher = Launcher(command + exchange.command(), _environment(extra), show, bar)
         code = _wait(launcher, exchange, timeout)
         return _results(exchange.replies(), code, launcher.report.rstrip())
 

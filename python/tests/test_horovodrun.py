@@ -69,8 +69,9 @@ def test_a_script_runs(tmp_path):
     [
         (["-np", "two", "true"], "invalid int value: 'two'"),
         (["-np", "2"], "a command to run is missing"),
-        (["--min-np", "1", "-np", "2", "true"], "--min-np: the number of ranks cannot change"),
-        (["--host-discovery-script", "x", "true"], "--host-discovery-script: the number"),
+        (["--min-np", "3", "--max-np", "2", "true"], "at least 3 and at most 2"),
+        (["--reset-limit", "2", "-np", "1", "true"], "--reset-limit is for workers that come"),
+        (["--blacklist-cooldown-range", "1", "true"], "invalid float value: 'true'"),
         (["--config-file", "x.yaml", "true"], "--config-file: Horovod's configuration files"),
         (["--no-such-option", "true"], "--no-such-option"),
     ],
@@ -87,7 +88,8 @@ def test_the_exit_code_is_that_of_the_job():
 
 def test_what_is_built():
     done = call("--check-build")
-    assert done.returncode == 0 and "[X] PyTorch" in done.stdout and "[ ] MXNet" in done.stdout
+    lines = {line.strip() for line in done.stdout.splitlines()}
+    assert done.returncode == 0 and {"[X] TensorFlow", "[X] PyTorch", "[ ] MXNet"} <= lines
     assert call("--version").stdout.startswith("sirtaki ")
     assert "--timeline-filename" in call("--help").stdout
 
@@ -102,4 +104,13 @@ def test_options_are_translated():
         --ssh-port=2222 --ssh-identity=key --interface=e0 --verbose
         --env=HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=30.0
         --env=HOROVOD_STALL_CHECK_DISABLE=1 -- x -v"""
+    assert ours == expected.split()
+
+
+def test_options_of_elastic_jobs_are_translated():
+    given = "-np 2 --min-np 1 --max-num-proc 4 --host-discovery-script ./hosts --slots-per-host 2"
+    more = "--elastic-timeout 60 --reset-limit 3 --blacklist-cooldown-range 1 30.5 python x.py"
+    ours = _horovodrun.translated(_horovodrun.parse_args(f"{given} {more}".split()))
+    expected = """run --horovod --ranks=2 --min-ranks=1 --max-ranks=4 --discover=./hosts --slots=2
+        --elastic-timeout=60.0 --reset-limit=3 --cooldown=1,30.5 -- python x.py"""
     assert ours == expected.split()

@@ -5,187 +5,45 @@ run takes about a second.
 """
 
 import contextlib
-import itertools
 import json
 import os
 import re
 import signal
 import subprocess
-import sys
-import time
 from pathlib import Path
 
+import h5py
 import imagecodecs
 import mrcfile
 import nibabel
 import numpy as np
-import onnx
-import onnxruntime
 import pytest
-import scipy.ndimage
 import tifffile
 import zarr
-from onnx import TensorProto, helper, numpy_helper
+from infer_command import (
+    PATIENCE,
+    SHAPE,
+    SIRTAKI,
+    command,
+    done_in,
+    environment,
+    infer,
+    left_behind,
+    make,
+    plain,
+    start,
+    unet,
+    wait_for,
+    whole,
+    workers_of,
+)
 from selenium import webdriver
 from selenium.webdriver.common.by import By
-
-BESIDE = Path(sys.executable).parent
-SIRTAKI = os.environ.get("SIRTAKI_COMMAND", str(BESIDE / "sirtaki"))
-SHAPE = (40, 52, 46)
-PATIENCE = 300
-
-
-class Net:
-    """An ONNX graph, node by node, with weights that are the same in every run."""
-
-    def __init__(self, axes=3, channels=1):
-        self.axes, self.channels = axes, channels
-        self.nodes, self.weights = [], []
-        self.random = np.random.default_rng(axes)
-        self.opset = 17
-
-    def weight(self, *shape):
-        name = f"w{len(self.weights)}"
-        values = self.random.standard_normal(shape) * (1.5 / np.prod(shape[1:])) ** 0.5
-        self.weights.append(numpy_helper.from_array(values.astype("float32"), name))
-        return name
-
-    def node(self, kind, inputs, **settings):
-        name = f"v{len(self.nodes)}"
-        self.nodes.append(helper.make_node(kind, inputs, [name], **settings))
-        return name
-
-    def conv(self, x, channels, to, edge=3, relu=True):
-        weight = self.weight(to, channels, *[edge] * self.axes)
-        pads = [edge // 2] * 2 * self.axes
-        y = self.node(
-            "Conv", [x, weight, self.weight(to)], kernel_shape=[edge] * self.axes, pads=pads
-        )
-        return self.node("Relu", [y]) if relu else y
-
-    def save(self, path, out, space=None):
-        space = space or [f"s{axis}" for axis in range(self.axes)]
-        sizes = [f"o{axis}" for axis in range(self.axes)]
-        x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, self.channels, *space])
-        y = helper.make_tensor_value_info(out, TensorProto.FLOAT, [1, "c", *sizes])
-        graph = helper.make_graph(self.nodes, "net", [x], [y], self.weights)
-        opset = [helper.make_opsetid("", self.opset)]
-        onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), path)
-        return path
-
-
-def plain(path, width=4, layers=2, axes=3, channels=1, out=2, space=None):
-    net = Net(axes, channels)
-    x, count = "x", channels
-    for _ in range(layers):
-        x, count = net.conv(x, count, width), width
-    return net.save(path, net.conv(x, count, out, edge=1, relu=False), space)
-
-
-def unet(path, norm=None):
-    net = Net()
-    pair = {"kernel_shape": [2] * 3, "strides": [2] * 3}
-    fine = net.conv("x", 1, 4)
-    if norm:
-        ones = [np.ones(4, "float32"), np.zeros(4, "float32")]
-        names = [f"{norm}{number}" for number in range(2)]
-        net.weights += [numpy_helper.from_array(*pair) for pair in zip(ones, names)]
-        fine = net.node(norm, [fine, *names])
-    coarse = net.conv(net.node("MaxPool", [fine], **pair), 4, 8)
-    up = net.node("ConvTranspose", [coarse, net.weight(8, 4, 2, 2, 2)], **pair)
-    both = net.conv(net.node("Concat", [up, fine], axis=1), 8, 4)
-    return net.save(path, net.conv(both, 4, 3, edge=1, relu=False))
-
-
-def whole(model, volume):
-    """What ONNX Runtime makes of the whole volume."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    x = volume if volume.ndim == len(session.get_inputs()[0].shape) - 1 else volume[None]
-    return session.run(None, {"x": x[None].astype("float32")})[0][0]
-
-
-def command(*words):
-    return [SIRTAKI, "infer", *map(str, words)]
-
-
-def environment(**more):
-    # The Python that is first in PATH has ONNX Runtime.
-    return {**os.environ, "PATH": f"{BESIDE}{os.pathsep}{os.environ['PATH']}", **more}
-
-
-def infer(*words, code=0, **variables):
-    done = subprocess.run(
-        command(*words),
-        env=environment(**variables),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    assert done.returncode == code, done.stderr
-    assert "panicked" not in done.stderr
-    return done
-
-
-def start(*words):
-    return subprocess.Popen(
-        command(*words),
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def ledger_of(output):
-    return output.with_name(f".{output.name}.job") / "ledger"
-
-
-def done_in(output):
-    """How many tiles the ledger says are done."""
-    try:
-        return ledger_of(output).read_text().count('"done":')
-    except OSError:
-        return 0
-
-
-def workers_of(output):
-    """The processes that work on an output."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (process / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if b"infer-worker" in words and str(output).encode() in words:
-            found.append(int(process.name))
-    return found
-
-
-def wait_for(condition):
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, "it does not happen"
-        time.sleep(0.01)
-
-
-def left_behind(folder):
-    return [path.name for path in folder.iterdir() if path.name.startswith(".")]
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A volume in two formats, two networks, and what they make of it."""
-    folder = tmp_path_factory.mktemp("made")
-    volume = np.random.default_rng(1).standard_normal(SHAPE).astype("float32")
-    np.save(folder / "in.npy", volume)
-    zarr.create_array(str(folder / "in.zarr"), data=volume, chunks=(16, 16, 16))
-    plain(folder / "plain.onnx")
-    unet(folder / "unet.onnx")
-    nets = {name: whole(folder / f"{name}.onnx", volume) for name in ("plain", "unet")}
-    return folder, volume, nets
+    return make(tmp_path_factory.mktemp("made"))
 
 
 @pytest.mark.parametrize(
@@ -319,6 +177,9 @@ def test_formats_and_contents(made, tmp_path):
 def test_the_examples_of_the_documentation_run(made, tmp_path):
     folder, volume, _ = made
     zarr.create_array(str(tmp_path / "in.zarr"), data=volume, chunks=(16, 16, 16))
+    for file, dataset in {"scan.h5": "entry/data", "scan.nxs": "scan", "mask.h5": "mask"}.items():
+        with h5py.File(tmp_path / file, "w") as hdf5:
+            hdf5[dataset] = np.ones(SHAPE, np.uint8) if dataset == "mask" else volume
     (tmp_path / "net.onnx").write_bytes((folder / "plain.onnx").read_bytes())
     page = (Path(__file__).parents[2] / "docs/volumes.md").read_text()
     examples = re.findall(r"^(sirtaki infer [^#\n]*)", page, re.MULTILINE)
@@ -331,14 +192,21 @@ def test_the_examples_of_the_documentation_run(made, tmp_path):
             words, env=environment(), cwd=tmp_path, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, (example, done.stderr)
-    assert zarr.open_array(str(tmp_path / "out.zarr")).shape == (2, *SHAPE)
+    whole, *others = (
+        zarr.open_array(str(tmp_path / name))[:]
+        for name in ("out.zarr", "scan.zarr", "inside.zarr")
+    )
+    assert whole.shape == (2, *SHAPE)
+    assert all((other == whole).all() for other in others)
 
 
 def test_a_browser_shows_the_page(made, tmp_path):
     folder, _, _ = made
     page = tmp_path / "page.html"
     words = [folder / "unet.onnx", folder / "in.zarr", tmp_path / "out.zarr", "--report", page]
-    infer(*words, "-n", 2, "--output", "argmax", "--verify", 2)
+    tiles = ["--tile", "16,16,16"]
+    done = infer(*words, "-n", 2, "--output", "argmax", "--verify", 2, *tiles, "--json").stdout
+    done = json.loads(done)
     options = webdriver.ChromeOptions()
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
     for flag in [*flags, "--window-size=1000,1200", f"--user-data-dir={tmp_path / 'browser'}"]:
@@ -349,7 +217,14 @@ def test_a_browser_shows_the_page(made, tmp_path):
         browser.get(page.as_uri())
         titles = [title.text for title in browser.find_elements(By.CSS_SELECTOR, "h1, h3")]
         slices = [f"{what}, across axis {axis}" for axis in "zy" for what in ("Input", "Output")]
-        assert titles == ["out.zarr by unet.onnx", *slices, "Time of the workers"]
+        pictures = ["Time of the workers", "Who computed which tile"]
+        assert titles == ["out.zarr by unet.onnx", *slices, *pictures]
+        # The page's script makes its own tooltips.
+        tiles = browser.find_elements(By.CSS_SELECTOR, ".bar[data-tip]")
+        tiles = [tile for tile in tiles if "/" in tile.get_attribute("data-tip")]
+        assert len(tiles) == done["tiles"]
+        heads = [head.text for head in browser.find_elements(By.TAG_NAME, "th")]
+        assert {"computing", "reading", "writing"} <= set(heads), heads
         text = browser.find_element(By.TAG_NAME, "body").text
         assert "places computed again are equal in every bit" in text
         wide = "return document.documentElement.scrollWidth > document.documentElement.clientWidth"
@@ -407,175 +282,6 @@ def test_tolerance_and_plan(made, tmp_path):
     assert 0 < np.abs(np.load(tmp_path / "t.npy") - exact).max() < 2 * exact.std()
 
 
-def spots(path, classes):
-    """Blurred noise against thresholds: objects of all sizes, some through many tiles."""
-    net = Net()
-    x = net.conv("x", 1, 4)
-    return net.save(path, net.conv(x, 4, classes, edge=3, relu=False))
-
-
-def same_objects(labels, want):
-    """Whether labels are equal up to names."""
-    pairs = np.unique(np.stack([labels.ravel(), want.ravel()]), axis=1)
-    return all(len(np.unique(side)) == pairs.shape[1] for side in pairs)
-
-
-def objects_of(values):
-    """What SciPy finds: connected voxels of equal class, each class for itself."""
-    if values.shape[0] == 1:
-        return scipy.ndimage.label(values[0] > 0)
-    classes, labels, count = values.argmax(0), np.zeros(values.shape[1:], int), 0
-    for number in range(1, values.shape[0]):
-        found, more = scipy.ndimage.label(classes == number)
-        labels[found > 0] = found[found > 0] + count
-        count += more
-    return labels, count
-
-
-@pytest.mark.parametrize(("classes", "workers", "tile"), [(1, 1, "16,16,16"), (3, 2, "16,32,16")])
-def test_objects_are_those_of_the_whole(made, tmp_path, classes, workers, tile):
-    folder, volume, _ = made
-    model, out = spots(tmp_path / "spots.onnx", classes), tmp_path / "out.zarr"
-    words = [model, folder / "in.zarr", out, "--labels", "-n", workers, "--tile", tile]
-    said = json.loads(infer(*words, "--verify", 4, "--json").stdout)
-    want, count = objects_of(whole(model, volume))
-    labels = zarr.open_array(str(out))[:]
-    assert count > 50 and said["objects"] == labels.max() == count
-    assert same_objects(labels, want) and labels.dtype == np.uint32
-    assert said["verified"]["equal"] == said["verified"]["places"] == 4
-    mask = np.zeros(SHAPE, "uint8")
-    mask[3:30, :, 8:40] = 1
-    np.save(tmp_path / "mask.npy", mask)
-    infer(*words[:2], tmp_path / "m.tif", *words[3:], "--mask", tmp_path / "mask.npy")
-    want, _ = objects_of(whole(model, volume) * mask)
-    assert same_objects(tifffile.imread(tmp_path / "m.tif"), want)
-    assert sorted(left_behind(tmp_path)) == []
-
-
-def test_numbering_goes_on_after_a_kill(made, tmp_path):
-    folder, volume, _ = made
-    model, out = spots(tmp_path / "spots.onnx", 1), tmp_path / "out.zarr"
-    words = [model, folder / "in.zarr", out, "--labels", "-n", 2, "--tile", "16,16,16", "--json"]
-    # 36 tiles, one step that joins them, and 36 tiles with the names of the volume.
-    for least in (20, 40):
-        run = start(*words)
-        wait_for(lambda least=least, run=run: done_in(out) >= least or run.poll() is not None)
-        run.kill()
-        run.communicate()
-        wait_for(lambda: not workers_of(out))
-    if not out.exists():
-        infer(*words)
-    assert same_objects(zarr.open_array(str(out))[:], objects_of(whole(model, volume))[0])
-    assert left_behind(tmp_path) == []
-
-
-def test_the_whole_input_is_scaled_alike(made, tmp_path):
-    folder, volume, _ = made
-    model = folder / "plain.onnx"
-    # Far from zero, and different from tile to tile.
-    drift = volume * 40 + 3 * np.arange(SHAPE[0], dtype="float32")[:, None, None] + 500
-    np.save(tmp_path / "drift.npy", drift)
-    words = [model, tmp_path / "drift.npy", tmp_path / "m.npy", "--tile", "16,16,16"]
-    said = json.loads(infer(*words, "--normalise", "mean", "--json").stdout)
-    [scaling] = said["scaling"]
-    assert np.isclose(scaling["shift"], drift.mean(dtype="float64"))
-    assert np.isclose(scaling["scale"], drift.std(dtype="float64"))
-    scaled = ((drift.astype("float64") - scaling["shift"]) / scaling["scale"]).astype("float32")
-    assert np.array_equal(np.load(tmp_path / "m.npy"), whole(model, scaled))
-    counts = (drift * 4).astype("uint16")
-    for values, name in ((drift, "drift"), (counts, "counts")):
-        np.save(tmp_path / f"{name}.npy", values)
-        words = [model, tmp_path / f"{name}.npy", tmp_path / f"p-{name}.npy", "-n", 2, "--json"]
-        said = json.loads(infer(*words, "--normalise", "percentiles:2,98").stdout)
-        [scaling] = said["scaling"]
-        low, high = np.percentile(values, [2, 98], method="inverted_cdf").astype("float64")
-        assert (scaling["shift"], scaling["scale"]) == (low, high - low)
-        scaled = ((values.astype("float64") - low) / (high - low)).astype("float32")
-        assert np.array_equal(np.load(words[2]), whole(model, scaled))
-    flat = np.full(SHAPE, 7, "float32")
-    np.save(tmp_path / "flat.npy", flat)
-    said = infer(model, tmp_path / "flat.npy", tmp_path / "f.npy", "--normalise", "mean", code=1)
-    assert "nothing to scale by" in said.stderr and "hint: " in said.stderr
-
-
-def blended(model, volume, window, overlap):
-    """Windows added up with Gaussian weights, as nnU-Net does it, in double precision."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    axis = np.exp(-0.5 * ((np.arange(window) - (window - 1) / 2) / (0.125 * window)) ** 2)
-    weight = axis[:, None, None] * axis[None, :, None] * axis[None, None, :]
-    step = int(window * (1 - overlap))
-    begins = [
-        [min(at, size - window) for at in range(0, size - window + step, step)] for size in SHAPE
-    ]
-    total, weights = 0, np.zeros(SHAPE)
-    for corner in itertools.product(*begins):
-        place = tuple(slice(at, at + window) for at in corner)
-        given = session.run(None, {"x": volume[place][None, None]})[0][0]
-        if np.isscalar(total):
-            total = np.zeros((given.shape[0], *SHAPE))
-        total[(slice(None), *place)] += weight * given
-        weights[place] += weight
-    return total / weights
-
-
-def test_windows_are_blended_where_nothing_is_exact(made, tmp_path):
-    folder, volume, _ = made
-    model = unet(tmp_path / "norm.onnx", "InstanceNormalization")
-    words = [model, folder / "in.zarr"]
-    blend = ["--blend=0.5", "--window", "24,24,24", "--json"]
-    # The same in every bit, whatever the tiles.
-    first = json.loads(infer(*words, tmp_path / "a.zarr", *blend, "--verify", 3).stdout)
-    infer(*words, tmp_path / "b.zarr", *blend, "-n", 2, "--tile", "16,32,16")
-    one, two = (zarr.open_array(str(tmp_path / name))[:] for name in ("a.zarr", "b.zarr"))
-    assert np.array_equal(one, two)
-    assert first["verified"]["equal"] == first["verified"]["places"] > 0
-    assert np.allclose(one, blended(model, volume, 24, 0.5), atol=1e-5)
-    other = [*words, tmp_path / "c.zarr", "--blend", "--window", "24,24,24", "--tolerance", "1e-3"]
-    assert "--blend" in infer(*other, code=2).stderr
-
-
-def normalised(path, groups=None):
-    """Two normalisations with something between them, the second one on a coarser grid."""
-    net = Net()
-    operator = "GroupNormalization" if groups else "InstanceNormalization"
-    settings = {"num_groups": groups} if groups else {}
-
-    def norm(x, channels):
-        values = [net.random.random(channels) + 0.5, net.random.random(channels)]
-        names = [f"n{len(net.weights)}-{number}" for number in range(2)]
-        pairs = zip(values, names)
-        net.weights += [numpy_helper.from_array(v.astype("float32"), name) for v, name in pairs]
-        return net.node(operator, [x, *names], **settings)
-
-    fine = norm(net.conv("x", 1, 4), 4)
-    pair = {"kernel_shape": [2] * 3, "strides": [2] * 3}
-    coarse = norm(net.conv(net.node("MaxPool", [fine], **pair), 4, 8), 8)
-    up = net.node("ConvTranspose", [coarse, net.weight(8, 4, 2, 2, 2)], **pair)
-    net.opset = 21 if groups else 17
-    return net.save(path, net.conv(net.node("Concat", [up, fine], axis=1), 8, 2, relu=False))
-
-
-@pytest.mark.parametrize("groups", [None, 2])
-def test_normalisation_with_statistics_of_the_whole(made, tmp_path, groups):
-    _, volume, _ = made
-    model = normalised(tmp_path / "norm.onnx", groups)
-    # Statistics of a tile would differ from those of the whole.
-    drift = volume + np.linspace(-3, 3, SHAPE[0], dtype="float32")[:, None, None]
-    np.save(tmp_path / "drift.npy", drift)
-    words = [model, tmp_path / "drift.npy"]
-    exact = ["--global-statistics", "--verify", 3, "--json"]
-    said = json.loads(infer(*words, tmp_path / "a.npy", "-n", 1, *exact).stdout)
-    infer(*words, tmp_path / "b.npy", "-n", 2, "--tile", "16,16,32", *exact)
-    want, one = whole(model, drift), np.load(tmp_path / "a.npy")
-    assert np.array_equal(one, np.load(tmp_path / "b.npy")) and said["verified"]["equal"] == 3
-    # ONNX Runtime adds up all voxels in single precision.
-    assert np.abs(one - want).max() < 1e-3 * want.std()
-    infer(*words, tmp_path / "c.npy", "--inexact", "--tile", "16,16,32")
-    assert np.abs(np.load(tmp_path / "c.npy") - want).max() > 0.1 * want.std()
-
-
 def test_what_cannot_be_done_is_said(made, tmp_path):
     folder, volume, _ = made
     model, out = folder / "plain.onnx", tmp_path / "out.npy"
@@ -588,6 +294,7 @@ def test_what_cannot_be_done_is_said(made, tmp_path):
 
     said = refusal(model, folder / "in.npy", out, SIRTAKI_ONNXRUNTIME="/nowhere/libonnxruntime.so")
     assert "pip install onnxruntime" in said
+    assert "pip install onnxruntime-gpu" in refusal(model, folder / "in.npy", out, "--gpus", 1)
     np.save(tmp_path / "plane.npy", volume[0])
     assert "(y, x) has 2 axes of space, and the network takes 3" in refusal(
         model, tmp_path / "plane.npy", out

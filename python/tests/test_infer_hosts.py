@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from infer_command import PATIENCE, command, environment, left_behind, plain, wait_for, whole
 from test_distributed_hosts import SSH
 from test_distributed_hosts import hosts as two_hosts  # noqa: F401
-from test_infer import PATIENCE, command, environment, left_behind, plain, wait_for, whole
 
 SHAPE = (40, 52, 46)
 

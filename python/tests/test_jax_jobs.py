@@ -191,3 +191,34 @@ def test_one_rank_traces_for_itself(start):
         )
     )
     assert code == 0 and text.count("product: 18.0") == 2, text
+
+
+def test_programs_from_before_count_when_ranks_have_joined_again(start):
+    """Rank 0 waits for one thing while its program computes what rank 1 waits for."""
+    code, text = finished(
+        start(
+            """
+            import jax, jax.numpy as jnp, numpy, sirtaki.jax as hvd, sirtaki.numpy as plain
+
+            @jax.jit
+            def program(x, turns):
+                # Longer than the engine takes to find out that ranks wait for each other.
+                y = jax.lax.fori_loop(0, turns, lambda _, y: jnp.tanh(y @ y), jnp.ones((700, 700)))
+                return hvd.all_reduce(x + 0 * y[0, 0], name="late", op=hvd.Sum)
+
+            ones = jnp.ones(100_000)
+            hvd.init()
+            program(ones, 1).block_until_ready()
+            hvd.shutdown()
+            hvd.init()
+            if hvd.rank() == 0:
+                result = program(ones, 400)
+            else:
+                result = plain.allreduce(numpy.ones(100_000, "float32"), name="late", op=hvd.Sum)
+            plain.allreduce(numpy.ones(1), name="other")
+            print("sum:", float(result[0]), flush=True)
+            """,
+            JAX_PLATFORMS="cpu",
+        )
+    )
+    assert code == 0 and text.count("sum: 2.0") == 2, text

@@ -9,6 +9,7 @@ pub mod cables;
 pub mod conformance;
 pub mod container;
 pub mod data;
+pub mod driver;
 pub mod engines;
 pub mod hosts;
 pub mod job;

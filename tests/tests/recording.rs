@@ -47,8 +47,16 @@ fn open_to_others(folder: &Path) -> Vec<(PathBuf, u32)> {
 fn a_run_leaves_what_it_was_and_how_it_went() {
     let place = tempfile::tempdir().unwrap();
     let words = ["train", "-n", "2", "--max-steps", "30", "--checkpoint-dir", "here", "--data", DATA];
-    let done = Launch::start(sirtaki(&words, place.path())).ends();
+    let done = Launch::start(sirtaki(&[&words[..], &["--tensorboard", "events"]].concat(), place.path())).ends();
     assert_eq!(done.code, 0, "{}", done.message());
+    let events: Vec<PathBuf> =
+        fs::read_dir(place.path().join("events")).unwrap().map(|it| it.unwrap().path()).collect();
+    let [events]: [PathBuf; 1] = events.try_into().unwrap();
+    assert!(events.file_name().unwrap().to_string_lossy().starts_with("events.out.tfevents."));
+    let events = String::from_utf8_lossy(&fs::read(events).unwrap()).into_owned();
+    let times = |tag: &str| events.matches(tag).count();
+    assert_eq!((times("loss/train"), times("accuracy/test")), (3, 1));
+    assert!(events.contains("| batch_per_worker | 64 |"));
     let folder = place.path().join("here");
     assert!(folder.join("checkpoint-000001/manifest.json").exists());
     assert_eq!(open_to_others(place.path()), []);
@@ -56,6 +64,8 @@ fn a_run_leaves_what_it_was_and_how_it_went() {
     assert_eq!((&about["ranks"], &about["settings"]["batch_per_worker"]), (&2.into(), &"64".into()));
     assert_eq!((&about["exit"]["code"], &about["ended"]["failed"]), (&0.into(), &Value::Null));
     assert_eq!(about["launch"][1], "train");
+    let part = |about: &Value| (about["settings"]["max_steps"].clone(), about["settings"]["resumed_step"].clone());
+    assert_eq!(part(&about), ("30".into(), Value::Null), "it is a part of a training");
     assert!(!about["environment"].to_string().contains("SECRET"), "{about}");
     let rows = rows(&folder);
     let steps: Vec<u64> = rows.iter().map(|row| row["step"].as_u64().unwrap()).collect();
@@ -66,7 +76,8 @@ fn a_run_leaves_what_it_was_and_how_it_went() {
     let words = ["train", "-n", "1", "--max-steps", "40", "--batch-size", "64", "--resume", "--checkpoint-dir", "here"];
     let done = Launch::start(sirtaki(&[&words[..], &["--data", DATA]].concat(), place.path())).ends();
     assert_eq!(done.code, 0, "{}", done.message());
-    assert_eq!(read(place.path().join("here-2").join("run.json"))["ranks"], 1);
+    let went_on = read(place.path().join("here-2").join("run.json"));
+    assert_eq!((&went_on["ranks"], part(&went_on)), (&1.into(), ("40".into(), "30".into())));
     assert_eq!(read(folder.join("run.json"))["ranks"], 2);
 }
 

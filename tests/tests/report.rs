@@ -11,8 +11,10 @@ use std::{
 use serde_json::Value;
 use sirtaki_tests::{
     browser,
+    driver::Driver,
     launch::{Finished, Launch},
     runs::MadeUp,
+    wait,
 };
 use tempfile::TempDir;
 
@@ -132,7 +134,7 @@ fn a_browser_shows_the_whole_page_on_desktop_and_phone_in_light_and_dark() {
         assert_eq!(views.len(), 2);
         for view in views {
             assert_eq!(view["dark"], dark);
-            assert_eq!((&view["too_wide"], &view["scripts"]), (&Value::Bool(false), &0.into()), "{view}");
+            assert_eq!((&view["too_wide"], &view["scripts"]), (&Value::Bool(false), &1.into()), "{view}");
             assert_eq!(view["loaded"].as_array().unwrap().len(), 0, "something was loaded: {view}");
             assert_eq!((&view["plots"], &view["plots_in_words"]), (&PLOTS.len().into(), &PLOTS.len().into()), "{view}");
             assert_eq!(view["sticking_out"].as_array().unwrap().len(), 0, "{view}");
@@ -173,4 +175,114 @@ fn one_run_has_a_page_and_a_picture() {
     assert_eq!(&bytes[..8], b"\x89PNG\r\n\x1a\n");
     assert_eq!(u32::from_be_bytes(bytes[16..20].try_into().unwrap()), 390);
     assert!(bytes.len() > 20_000, "an empty page has {} bytes", bytes.len());
+}
+
+#[test]
+fn without_scripts_the_page_is_complete() {
+    let place = scaling();
+    let view = &browser::look_without_scripts(&page(place.path(), &["."]), &[1280])[0];
+    assert_eq!((&view["controls"], &view["plots"]), (&0.into(), &PLOTS.len().into()), "{view}");
+    assert_eq!((&view["plots_in_words"], &view["too_wide"]), (&PLOTS.len().into(), &Value::Bool(false)), "{view}");
+}
+
+/// A chart in a browser.
+struct Charted<'a> {
+    browser: &'a Driver,
+    title: &'a str,
+}
+
+impl Charted<'_> {
+    /// What an expression about the `figure` and its `plot` is.
+    fn see(&self, expression: &str) -> Value {
+        let title = self.title;
+        let find = format!(
+            "[...document.querySelectorAll('figure')].find(one => one.querySelector('h3').textContent === '{title}')"
+        );
+        self.browser
+            .see(&format!("const figure = {find}, plot = figure.querySelector(':scope > svg'); return {expression};"))
+    }
+
+    /// Places of the window from shares of the plot's width and height, wherever the page is scrolled to.
+    fn at(&self, x: f64, y: f64) -> (f64, f64) {
+        let scroll = "plot.scrollIntoView({ block: 'center', behavior: 'instant' })";
+        let places = self.see(&format!(
+            "({scroll}, [...['left', 'top', 'width', 'height']].map(side => plot.getBoundingClientRect()[side]))"
+        ));
+        let side = |index: usize| places[index].as_f64().unwrap();
+        (side(0) + x * side(2), side(1) + y * side(3))
+    }
+
+    fn ticks(&self) -> Vec<f64> {
+        let texts =
+            "[...plot.querySelectorAll('text.tick[text-anchor=middle]')].map(one => parseFloat(one.textContent))";
+        self.see(texts).as_array().unwrap().iter().map(|tick| tick.as_f64().unwrap()).collect()
+    }
+
+    fn click(&self, button: &str) {
+        self.see(&format!(
+            "[...figure.querySelectorAll('button')].find(one => one.textContent.includes('{button}')).click()"
+        ));
+    }
+}
+
+/// Letters that stand for keys without one.
+const RIGHT: &str = "\u{e014}";
+
+#[test]
+fn a_reader_explores_the_charts() {
+    let place = scaling();
+    let browser = Driver::open(&page(place.path(), &["."]), (1280, 900));
+    let loss = Charted { browser: &browser, title: "Loss over time" };
+    let said = || loss.see("figure.querySelector('.readout').hidden ? '' : figure.querySelector('.readout').innerText");
+    // Values under the pointer.
+    let (x, y) = loss.at(0.4, 0.5);
+    browser.point(&[(x, y, false)]);
+    let hovered = said();
+    let hovered = hovered.as_str().unwrap();
+    assert!(hovered.starts_with("time since the start: ") && hovered.contains(" training: "), "{hovered}");
+    // A part of the time, and all of it again.
+    let (whole, (left, _), (right, _)) = (loss.ticks(), loss.at(0.3, 0.5), loss.at(0.45, 0.5));
+    browser.point(&[(left, y, true), (right, y, true), (right, y, false)]);
+    let part = loss.ticks();
+    assert!(part.len() > 2 && part[0] > 0.0 && part.last() < whole.last(), "{whole:?} {part:?}");
+    assert_eq!(loss.see("[...figure.querySelectorAll('button')].at(-1).hidden"), false);
+    // On a busy machine two clicks may be too far apart to be one double click.
+    wait::until("a double click shows the whole chart", || {
+        browser.double_click(loss.at(0.5, 0.5));
+        loss.ticks() == whole
+    });
+    assert_eq!(loss.see("[...figure.querySelectorAll('button')].at(-1).hidden"), true);
+    // Fewer runs, in every chart that has them.
+    let lines = |title, colour: usize| {
+        Charted { browser: &browser, title }.see(&format!("plot.querySelectorAll('path.line.c{colour}').length"))
+    };
+    let legend = "document.querySelector('.legend [data-key=\"0\"] button')";
+    let before = lines("Accuracy over samples", 0);
+    assert_eq!((&before, lines("Loss over time", 1)), (&6.into(), 6.into()));
+    browser.see(&format!("{legend}.click()"));
+    assert_eq!((lines("Accuracy over samples", 0), lines("Accuracy over samples", 1)), (0.into(), 6.into()));
+    assert_eq!(browser.see(&format!("return {legend}.getAttribute('aria-pressed')")), "false");
+    let rows =
+        "return [...document.querySelectorAll('figure g[data-key=\"0\"]')].every(row => row.classList.contains('off'))";
+    assert_eq!(browser.see(rows), true);
+    browser.see(&format!("{legend}.click()"));
+    assert_eq!(lines("Accuracy over samples", 0), before);
+    // Orders of magnitude.
+    let unit = || loss.see("plot.querySelector('text.unit[text-anchor=end]').textContent");
+    assert_eq!(unit(), "time since the start (s)");
+    loss.click("log x");
+    assert_eq!(unit(), "time since the start (s), logarithmic");
+    loss.click("log x");
+    // By keyboard alone: a mean, and values.
+    browser.see("document.querySelector('.smoothing input').focus()");
+    browser.press(&RIGHT.repeat(20));
+    assert_eq!(loss.see("plot.querySelectorAll('path.raw').length"), 16, "one per run");
+    loss.see("plot.focus()");
+    browser.press(RIGHT);
+    let first = said();
+    browser.press(RIGHT);
+    let second = said();
+    assert!(first.as_str().unwrap().contains(", mean ") && first != second, "{first} {second}");
+    assert!(browser.sheets() <= 3, "it prints on {} sheets", browser.sheets());
+    assert_eq!(browser.complaints(), Vec::<Value>::new());
 }

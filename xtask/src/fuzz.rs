@@ -10,7 +10,9 @@ use anyhow::{Context, Result, bail};
 
 use crate::shell::{Call, Shell, cargo};
 
-const SECONDS: u32 = 20;
+const SECONDS: u32 = 10;
+/// The same when it is asked to look for longer.
+const LONG_SECONDS: u32 = 300;
 const FLAGS: &[&str] = &[
     "--cfg=fuzzing",
     "-Cpasses=sancov-module",
@@ -22,8 +24,17 @@ const FLAGS: &[&str] = &[
     "-Ccodegen-units=1",
 ];
 
-/// Builds and runs every target in `fuzz/src/targets`.
+/// Builds every target in `fuzz/src/targets` and runs each for a short time.
 pub(crate) fn check(shell: &Shell) -> Result<()> {
+    run(shell, SECONDS)
+}
+
+/// The same for a long time.
+pub(crate) fn check_long(shell: &Shell) -> Result<()> {
+    run(shell, LONG_SECONDS)
+}
+
+fn run(shell: &Shell, seconds: u32) -> Result<()> {
     let host = shell.host()?;
     let build = cargo(["build", "--manifest-path", "fuzz/Cargo.toml", "--release", "--locked"]);
     let build = build.args(["--target", &host, "--target-dir", "target/fuzz"]);
@@ -35,7 +46,8 @@ pub(crate) fn check(shell: &Shell) -> Result<()> {
     let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     for some in targets.chunks(cores) {
         thread::scope(|threads| {
-            let runs: Vec<_> = some.iter().map(|target| threads.spawn(|| try_inputs(shell, &host, target))).collect();
+            let runs: Vec<_> =
+                some.iter().map(|target| threads.spawn(|| try_inputs(shell, &host, target, seconds))).collect();
             runs.into_iter().try_for_each(|run| run.join().unwrap_or_else(|_| bail!("a fuzzing thread panicked")))
         })?;
     }
@@ -43,7 +55,7 @@ pub(crate) fn check(shell: &Shell) -> Result<()> {
 }
 
 /// Runs one target for its time.
-fn try_inputs(shell: &Shell, host: &str, target: &str) -> Result<()> {
+fn try_inputs(shell: &Shell, host: &str, target: &str, seconds: u32) -> Result<()> {
     let corpus = format!("target/fuzz/corpus/{target}");
     fs::create_dir_all(shell.root.join(&corpus))?;
     // For inputs with so much structure that chance would not find it.
@@ -52,7 +64,7 @@ fn try_inputs(shell: &Shell, host: &str, target: &str) -> Result<()> {
     let limits = ["-rss_limit_mb=2048", "-timeout=10", "-max_len=8192", "-verbosity=0", "-print_final_stats=1"];
     let artifacts = format!("-artifact_prefix=target/fuzz/{target}-");
     let call = Call::new(program).env("SIRTAKI_FUZZ_TARGET", target);
-    let call = call.args(limits).args([format!("-max_total_time={SECONDS}"), artifacts, corpus]).args(seeds);
+    let call = call.args(limits).args([format!("-max_total_time={seconds}"), artifacts, corpus]).args(seeds);
     let said = shell.run_logged(call, &format!("target/fuzz/{target}.log"));
     let said = said.with_context(|| format!("the input that broke `{target}` is in target/fuzz/{target}-*"))?;
     let runs = said.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"));

@@ -3,6 +3,8 @@
 //! A program instead of scripts, so that it is checked like everything else and works wherever cargo does.
 #![allow(clippy::print_stdout, reason = "a task talks to the person who started it")]
 
+mod book;
+mod dist;
 mod frameworks;
 mod fuzz;
 mod gpu;
@@ -10,10 +12,12 @@ mod hygiene;
 mod loom;
 mod packages;
 mod ptx;
+mod publish;
 mod python;
 mod python_tests;
 mod search;
 mod shell;
+mod side_by_side;
 mod steps;
 
 use std::process::ExitCode;
@@ -53,9 +57,18 @@ enum Task {
     },
     /// Build the Python package into target/wheels
     Wheel,
+    /// Make everything that a release consists of, into target/dist: archive of the command, wheels, sources, bill of
+    /// materials, checksums
+    Dist {
+        /// Make it again from a clone in another folder, and compare
+        #[arg(long)]
+        twice: bool,
+    },
     /// Pack wheel, tests, figures and a runner for a machine with a GPU into target/gpu-bundle
     GpuBundle,
-    /// Regenerate pages and expected texts: docs/environment.md, the command's help
+    /// Build the book in docs into target/book
+    Book,
+    /// Regenerate pages and expected texts: the references in docs, the command's help
     Docs,
     /// Recompile the GPU kernels: reduce.cu to reduce.ptx
     Ptx,
@@ -90,7 +103,9 @@ fn perform(task: Task) -> Result<()> {
         Task::Bench { arguments } if arguments.first().is_some_and(|name| name == "local-sgd") => {
             frameworks::bench_local_sgd(&shell, &arguments[1..])
         }
-        Task::Bench { arguments } if arguments == ["server"] => frameworks::bench_server(&shell),
+        Task::Bench { arguments } if arguments.first().is_some_and(|name| name == "server") => {
+            frameworks::bench_server(&shell, &arguments[1..])
+        }
         Task::Bench { arguments } if arguments.first().is_some_and(|name| name == "search") => {
             search::bench(&shell, &arguments[1..])
         }
@@ -107,10 +122,8 @@ fn perform(task: Task) -> Result<()> {
             let example = ["--package", "sirtaki", "--example", "pipeline_speed", "--"];
             shell.run(cargo(["run", "--release", "--quiet"]).args(example).args(&arguments[1..]))
         }
-        // So is this, which is launcher, agent and workers in one.
         Task::Bench { arguments } if arguments.first().is_some_and(|name| name == "elastic") => {
-            let example = ["--package", "sirtaki", "--example", "elastic_speed", "--"];
-            shell.run(cargo(["run", "--release", "--quiet"]).args(example).args(&arguments[1..]))
+            frameworks::bench_elastic(&shell, &arguments[1..])
         }
         Task::Bench { arguments } => {
             let name = arguments.first().map_or("", String::as_str);
@@ -127,10 +140,13 @@ fn perform(task: Task) -> Result<()> {
             shell.run(run.args(&arguments).args(wheel))
         }
         Task::Wheel => python::wheel(&shell).map(drop),
+        Task::Dist { twice } => dist::make(&shell, twice),
         Task::GpuBundle => gpu::bundle(&shell).map(drop),
         Task::Ptx => ptx::write(&shell),
+        Task::Book => book::build(&shell),
         Task::Docs => {
-            let tests = cargo(["test", "--package", "sirtaki-cli", "--lib", "--test", "golden"]);
+            shell.run(book::reference())?;
+            let tests = cargo(["test", "--package", "sirtaki-cli", "--lib", "--test", "golden", "--test", "docs"]);
             shell.run(tests.env("BLESS", "1"))
         }
     }

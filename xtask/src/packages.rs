@@ -44,6 +44,7 @@ const PACKAGES: &[Package] = &[
 ];
 
 const CARGO_DENY: &str = "0.20.2";
+const MDBOOK: &str = "0.5.4";
 
 fn is_there(shell: &Shell, program: &str) -> bool {
     match program.split_once(' ') {
@@ -74,7 +75,7 @@ pub(crate) fn check(shell: &Shell) -> Result<()> {
 }
 
 /// Installs packages without starting their daemons: the tests start their own.
-fn install(shell: &Shell, names: &[&str]) -> Result<()> {
+pub(crate) fn install(shell: &Shell, names: &[&str]) -> Result<()> {
     shell.run(Call::new("apt-get").args(["update", "-q"]))?;
     let policy = Path::new("/usr/sbin/policy-rc.d");
     let ours = !policy.exists();
@@ -94,17 +95,30 @@ fn is_root(shell: &Shell) -> bool {
     shell.read(&Call::new("id").args(["-u"])).is_ok_and(|id| id.trim() == "0")
 }
 
-/// How to call cargo-deny; built into `target/tools` when it is not installed, which takes a few minutes once.
+/// How to call cargo-deny.
 pub(crate) fn cargo_deny(shell: &Shell) -> Result<Call> {
-    if has("cargo-deny") {
-        return Ok(Call::new("cargo-deny"));
+    tool(shell, "cargo-deny", CARGO_DENY, "")
+}
+
+/// How to call mdBook.
+pub(crate) fn mdbook(shell: &Shell) -> Result<Call> {
+    tool(shell, "mdbook", MDBOOK, "search")
+}
+
+/// How to call a program in Rust; built into `target/tools` when it is not installed, once. It runs for a second or so:
+/// optimising it would take longer than it saves.
+fn tool(shell: &Shell, name: &str, version: &str, features: &str) -> Result<Call> {
+    if has(name) {
+        return Ok(Call::new(name));
     }
     let folder = shell.root.join("target/tools");
-    let program = folder.join("bin/cargo-deny").display().to_string();
+    let program = folder.join("bin").join(name).display().to_string();
     if !shell.succeeds(&Call::new(&program).args(["--version"])) {
-        println!("  building cargo-deny {CARGO_DENY} into target/tools, once");
-        let install = cargo(["install", "--quiet", "--locked", "cargo-deny", "--version", CARGO_DENY, "--root"]);
-        shell.run(install.args([folder.display().to_string()]))?;
+        println!("  building {name} {version} into target/tools, once");
+        let install = cargo(["install", "--quiet", "--locked", "--debug", "--no-default-features"]);
+        let root = folder.display().to_string();
+        let which = [name, "--version", version, "--features", features, "--root", &root];
+        shell.run(install.args(which).env("CARGO_PROFILE_DEV_DEBUG", "0"))?;
     }
     Ok(Call::new(program))
 }

@@ -16,13 +16,24 @@ const RUFF: &str = "ruff==0.17.*";
 const MYPY: &str = "mypy==2.4.*";
 /// Where these are installed.
 const TOOLS: &str = "target/tools/python";
-/// The oldest system that wheels are for: its C library is from 2012, and computing centres are slow to upgrade.
+const ZIGBUILD: &str = "cargo-zigbuild==0.24.*";
+const TWINE: &str = "twine==7.*";
+/// Where the wheel for tests is built.
+pub(crate) const WHEELS_FOR_TESTS: &str = "target/python/wheels";
+/// The oldest C library that wheels and binaries work with: it is from 2012, and computing centres are slow to upgrade.
+pub(crate) const OLDEST_C_LIBRARY: &str = "2.17";
+/// The same, as wheels name it.
 const OLDEST: &str = "manylinux_2_17";
 
 /// Builds the wheel as users get it, and returns its path.
 pub(crate) fn wheel(shell: &Shell) -> Result<String> {
-    let options = ["--release", "--zig", "--compatibility", OLDEST, "--target", &shell.host()?];
-    let wheel = build(shell, maturin_with_zig(shell)?, "target/wheels", &options)?;
+    wheel_for(shell, &shell.host()?, &|call| call)
+}
+
+/// Builds the wheel for a kind of machine, with whatever `with` adds to the call, and returns its path.
+pub(crate) fn wheel_for(shell: &Shell, target: &str, with: &dyn Fn(Call) -> Call) -> Result<String> {
+    let options = ["--release", "--zig", "--compatibility", OLDEST, "--target", target];
+    let wheel = build(shell, with(maturin_with_zig(shell)?), "target/wheels", &options)?;
     let size = fs::metadata(&wheel)?.len() as f64 / f64::from(1 << 20);
     println!("  {wheel}: {size:.1} MiB");
     Ok(wheel)
@@ -39,7 +50,7 @@ pub(crate) fn lint(shell: &Shell) -> Result<()> {
 
 /// Builds the wheel for tests, with what other steps have built already, and returns its path.
 pub(crate) fn wheel_for_tests(shell: &Shell) -> Result<String> {
-    build(shell, maturin(shell)?, "target/python/wheels", &[])
+    build(shell, maturin(shell)?, WHEELS_FOR_TESTS, &[])
 }
 
 /// How to install packages for a Python.
@@ -80,6 +91,20 @@ fn maturin_with_zig(shell: &Shell) -> Result<Call> {
     let bin = shell.root.join(TOOLS).join("bin").display().to_string();
     let path = std::env::var("PATH").unwrap_or_default();
     Ok(maturin(shell)?.env("PATH", format!("{bin}:{path}")))
+}
+
+/// How to build programs with cargo and link them with zig.
+pub(crate) fn zigbuild(shell: &Shell) -> Result<Call> {
+    installed(shell, "ziglang", ZIG)?;
+    installed(shell, "cargo_zigbuild", ZIGBUILD)?;
+    let bin = shell.root.join(TOOLS).join("bin").display().to_string();
+    let path = std::env::var("PATH").unwrap_or_default();
+    Ok(Call::new(format!("{bin}/cargo-zigbuild")).args(["zigbuild"]).env("PATH", format!("{bin}:{path}")))
+}
+
+/// How to call twine, which checks wheels.
+pub(crate) fn twine(shell: &Shell) -> Result<Call> {
+    installed(shell, "twine", TWINE)
 }
 
 /// The folder of a Python package, installed when it is not there.

@@ -5,20 +5,25 @@ use std::{fs, path::Path};
 use anyhow::{Context, Result, bail};
 
 use crate::{
-    python::{pip_install, wheel_for_tests},
+    publish,
+    python::{WHEELS_FOR_TESTS, pip_install, wheel_for_tests},
     shell::{Call, Shell, cargo},
+    side_by_side,
 };
 
 /// Where PyTorch and the following are installed, once.
 const ENVIRONMENT: &str = "target/python/environment";
 /// What the tests need besides the wheel and PyTorch.
-const NEEDS: [&str; 23] = [
+const NEEDS: [&str; 28] = [
     "accelerate",
     "cloudpickle",
     "flax",
+    "h5py",
     "imagecodecs",
+    "ipykernel",
     "jax",
     "keras",
+    "lightning",
     "mpi4py",
     "mrcfile",
     "mypy",
@@ -32,34 +37,16 @@ const NEEDS: [&str; 23] = [
     "pytest",
     "scipy",
     "selenium",
+    "tensorboard",
     "tensorflow-cpu",
     "tifffile",
+    "transformers",
     "viztracer",
     "zarr",
 ];
 const PYTEST: [&str; 7] = ["-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider"];
-/// Tests that one process runs.
-const ALONE: [&str; 19] = [
-    "python/tests/test_command.py",
-    "python/tests/test_horovodrun.py",
-    "python/tests/test_torch_jobs.py",
-    "python/tests/test_elastic_jobs.py",
-    "python/tests/test_distributed_jobs.py",
-    "python/tests/test_distributed_hosts.py",
-    "python/tests/test_tensorflow_jobs.py",
-    "python/tests/test_keras_jobs.py",
-    "python/tests/test_jax_jobs.py",
-    "python/tests/test_surface.py",
-    "python/tests/test_types.py",
-    "python/tests/test_examples.py",
-    "python/tests/test_perfetto.py",
-    "python/tests/test_search.py",
-    "python/tests/test_mpi.py",
-    "python/tests/test_volumes.py",
-    "python/tests/test_infer.py",
-    "python/tests/test_infer_hosts.py",
-    "python/tests/test_infer_python.py",
-];
+/// Tests that need a launcher from outside the wheel, which `tests/tests/launch_python.rs` gives them.
+const ELSEWHERE: &str = "test_run.py";
 
 /// Modules that are not imported beside PyTorch: a process that has imported TensorFlow aborts in PyTorch's compiler,
 /// because both bring LLVM along. The last two have no examples.
@@ -116,27 +103,42 @@ pub(crate) const WITH_TORCH: &str = "SIRTAKI_BENCH_PYTHON";
 pub(crate) fn test(shell: &Shell) -> Result<()> {
     let folder = "target/python/tests";
     let python = install(shell, folder, &environment(shell)?, &[])?;
-    for (suite, ranks) in TOGETHER {
-        for &ranks in ranks {
-            on_ranks(shell, folder, suite, ranks)?;
-        }
-    }
-    let examples = Call::new(&python).args(PYTEST).args(["--doctest-modules", "--pyargs"]);
-    let apart: Vec<_> = APART.iter().map(|place| format!("--ignore-glob=*/sirtaki/{place}")).collect();
-    shell.run(examples.clone().args(["sirtaki"]).args(apart.iter().map(String::as_str)))?;
-    shell.run(examples.clone().args([
-        "sirtaki.tensorflow",
-        "sirtaki.data.tensorflow",
-        "sirtaki.keras",
-        "sirtaki.data.keras",
-    ]))?;
-    shell.run(examples.args(["sirtaki.jax"]))?;
-    // The program that the tests of volumes drive.
-    shell.run(cargo(["build", "--workspace", "--example", "convert", "--locked"]))?;
-    shell.run(Call::new(&python).args(PYTEST).args(ALONE))
+    publish::check_wheels(shell, WHEELS_FOR_TESTS)?;
+    // The programs that the tests of volumes drive.
+    shell.run(cargo(["build", "--workspace", "--example", "convert", "--example", "volume", "--locked"]))?;
+    let together = TOGETHER.into_iter().flat_map(|(suite, ranks)| ranks.iter().map(move |ranks| (suite, ranks)));
+    let mut calls: Vec<_> = together.map(|(suite, ranks)| on_ranks(folder, suite, ranks)).collect();
+    calls.extend(alone(shell)?.into_iter().map(|file| Call::new(&python).args(PYTEST).args([file])));
+    calls.extend(examples(&python));
+    side_by_side::run(shell, calls)
 }
 
-/// The same on two and four ranks with older versions of the frameworks, each installed once and kept.
+/// The examples in the package's own documentation.
+fn examples(python: &str) -> [Call; 3] {
+    let doctest = |modules: &[&str]| {
+        let pytest = Call::new(python).args(PYTEST).args(["--doctest-modules", "--pyargs"]);
+        pytest.args(modules.to_vec())
+    };
+    let apart = APART.map(|place| format!("--ignore-glob=*/sirtaki/{place}"));
+    [
+        doctest(&["sirtaki"]).args(apart),
+        doctest(&["sirtaki.tensorflow", "sirtaki.data.tensorflow", "sirtaki.keras", "sirtaki.data.keras"]),
+        doctest(&["sirtaki.jax"]),
+    ]
+}
+
+/// The files with tests that one process runs.
+fn alone(shell: &Shell) -> Result<Vec<String>> {
+    let folder = "python/tests";
+    let entries = fs::read_dir(shell.root.join(folder))?.flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let tests = names.filter(|name| name.starts_with("test_") && name.ends_with(".py") && name != ELSEWHERE);
+    let mut paths: Vec<_> = tests.map(|name| format!("{folder}/{name}")).collect();
+    paths.sort();
+    Ok(paths)
+}
+
+/// The tests on several ranks, with older versions of the frameworks, each installed once and kept.
 pub(crate) fn test_older(shell: &Shell) -> Result<()> {
     for Older { framework, version, with, suites } in OLDER {
         let kept = format!("target/python/{framework}-{version}");
@@ -152,12 +154,21 @@ pub(crate) fn test_older(shell: &Shell) -> Result<()> {
         install(shell, &folder, &python, &["pytest"])?;
         for suite in suites {
             for ranks in ["1", "2", "4"] {
-                on_ranks(shell, &folder, *suite, ranks)?;
+                shell.run(on_ranks(&folder, *suite, ranks))?;
             }
         }
         fs::remove_dir_all(shell.root.join(folder))?;
     }
     Ok(())
+}
+
+/// Listeners that take long to install, each for real and without a network.
+pub(crate) fn test_trackers(shell: &Shell) -> Result<()> {
+    let kept = "target/python/trackers";
+    let python = environment_for(shell, kept, &[("mlflow", "mlflow"), ("wandb", "wandb"), ("pytest", "pytest")])?;
+    let wheel = wheel_for_tests(shell)?;
+    shell.run(pip_install(&python).args(["--force-reinstall", "--no-deps", &wheel]))?;
+    shell.run(Call::new(&python).args(PYTEST).args(["python/tests/trackers"]))
 }
 
 /// A Python that has the frameworks and everything else that tests need, but not the wheel. It is made once and kept:
@@ -211,14 +222,12 @@ pub(crate) fn install(shell: &Shell, folder: &str, other: &str, needs: &[&str]) 
     Ok(python)
 }
 
-/// Runs tests on several ranks.
-fn on_ranks(shell: &Shell, folder: &str, suite: Suite, ranks: &str) -> Result<()> {
+/// How to run tests on several ranks.
+fn on_ranks(folder: &str, suite: Suite, ranks: &str) -> Call {
     let [sirtaki, python] = ["sirtaki", "python"].map(|program| format!("{folder}/bin/{program}"));
-    let mut run = Call::new(&sirtaki).args(["run", "-n", ranks, "--oversubscribe", "--", &python]);
-    if let Some(back_end) = suite.keras {
-        run = run.env("KERAS_BACKEND", back_end);
-    }
-    shell.run(run.args(PYTEST).args([suite.folder]))
+    let run = Call::new(&sirtaki).args(["run", "-n", ranks, "--oversubscribe", "--", &python]);
+    let run = suite.keras.iter().fold(run, |run, back_end| run.env("KERAS_BACKEND", *back_end));
+    run.args(PYTEST).args([suite.folder])
 }
 
 /// Whether a Python has these packages.

@@ -43,12 +43,16 @@ impl Call {
         self
     }
 
-    fn command(&self, root: &Path) -> Command {
+    /// Ready to be started in a folder.
+    pub(crate) fn command(&self, root: &Path) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).current_dir(root).stdin(Stdio::null());
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         // What cargo sets for this program would make every inner cargo think that something changed.
-        command.env_remove("CARGO_MANIFEST_DIR").env_remove("CARGO_MANIFEST_PATH");
+        let own = |name: &str| name.starts_with("CARGO_MANIFEST_") || name.starts_with("CARGO_PKG_");
+        for (name, _) in std::env::vars().filter(|(name, _)| own(name)) {
+            command.env_remove(name);
+        }
         command
     }
 }

@@ -1,12 +1,16 @@
 //! `cargo xtask test`: the steps, cheapest first, and the table at the end.
 
-use std::time::{Duration, Instant};
+use std::{
+    num::NonZeroUsize,
+    thread,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Result, bail};
 
 use crate::{
-    fuzz, gpu, hygiene, loom, packages, python, python_tests,
-    shell::{Shell, cargo, has},
+    book, dist, fuzz, gpu, hygiene, loom, packages, publish, python, python_tests,
+    shell::{Call, Shell, cargo, has},
 };
 
 struct Step {
@@ -19,11 +23,11 @@ const STEPS: &[Step] = &[
     Step { name: "hygiene", about: "module headers, file sizes, unique type names, no leftovers", run: hygiene::check },
     Step { name: "format", about: "cargo fmt --check", run: format },
     Step { name: "packages", about: "Debian packages the tests need; installed if allowed", run: packages::check },
-    Step { name: "lint", about: "clippy, warnings are errors", run: lint },
-    Step { name: "cuda", about: "feature `cuda` type-checked, without a GPU", run: cuda },
+    Step { name: "lint", about: "clippy, warnings are errors; with each set of features", run: lint },
     Step { name: "python-lint", about: "Ruff and mypy on the Python package", run: python::lint },
     Step { name: "deny", about: "licences, sources and dependency directions (cargo-deny)", run: deny },
-    Step { name: "docs", about: "cargo doc for all crates and features, warnings are errors", run: docs },
+    Step { name: "publish", about: "every crate has what a registry asks for, and can be packed", run: publish::check },
+    Step { name: "docs", about: "the book with its links, and cargo doc; warnings are errors", run: docs },
     Step { name: "test", about: "unit and integration tests", run: test },
     Step {
         name: "python",
@@ -32,8 +36,12 @@ const STEPS: &[Step] = &[
     },
     Step { name: "doctest", about: "examples in the documentation, README included", run: doctest },
     Step { name: "loom", about: "every interleaving of the shared-memory signals", run: loom::check },
-    Step { name: "fuzz", about: "every byte parser, 20 s each", run: fuzz::check },
+    Step { name: "fuzz", about: "every byte parser, 10 s each", run: fuzz::check },
 ];
+
+/// Python's frameworks, gigabytes that one core unpacks, are installed while the steps between these two run.
+const INSTALLED_AFTER: &str = "packages";
+const INSTALLED_BEFORE: &str = "test";
 
 /// Occasional steps, which take long or need large downloads; they run only when they are named.
 const NOW_AND_THEN: &[Step] = &[
@@ -43,9 +51,20 @@ const NOW_AND_THEN: &[Step] = &[
         run: gpu::test,
     },
     Step {
+        name: "batch-files",
+        about: "the examples' batch files, submitted to a real Slurm cluster",
+        run: batch_files,
+    },
+    Step {
         name: "elastic-changes",
-        about: "100,000 histories of an elastic job, and one with 1,000 changes of its workers",
+        about: "100,000 histories of an elastic job, one with 1,000 changes, and training with 200 losses to the same bits",
         run: elastic_changes,
+    },
+    Step { name: "fuzz-long", about: "every byte parser, 5 minutes each", run: fuzz::check_long },
+    Step {
+        name: "learner",
+        about: "Burn's own training loop on several ranks, with a build of Burn for it",
+        run: learner,
     },
     Step { name: "kill-matrix", about: "100 runs in which some part of a job is ended", run: kill_matrix },
     Step {
@@ -59,9 +78,20 @@ const NOW_AND_THEN: &[Step] = &[
         run: server_histories,
     },
     Step {
+        name: "packaging",
+        about: "recipes for computing centres, with the files of a release",
+        run: dist::check_recipes,
+    },
+    Step { name: "publish-build", about: "every crate packed, and built from what was packed", run: publish::rehearse },
+    Step {
         name: "python-versions",
         about: "the wheel with older versions of the frameworks, which are kept in target (some GB)",
         run: python_tests::test_older,
+    },
+    Step {
+        name: "trackers",
+        about: "Weights & Biases and MLflow as listeners, which are installed into target (some 100 MB)",
+        run: python_tests::test_trackers,
     },
 ];
 
@@ -86,15 +116,25 @@ pub(crate) fn list() {
 pub(crate) fn run(shell: &Shell, names: &[String]) -> Result<()> {
     let steps = select(names)?;
     let mut outcomes: Vec<(&Step, Outcome)> = Vec::new();
-    for (index, step) in steps.iter().enumerate() {
-        let outcome = if outcomes.iter().any(|(_, outcome)| matches!(outcome, Outcome::Failed(..))) {
-            Outcome::NotRun
-        } else {
-            println!("\n[{}/{}] {}: {}", index + 1, steps.len(), step.name, step.about);
-            perform(shell, step)
-        };
-        outcomes.push((step, outcome));
-    }
+    thread::scope(|threads| {
+        let mut installation = None;
+        for (index, step) in steps.iter().enumerate() {
+            if step.name == INSTALLED_BEFORE {
+                // The step installs what is missing, or says why it cannot.
+                let _ = installation.take().map(thread::ScopedJoinHandle::join);
+            }
+            let outcome = if outcomes.iter().any(|(_, outcome)| matches!(outcome, Outcome::Failed(..))) {
+                Outcome::NotRun
+            } else {
+                println!("\n[{}/{}] {}: {}", index + 1, steps.len(), step.name, step.about);
+                perform(shell, step)
+            };
+            if names.is_empty() && step.name == INSTALLED_AFTER && matches!(outcome, Outcome::Passed(_)) {
+                installation = Some(threads.spawn(|| python_tests::environment(shell)));
+            }
+            outcomes.push((step, outcome));
+        }
+    });
     let result = summarise(&outcomes);
     if names.is_empty() {
         println!("left out: everything that needs a GPU; `cargo xtask test gpu` runs it where there is one");
@@ -162,13 +202,22 @@ fn format(shell: &Shell) -> Result<()> {
     shell.run(cargo(["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]))
 }
 
-/// What only feature `train` builds is checked separately. Burn's training loop turns on the thread pool of Burn's CPU
-/// back end, which would change every other program of the workspace.
-const TRAIN: [&str; 4] = ["-p", "sirtaki", "--features", "train"];
+/// What only these features build is checked separately. Burn's training loop turns on the thread pool of Burn's CPU back
+/// end, which would change every other program of the workspace.
+const FEATURES: [&str; 4] = ["-p", "sirtaki", "--features", "train,cuda"];
 
 fn lint(shell: &Shell) -> Result<()> {
-    shell.run(cargo(["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))?;
-    shell.run(cargo(["clippy"]).args(TRAIN).args(["--all-targets", "--locked", "--", "-D", "warnings"]))
+    let clippy = |which: &[&str]| {
+        cargo(["clippy"]).args(which.to_vec()).args(["--all-targets", "--locked", "--", "-D", "warnings"])
+    };
+    shell.run(clippy(&["--workspace"]))?;
+    shell.run(cargo(["clippy", "-p", "sirtaki", "--no-default-features", "--locked", "--", "-D", "warnings"]))?;
+    shell.run(without_cuda(clippy(&FEATURES)))
+}
+
+/// Burn's build scripts look for CUDA's compilers, unless this is for documentation.
+fn without_cuda(call: Call) -> Call {
+    call.env("DOCS_RS", "1")
 }
 
 /// cargo-deny without its advisories: their database has to be fetched, and this command works without a network.
@@ -188,32 +237,39 @@ fn deny(shell: &Shell) -> Result<()> {
     ]))
 }
 
-/// Burn's build scripts look for CUDA's compilers, unless this is for documentation.
-fn cuda(shell: &Shell) -> Result<()> {
-    let check = ["check", "-p", "sirtaki", "--features", "cuda", "--locked"];
-    shell.run(cargo(check).env("DOCS_RS", "1"))
-}
-
 fn docs(shell: &Shell) -> Result<()> {
+    book::check(shell)?;
     let document = |packages: &[&str]| {
         let options = ["--no-deps", "--locked"];
-        shell.run(cargo(["doc"]).args(packages.iter().copied()).args(options).env("RUSTDOCFLAGS", "-D warnings"))
+        cargo(["doc"]).args(packages.to_vec()).args(options).env("RUSTDOCFLAGS", "-D warnings")
     };
-    document(&["--workspace"])?;
-    document(&TRAIN)
+    shell.run(document(&["--workspace"]))?;
+    shell.run(without_cuda(document(&FEATURES)))
 }
 
 fn test(shell: &Shell) -> Result<()> {
     let python = python_tests::environment(shell)?;
-    if has("cargo-nextest") {
-        let tests = cargo(["nextest", "run", "--workspace", "--locked", "--no-fail-fast"]);
-        shell.run(tests.env(python_tests::WITH_TORCH, python))?;
-        return shell.run(cargo(["nextest", "run"]).args(TRAIN).args(["--test", "learner", "--locked"]));
-    }
-    println!("  cargo-nextest is not installed; its reports are nicer, the tests are the same");
-    let tests = cargo(["test", "--workspace", "--all-targets", "--locked", "--no-fail-fast"]);
-    shell.run(tests.env(python_tests::WITH_TORCH, python))?;
-    shell.run(cargo(["test"]).args(TRAIN).args(["--test", "learner", "--locked"]))
+    let tests = if has("cargo-nextest") {
+        let threads = 2 * thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let everyday = ["--profile", "everyday", "--test-threads", &threads.to_string()];
+        cargo(["nextest", "run", "--workspace", "--locked", "--no-fail-fast"]).args(everyday)
+    } else {
+        println!("  cargo-nextest is not installed; its reports are nicer, the tests are the same");
+        cargo(["test", "--workspace", "--all-targets", "--locked", "--no-fail-fast"])
+    };
+    shell.run(tests.env(python_tests::WITH_TORCH, python))
+}
+
+/// Feature `train` needs a build of Burn of its own, which takes minutes for one test; every day it is only checked.
+fn learner(shell: &Shell) -> Result<()> {
+    shell.run(cargo(["test", "-p", "sirtaki", "--features", "train", "--test", "learner", "--locked"]))
+}
+
+/// Jobs find the wheel's programs beside the Python that is named.
+fn batch_files(shell: &Shell) -> Result<()> {
+    let python = python_tests::install(shell, "target/python/tests", &python_tests::environment(shell)?, &[])?;
+    let test = ["test", "--workspace", "--locked", "--test", "batch_files", "--", "--ignored", "--nocapture"];
+    shell.run(cargo(test).env(python_tests::WITH_TORCH, shell.root.join(python).display().to_string()))
 }
 
 fn kill_matrix(shell: &Shell) -> Result<()> {
@@ -230,8 +286,8 @@ fn elastic_changes(shell: &Shell) -> Result<()> {
     let histories =
         cargo(["test", "-p", "sirtaki-launch", "--locked", "--lib", "--", "members::", "course::histories"]);
     shell.run(histories.env("PROPTEST_CASES", "100000"))?;
-    let test = ["test", "--workspace", "--locked", "--test", "elastic", "--", "--ignored", "--nocapture"];
-    shell.run(cargo(test))
+    let test = ["test", "--workspace", "--locked", "--test", "elastic", "--test", "elastic_hosts", "--test", "train"];
+    shell.run(cargo(test).args(["--", "--ignored", "--nocapture", "--test-threads", "1"]))
 }
 
 fn server_histories(shell: &Shell) -> Result<()> {

@@ -68,28 +68,47 @@ const TRAINING: Section = Section {
 /// Where ONNX Runtime is.
 pub const ONNXRUNTIME: &str = "SIRTAKI_ONNXRUNTIME";
 
+/// Where HDF5's library is.
+pub const HDF5: &str = "SIRTAKI_HDF5";
+
 /// Variables about networks on volumes.
 const VOLUMES: Section = Section {
     title: "Volumes",
-    about: "What `sirtaki infer` computes with.",
-    variables: &[Variable {
-        name: ONNXRUNTIME,
-        allowed: "the path of libonnxruntime.so, or of its folder",
-        default: "the system's, else that of the Python in PATH",
-        about: "The library that computes networks in ONNX files.",
-    }],
+    about: "What `sirtaki infer` computes with, and what it reads HDF5 with; `sirtaki train` reads its pairs with the same.",
+    variables: &[
+        Variable {
+            name: ONNXRUNTIME,
+            allowed: "the path of libonnxruntime.so, or of its folder",
+            default: "the system's, else that of the Python in PATH",
+            about: "The library that computes networks in ONNX files.",
+        },
+        Variable {
+            name: HDF5,
+            allowed: "the path of libhdf5.so, or of its folder",
+            default: "the system's, else that of h5py in the Python in PATH",
+            about: "The library that reads volumes in HDF5 files.",
+        },
+    ],
 };
 
 /// Variables that the Python package reads.
 const PYTHON: Section = Section {
     title: "Python",
     about: "What the package `sirtaki` needs to know.",
-    variables: &[Variable {
-        name: "SIRTAKI_COMMAND",
-        allowed: "the path of a program",
-        default: "the one beside Python, else the one in PATH",
-        about: "Which `sirtaki` command `sirtaki.run` calls.",
-    }],
+    variables: &[
+        Variable {
+            name: "SIRTAKI_COMMAND",
+            allowed: "the path of a program",
+            default: "the one beside Python, else the one in PATH",
+            about: "Which `sirtaki` command `sirtaki.run` calls.",
+        },
+        Variable {
+            name: "SIRTAKI_TRACKERS",
+            allowed: "wandb, mlflow, or both with a comma",
+            default: "none",
+            about: "Where else rank 0 of a Python program passes on what it reports.",
+        },
+    ],
 };
 
 /// The value of one of the process's own variables.

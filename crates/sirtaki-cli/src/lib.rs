@@ -88,6 +88,8 @@ fn dispatch(command: Command, program: &Path, printer: &mut Printer) -> Result<u
         Command::Bench(Bench::Scaling(arguments)) => {
             return commands::bench::scaling::run(&arguments, program, printer);
         }
+        #[cfg(feature = "train")]
+        Command::Bench(Bench::Train(arguments)) => return commands::train::bench(*arguments, program, printer),
         Command::Bench(Bench::Allreduce(arguments)) => commands::bench::run(&arguments, program, printer),
         Command::BenchWorker(arguments) => commands::bench::work(&arguments),
     }

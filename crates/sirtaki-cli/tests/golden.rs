@@ -57,6 +57,7 @@ fn help() {
     compare("help_search_show", &["search", "show", "--help"]);
     compare("help_scaling", &["bench", "scaling", "--help"]);
     compare("help_allreduce", &["bench", "allreduce", "--help"]);
+    compare("help_bench_train", &["bench", "train", "--help"]);
 }
 
 #[test]
@@ -64,6 +65,7 @@ fn summaries() {
     compare("summary", &["-h"]);
     compare("summary_run", &["run", "-h"]);
     compare("summary_train", &["train", "-h"]);
+    compare("summary_bench_train", &["bench", "train", "-h"]);
     compare("summary_search", &["search", "-h"]);
     compare("summary_infer", &["infer", "-h"]);
 }
@@ -115,7 +117,7 @@ fn mistakes() {
     compare("mistake_trian", &["trian"]);
     compare("mistake_absent", &["run", "--", "trian"]);
     compare("mistake_gpus", &["run", "--gpus", "4", "--", "./train"]);
-    compare("mistake_model", &["train", "--model", "resnet50"]);
+    compare("mistake_model", &["train", "--model", "vgg16"]);
     compare("mistake_data", &["train", "--data", "/nowhere/mnist"]);
     compare("mistake_not_data", &["train", "--data", "/usr"]);
     compare("mistake_precision", &["train", "--precision", "int8"]);
@@ -178,6 +180,13 @@ fn wrong_predictions() {
     compare("predict_bad_model", &["predict", "--model", "tests/golden/job.toml"]);
     compare("predict_bad_link", &["predict", "x", "--bandwidth", "25"]);
     compare("predict_bad_workers", &["predict", "x", "--workers", "8..4"]);
+    compare("predict_bad_strategy", &["predict", "x", "--strategy", "data,severs"]);
+    let model = "../../docs/predict/vgg16.json";
+    compare("predict_other_strategy", &["predict", "--model", model, "--strategy", "local", "--servers", "2"]);
+    compare("predict_bad_noise", &["predict", "x", "--noise", "5"]);
+    compare("predict_bad_topology", &["predict", "x", "--topology", "torus"]);
+    compare("predict_bad_mtbf", &["predict", "x", "--mtbf", "1000"]);
+    compare("predict_no_mtbf", &["predict", "x", "--checkpoint-every", "10m"]);
 }
 
 #[test]
@@ -225,6 +234,7 @@ fn manual_pages_are_there_for_all_commands_and_well_formed() {
     let expected = [
         "-bench-allreduce",
         "-bench-scaling",
+        "-bench-train",
         "-bench",
         "-completions",
         "-doctor",

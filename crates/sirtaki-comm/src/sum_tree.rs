@@ -47,11 +47,16 @@ pub fn branches(total: usize, shards: Range<usize>) -> Vec<Range<usize>> {
     all.branches.into_iter().map(|(shards, ())| shards).collect()
 }
 
+/// Where a branch of at least two shards is cut into its two parts.
+pub fn middle(branch: &Range<usize>) -> usize {
+    branch.start + branch.len().next_power_of_two() / 2
+}
+
 /// Whether two branches are the two parts of one.
 fn siblings(total: usize, left: &Range<usize>, right: &Range<usize>) -> bool {
     let mut node = 0..total;
     while node.len() > 1 {
-        let middle = node.start + node.len().next_power_of_two() / 2;
+        let middle = middle(&node);
         if right.start >= middle && left.end <= middle {
             return *left == (node.start..middle) && *right == (middle..node.end);
         }

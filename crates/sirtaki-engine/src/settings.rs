@@ -62,6 +62,8 @@ pub struct Settings {
     /// The folder in which rank 0 records the run, or next to it if it holds one already. All ranks need the same
     /// value.
     pub run_folder: Option<PathBuf>,
+    /// The folder in which rank 0 writes a file for TensorBoard.
+    pub tensorboard: Option<PathBuf>,
     /// Where rank 0's warnings and the profile go; nowhere unless set.
     pub warn: Warn,
     /// Knows how ranks ended; knows nothing unless set.
@@ -101,6 +103,7 @@ impl Default for Settings {
             timeline_limit: 256 << 20,
             profile: None,
             run_folder: None,
+            tensorboard: None,
             warn: Arc::new(|_| ()),
             ending: Arc::new(|_| None),
             current_work: Arc::new(|| None),
@@ -132,6 +135,7 @@ impl fmt::Debug for Settings {
             .field("timeline_limit", &self.timeline_limit)
             .field("profile", &self.profile)
             .field("run_folder", &self.run_folder)
+            .field("tensorboard", &self.tensorboard)
             .finish_non_exhaustive()
     }
 }

@@ -119,8 +119,8 @@ impl Gather<'_> {
     }
 }
 
-/// The volume in slabs along its first axis.
-fn slabs(volume: &Extent) -> Vec<Region> {
+/// The volume in slabs along its first axis, small enough to be read one at a time.
+pub fn slabs(volume: &Extent) -> Vec<Region> {
     let (all, layer) = (volume.sizes()[0], volume.voxels() / volume.sizes()[0]);
     let thick = (SLAB / layer.max(1)).max(1);
     let slab = |number: u64| {

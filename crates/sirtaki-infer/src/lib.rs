@@ -12,11 +12,13 @@
 //! - [`source`] and `sink`: voxels as the network wants them, and what becomes of its output; `apply` is what is between.
 //! - [`gather`]: statistics of the whole input, to scale it by; [`norms`]: those that networks themselves normalise with; `labels`: objects numbered over the whole output.
 //! - [`place`]: the folder that all processes of a job share, from its beginning to its end.
-//! - [`mod@work`]: one process at work; [`verify`]: random places computed once more.
+//! - [`mod@work`]: one process at work; [`verify`]: random places computed once more. [`function`]: all of it for a network that
+//!   is a function of the process.
 
 mod apply;
 pub mod decide;
 mod error;
+pub mod function;
 pub mod gather;
 pub mod job;
 mod labels;

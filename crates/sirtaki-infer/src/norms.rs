@@ -26,7 +26,7 @@ use crate::{
     apply::{read, run, sizes},
     error::refused,
     memory::Needs,
-    onnx::{Graph, Runtime},
+    onnx::{Graph, Processor, Runtime},
     source::Source,
 };
 
@@ -107,7 +107,7 @@ fn worker(
     plan: &Plan,
     next: &AtomicU64,
 ) -> Result<Vec<Moments>, InferError> {
-    let mut model = part.clone().load(runtime, 1)?;
+    let mut model = part.clone().load(runtime, Processor { threads: 1, gpu: None })?;
     let mut sums: Vec<Moments> = Vec::new();
     loop {
         let number = next.fetch_add(1, Ordering::Relaxed);

@@ -51,7 +51,7 @@ pub enum Normalise {
 }
 
 /// Everything that is asked for.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// The file of the network.
     pub model: PathBuf,

@@ -45,6 +45,11 @@ impl Source {
         self.volume.layout()
     }
 
+    /// What whoever opened it should know about how it was understood.
+    pub fn note(&self) -> Option<&str> {
+        self.volume.note()
+    }
+
     /// Its sizes along the axes of space.
     pub fn extent(&self) -> Result<Extent, VolumeError> {
         Extent::new(self.space.iter().map(|axis| self.layout().shape.sizes()[*axis]).collect::<Vec<_>>())
@@ -90,8 +95,9 @@ impl Source {
     /// Something that differs for another volume of the same name, as far as that shows without reading it.
     pub fn sum(&self) -> u64 {
         let layout = serde_json::to_string(self.layout()).unwrap_or_default();
-        let written = self.path.metadata().and_then(|found| found.modified()).ok();
-        let written = written.filter(|_| self.path.is_file());
+        let file = format::file_of(&self.path);
+        let written = file.metadata().and_then(|found| found.modified()).ok();
+        let written = written.filter(|_| file.is_file());
         checksum::of(format!("{layout} {written:?}").as_bytes())
     }
 
@@ -129,15 +135,20 @@ impl Source {
     /// Refuses values that are not numbers, with the place of the first one.
     pub fn check_numbers(&self, values: &[f32], region: &Region) -> Result<(), VolumeError> {
         let Some(at) = values.iter().position(|value| value.is_nan()) else { return Ok(()) };
-        let mut rest = at as u64 % region.voxels();
-        let mut place = vec![0; region.axes()];
-        for axis in (0..region.axes()).rev() {
-            place[axis] = region.start()[axis] + rest % region.size()[axis];
-            rest /= region.size()[axis];
-        }
+        let place = place_of(at as u64 % region.voxels(), region);
         let hint = "replace it, or let the network see it: --allow-nan";
         Err(VolumeError::format(&self.path, format!("voxel {place:?} is not a number"), hint))
     }
+}
+
+/// Where the voxel of this number among those of a region lies.
+pub fn place_of(number: u64, region: &Region) -> Vec<u64> {
+    let (mut rest, mut place) = (number, vec![0; region.axes()]);
+    for axis in (0..region.axes()).rev() {
+        place[axis] = region.start()[axis] + rest % region.size()[axis];
+        rest /= region.size()[axis];
+    }
+    place
 }
 
 /// Appends voxels as numbers of single precision.

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use sirtaki_engine::telemetry::{
     GpuSample, Progress,
     counts::{Counts, Phase},
+    staleness::STALENESS,
 };
 
 /// A rank at some moment. Times are nanoseconds of its host's monotonic clock.
@@ -22,6 +23,8 @@ pub struct Pulse {
     pub memory: u64,
     /// How much of its GPU is in use, if it has one that says so.
     pub gpu: Option<GpuSample>,
+    /// How often weights from parameter servers lacked how many steps, by class, if there are servers.
+    pub staleness: Option<[u64; STALENESS]>,
 }
 
 /// For how long others have waited for a rank, in nanoseconds.
@@ -39,12 +42,15 @@ impl Pulse {
         let said = counts.progress().map(|(time, progress)| (time, progress.to_words()));
         let (lateness, memory) = (counts.lateness(), counts.memory());
         let late = (lateness.events > 0).then_some(Late { total: lateness.total, by: lateness.by });
-        (said.is_some() || memory > 0).then_some(Pulse { rank, time, said, late, memory, gpu: counts.gpu_now() })
+        let (gpu, staleness) = (counts.gpu_now(), counts.staleness());
+        let staleness = staleness.iter().any(|&times| times > 0).then_some(staleness);
+        (said.is_some() || memory > 0).then_some(Pulse { rank, time, said, late, memory, gpu, staleness })
     }
 
     /// A rank of which this is known.
     pub fn new(rank: usize, time: u64, said: Option<(u64, Progress)>, late: Option<Late>, memory: u64) -> Pulse {
-        Pulse { rank, time, said: said.map(|(time, progress)| (time, progress.to_words())), late, memory, gpu: None }
+        let said = said.map(|(time, progress)| (time, progress.to_words()));
+        Pulse { rank, time, said, late, memory, gpu: None, staleness: None }
     }
 
     /// The same rank, with a GPU.
@@ -78,5 +84,6 @@ mod tests {
         assert!(pulse.says_the_same(&Pulse { time: 10, ..pulse }));
         assert!(!pulse.says_the_same(&Pulse { late: None, ..pulse }));
         assert!(!pulse.says_the_same(&Pulse { gpu: None, ..pulse }));
+        assert!(!pulse.says_the_same(&Pulse { staleness: Some([1; STALENESS]), ..pulse }));
     }
 }

@@ -67,13 +67,17 @@ impl Engine {
         back_end: &'static str,
         secret: Option<Secret>,
     ) -> Self {
-        let group = engine.group().clone();
-        let process = std::process::id();
+        let (group, process) = (engine.group().clone(), std::process::id());
         let own = Mutex::new(Some(Live::new(engine)));
         Self { own, process, group, local, cross, back_end, secret }
     }
 
-    fn secret(&self) -> PyResult<&Secret> {
+    /// Its ranks, and where they are.
+    pub(crate) fn group(&self) -> &Group {
+        &self.group
+    }
+
+    pub(crate) fn secret(&self) -> PyResult<&Secret> {
         self.secret.as_ref().ok_or_else(|| misuse("a process set has no secret of its own"))
     }
 

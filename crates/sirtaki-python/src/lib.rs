@@ -16,6 +16,7 @@
 //! - `name`: names of requests, and the calls that they are made for.
 //! - `in_flight`: names that are in use; `hand_in`: what is still to come.
 //! - `registry`: engines by number, for code that runs without the interpreter.
+//! - `server`: parameter servers.
 //! - `study`: hyper-parameter studies.
 //! - `tensorflow`: ops and kernels for TensorFlow, which computes without the interpreter.
 //! - `ticket`: waiting, with the interpreter free and signals noticed.
@@ -44,6 +45,7 @@ mod output;
 mod phase;
 mod reduce;
 mod registry;
+mod server;
 mod study;
 mod tensorflow;
 mod ticket;
@@ -64,6 +66,7 @@ mod _native {
         message::{receive, send},
         output::Output,
         phase::Phase,
+        server::{ServerHead, ServerWorker, serve, servers_beside},
         study::NativeStudy,
         tensorflow::{tensorflow_ops, tensorflow_ready},
         ticket::Ticket,

@@ -99,6 +99,44 @@ pub(crate) fn tensor(
     Ok((tensor, dtype, shape))
 }
 
+/// Numbers of type `f32` as Python describes them: their address and how many there are. The caller promises that they lie
+/// there, contiguous and in this process's memory, until the call that is given them returns.
+pub(crate) type Floats = (usize, usize);
+
+fn check_floats((address, count): Floats) -> PyResult<()> {
+    let fits = count == 0 || address != 0 && address.is_multiple_of(size_of::<f32>());
+    if fits {
+        Ok(())
+    } else {
+        Err(PyValueError::new_err(format!("{address:#x} cannot be the address of {count} floats")))
+    }
+}
+
+/// A copy of these numbers.
+pub(crate) fn read_floats(floats: Floats) -> PyResult<Vec<f32>> {
+    check_floats(floats)?;
+    let (address, count) = floats;
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    // SAFETY: the caller's promise, see `Floats`.
+    Ok(unsafe { std::slice::from_raw_parts(address as *const f32, count) }.to_vec())
+}
+
+/// Overwrites these numbers, of which there have to be as many.
+pub(crate) fn write_floats(into: Floats, values: &[f32]) -> PyResult<()> {
+    check_floats(into)?;
+    let (address, count) = into;
+    if count != values.len() {
+        return Err(PyValueError::new_err(format!("{} numbers came for {count}", values.len())));
+    }
+    if count > 0 {
+        // SAFETY: the caller's promise, see `Floats`; `values` is memory of our own.
+        unsafe { std::ptr::copy_nonoverlapping(values.as_ptr(), address as *mut f32, count) };
+    }
+    Ok(())
+}
+
 /// The element types that travel, by name, with their codes and sizes.
 #[pyfunction]
 pub(crate) fn dtypes(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {

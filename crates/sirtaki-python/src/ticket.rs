@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// How long a signal may go unnoticed.
-const SLICE: Duration = Duration::from_millis(100);
+pub(crate) const SLICE: Duration = Duration::from_millis(100);
 
 /// What was handed in. Any number of threads may wait for it; one of them gets the result.
 #[pyclass(module = "sirtaki._native", frozen)]

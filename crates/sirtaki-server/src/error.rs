@@ -30,6 +30,14 @@ pub enum ServerError {
         /// Why.
         reason: String,
     },
+    /// The thread of a server or of the head panicked, as a rule of the user's may.
+    #[error("the thread {who} panicked: {message}")]
+    Panicked {
+        /// The thread's name.
+        who: &'static str,
+        /// What the panic said.
+        message: String,
+    },
     /// Somebody is there and does not answer.
     #[error("{who} made no progress in {operation} for {:.1} s", waited.as_secs_f64())]
     Timeout {
@@ -53,6 +61,7 @@ impl ServerError {
             ServerError::Timeout { .. } => Some(
                 "see what the slowest worker is doing, allow a larger delay, or raise the limit with SIRTAKI_TIMEOUT (seconds)",
             ),
+            ServerError::Panicked { .. } => Some("see whether a rule of your own panics; otherwise, report this"),
             ServerError::Refused { .. } | ServerError::Invalid { .. } => None,
         }
     }

@@ -32,4 +32,4 @@ pub use decide::{
 };
 pub use error::ServerError;
 pub use rule::{Change, Rule, RuleSpec, Rules};
-pub use service::{Gradient, Head, HeadOptions, Server, Worker, WorkerReport, own_address, private_settings};
+pub use service::{Gradient, Head, HeadOptions, JobService, Server, ServicePlace, Worker, WorkerReport};

@@ -20,6 +20,19 @@ const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const ROLE: &str = "SIRTAKI_TEST_ROLE";
 const ELEMENTS: u64 = 300_000;
 
+/// A rule of a user's that fails.
+struct Broken;
+
+impl Rule for Broken {
+    fn slots(&self) -> usize {
+        0
+    }
+
+    fn apply(&self, _: Change, _: &mut [f32], _: &mut [&mut [f32]], _: &[f32]) {
+        panic!("there is no such gradient");
+    }
+}
+
 /// Adds gradients up, so that what became of each push can be read off.
 struct Count;
 
@@ -34,7 +47,7 @@ impl Rule for Count {
 }
 
 fn rules() -> Rules {
-    Rules::default().with("count", Count)
+    Rules::default().with("count", Count).with("broken", Broken)
 }
 
 fn counted() -> TableSpec {
@@ -118,7 +131,7 @@ fn workers_in_step_read_the_sums_of_all() {
         }
     });
     servers.into_iter().for_each(|server| server.join().unwrap());
-    head.join();
+    head.join().unwrap();
 }
 
 #[test]
@@ -194,7 +207,7 @@ fn killed_servers_lose_nothing() {
             }
         }
     });
-    head.join();
+    head.join().unwrap();
     for mut server in servers {
         server.wait().unwrap();
     }
@@ -313,4 +326,20 @@ fn the_last_copy_is_missed() {
     doomed.wait().unwrap();
     let error = (0..1_000_000).find_map(|_| count(&mut worker, 1.0).err()).unwrap();
     assert!(error.to_string().contains("1 servers are gone"), "{error}");
+}
+
+#[test]
+fn a_server_that_panics_says_so() {
+    let settings = Settings { timeout: Duration::from_secs(1), ..settings() };
+    let head = open(&settings, Delay::Unbounded, 1, 1, 1);
+    let server = serve(&head, &settings);
+    let mut worker = Worker::join(head.address(), &settings).unwrap();
+    let rule = RuleSpec::Named("broken".into());
+    worker.create(TableSpec { name: "weights".into(), rows: 1, width: 1, rule }, &[]).unwrap();
+    let gradient = Gradient { table: "weights", rows: Rows::Range(0..1), leaves: (0, 0), values: &[1.0] };
+    let error = worker.push(0.1, &[gradient], None).unwrap_err();
+    assert!(matches!(error, ServerError::Ended { .. }), "{error}");
+    let error = server.join().unwrap_err();
+    assert_eq!(error.to_string(), "the thread sirtaki-server panicked: there is no such gradient");
+    assert!(error.hint().is_some_and(|hint| hint.contains("rule")));
 }

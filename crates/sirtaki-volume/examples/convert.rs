@@ -2,17 +2,22 @@
 //!
 //! Names: `shape=5,6,7`, `dtype=uint16`, `offset=0` and `endian=big` for raw files; `level=1` to read a coarser level;
 //! `levels=3` to write so many; `chunk=64,64,64`, `shard=256,256,256`, `compression=none|gzip|zlib|zstd|lz4|blosc` and
-//! `zarr=2` for another layout than that of the input.
+//! `zarr=2` for another layout than that of the input. The variable `SIRTAKI_HDF5` says where HDF5's library is.
 
-use std::{error::Error, path::Path, process::ExitCode};
+use std::{env, error::Error, path::Path, process::ExitCode};
 
 use sirtaki_volume::{
     Extent, Region, VolumeError,
-    format::{self, Blosc, BloscInner, Choices, Coarsen, Compression, Dtype, Existing, Shuffle, Volume, VolumeLayout},
+    format::{
+        self, Blosc, BloscInner, Choices, Coarsen, Compression, Dtype, Existing, Hdf5Candidates, Shuffle, Volume,
+        VolumeLayout,
+    },
 };
 
 fn main() -> ExitCode {
-    match run(&std::env::args().skip(1).collect::<Vec<_>>()) {
+    let given = env::var_os("SIRTAKI_HDF5").map(Into::into);
+    format::hdf5_from(Hdf5Candidates { given, package: Box::new(|| None) });
+    match run(&env::args().skip(1).collect::<Vec<_>>()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let hint = error.downcast_ref::<VolumeError>().and_then(VolumeError::hint);
@@ -43,6 +48,7 @@ fn run(arguments: &[String]) -> Result<(), Box<dyn Error>> {
         level: number("level")?.unwrap_or(0),
     };
     let source = format::open(Path::new(input), &choices)?;
+    source.note().inspect(|note| write_error(&format!("note: {note}")));
     let mut layout = source.layout().clone();
     if let Some(chunk) = sizes("chunk")? {
         layout.chunk = Some(Extent::new(chunk)?);

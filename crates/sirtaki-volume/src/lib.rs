@@ -12,7 +12,7 @@
 //!
 //! - [`grid`]: regions of a volume, tiles with core and halo, their cost and their order.
 //! - [`reach`]: how far a network looks, from its graph.
-//! - [`mod@format`]: volumes in files: zarr, npy, raw, TIFF, NIfTI, MRC.
+//! - [`mod@format`]: volumes in files: zarr, HDF5, npy, raw, TIFF, NIfTI, MRC.
 //! - [`ledger`]: which tiles are done, in a file that survives everything.
 //! - [`stitch`]: labels of tiles turned into labels of the volume.
 //! - [`normalise`]: percentiles, mean and standard deviation of a whole volume.

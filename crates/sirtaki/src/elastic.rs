@@ -29,11 +29,13 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! Programs whose state is not copied, such as tensors that are large or on a GPU, are built on [`Rounds`] instead.
 
 use std::sync::Arc;
 
 use serde::{Serialize, de::DeserializeOwned};
-use sirtaki_comm::{DType, Reduction};
+use sirtaki_comm::{DType, Rank, Reduction};
 use sirtaki_engine::{
     EngineError, Operation, Request, Tensor, Ticket,
     job::{Job, JobError, RoundMember},
@@ -41,11 +43,82 @@ use sirtaki_engine::{
 
 use crate::{
     Error, Result, World,
-    world::{discover, elements, wrong_type},
+    world::{discover, elements},
 };
 
 /// The name of the question whether workers change.
 const CHANGE: &str = "elastic.change";
+
+/// The worlds in which this process takes part one after the other. [`run`] is built on it; programs that keep and hand
+/// over their state in a way of their own use it directly, as `sirtaki train` does.
+#[derive(Debug)]
+pub struct Rounds {
+    job: Job,
+    member: Option<Arc<RoundMember>>,
+    blames: Option<Rank>,
+}
+
+impl Rounds {
+    /// Those of the job that this process was started for.
+    pub fn new() -> Result<Self> {
+        let job = discover()?;
+        let member = RoundMember::of(&job)?.map(Arc::new);
+        Ok(Self { job, member, blames: None })
+    }
+
+    /// Whether workers come and go; otherwise there is one world, with fixed ranks.
+    pub fn is_elastic(&self) -> bool {
+        self.member.is_some()
+    }
+
+    /// The number of the round, from one; zero in a job with fixed ranks.
+    pub fn number(&self) -> u64 {
+        self.member.as_ref().map_or(0, |member| member.round())
+    }
+
+    /// Those who work together next, once the launcher has said who they are; nobody if this worker was told to leave.
+    /// The world before must be gone, with all that holds it: its engine ends with it. A job that cannot go on is
+    /// [`JobError::Over`].
+    pub fn next_world(&mut self) -> Result<Option<World>> {
+        let blames = self.blames.take();
+        let joined = match &self.member {
+            Some(member) => member.join(&self.job, blames),
+            None => self.job.clone().join(),
+        };
+        match joined {
+            Err(JobError::Dismissed) => Ok(None),
+            joined => Ok(Some(World::of(joined?))),
+        }
+    }
+
+    /// Whether training goes on in another world after this error, because workers are lost, come or leave.
+    pub fn goes_on_after(&mut self, error: &Error) -> bool {
+        match error {
+            Error::Changing => self.is_elastic(),
+            Error::Engine(error) if self.is_elastic() && !error.is_recoverable() => {
+                self.blames = error.rank();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// This worker has the state from now on, so that others can get it from here.
+    pub fn set_holding(&self) {
+        self.member.iter().for_each(|member| member.set_holding());
+    }
+
+    /// Whether workers come or leave, so that all of a round are wanted in the next one. They have to learn it in the same
+    /// step, so one of them asks and tells the others.
+    pub fn is_changing(&self) -> bool {
+        self.member.as_ref().is_some_and(|member| member.is_wanted_elsewhere())
+    }
+
+    /// Lets this worker leave.
+    pub fn leaver(&self) -> Leaver {
+        Leaver(self.member.clone())
+    }
+}
 
 /// What a worker knows between two changes of workers.
 #[derive(Debug)]
@@ -54,7 +127,7 @@ pub struct Session<T> {
     pub state: T,
     saved: T,
     world: World,
-    member: Option<Arc<RoundMember>>,
+    rounds: Rounds,
     /// Whether workers change, as asked at the last commit: the answer travels along with the step in between.
     asked: Option<Ticket>,
 }
@@ -79,33 +152,19 @@ pub fn run<T, R>(state: T, mut train: impl FnMut(&mut Session<T>) -> Result<R>) 
 where
     T: Clone + Serialize + DeserializeOwned,
 {
-    let job = discover()?;
-    let member = RoundMember::of(&job)?.map(Arc::new);
-    let (mut kept, mut blames) = (state, None);
-    loop {
-        let world = match join(&job, member.as_deref(), blames.take()) {
-            Err(Error::Job(JobError::Dismissed)) => return Ok(None),
-            world => world?,
-        };
-        let mut session = Session { saved: kept.clone(), state: kept, world, member: member.clone(), asked: None };
-        let ended = session.sync().and_then(|()| train(&mut session));
-        match ended {
+    let (mut rounds, mut kept) = (Rounds::new()?, state);
+    while let Some(world) = rounds.next_world()? {
+        let mut session = Session { saved: kept.clone(), state: kept, world, rounds, asked: None };
+        match session.sync().and_then(|()| train(&mut session)) {
             Ok(result) => return Ok(Some(result)),
-            Err(Error::Changing) => kept = session.state,
-            Err(Error::Engine(error)) if session.member.is_some() && !error.is_recoverable() => {
-                (kept, blames) = (session.saved, error.rank());
+            Err(error) if session.rounds.goes_on_after(&error) => {
+                let Session { state, saved, rounds: left, .. } = session;
+                (rounds, kept) = (left, if matches!(error, Error::Changing) { state } else { saved });
             }
             Err(error) => return Err(error),
         }
     }
-}
-
-fn join(job: &Job, member: Option<&RoundMember>, blames: Option<usize>) -> Result<World> {
-    let joined = match member {
-        Some(member) => member.join(job, blames)?,
-        None => job.clone().join()?,
-    };
-    Ok(World::of(joined))
+    Ok(None)
 }
 
 impl<T: Clone + Serialize + DeserializeOwned> Session<T> {
@@ -116,25 +175,27 @@ impl<T: Clone + Serialize + DeserializeOwned> Session<T> {
 
     /// The number of this session's round, from one; zero in a job with fixed ranks.
     pub fn round(&self) -> u64 {
-        self.member.as_ref().map_or(0, |member| member.round())
+        self.rounds.number()
     }
 
     /// Lets this worker leave.
     pub fn leaver(&self) -> Leaver {
-        Leaver(self.member.clone())
+        self.rounds.leaver()
     }
 
     /// Keeps a copy of the state, to be taken back after a loss. All workers call it after the same steps. If workers
     /// come or leave, this commit or the next returns [`Error::Changing`], which the training function passes on.
     pub fn commit(&mut self) -> Result<()> {
         self.saved = self.state.clone();
-        let Some(member) = &self.member else { return Ok(()) };
+        if !self.rounds.is_elastic() {
+            return Ok(());
+        }
         if let Some(asked) = self.asked.take()
             && elements::<f64>(CHANGE, asked.wait_one()?)?.iter().any(|&answer| answer > 0.0)
         {
             return Err(Error::Changing);
         }
-        let wanted = self.world.rank() == 0 && member.is_wanted_elsewhere();
+        let wanted = self.world.rank() == 0 && self.rounds.is_changing();
         let request = Request::new(CHANGE, Operation::AllReduce(Reduction::SUM), DType::F64, &[1]);
         let says = Tensor::from_vec(vec![f64::from(u8::from(wanted))]);
         self.asked = Some(self.world.engine().submit(request, says));
@@ -143,7 +204,9 @@ impl<T: Clone + Serialize + DeserializeOwned> Session<T> {
 
     /// Takes over the state of the first worker, which has it.
     fn sync(&mut self) -> Result<()> {
-        let Some(member) = &self.member else { return Ok(()) };
+        if !self.rounds.is_elastic() {
+            return Ok(());
+        }
         if self.world.size() > 1 {
             let garbled = |_| {
                 Error::from(EngineError::Invalid {
@@ -153,22 +216,13 @@ impl<T: Clone + Serialize + DeserializeOwned> Session<T> {
             };
             let is_first = self.world.rank() == 0;
             let mine = if is_first { postcard::to_stdvec(&self.state).map_err(garbled)? } else { Vec::new() };
-            let bytes = self.broadcast(mine)?;
+            let bytes = self.world.broadcast_bytes("elastic.state", 0, mine)?;
             if !is_first {
                 self.state = postcard::from_bytes(&bytes).map_err(garbled)?;
             }
         }
         self.saved = self.state.clone();
-        member.set_holding();
+        self.rounds.set_holding();
         Ok(())
-    }
-
-    fn broadcast(&self, mut bytes: Vec<u8>) -> Result<Vec<u8>> {
-        let size = self.world.reduce("elastic.size", Reduction::SUM, vec![bytes.len() as f64])?;
-        bytes.resize(size[0] as usize, 0);
-        let name = "elastic.state";
-        let request = Request::new(name, Operation::Broadcast { root: 0 }, DType::U8, &[bytes.len()]);
-        let output = self.world.engine().submit(request, Tensor::from_vec(bytes)).wait_one()?;
-        elements(name, output).map_err(|_| wrong_type(name))
     }
 }

@@ -8,6 +8,9 @@ use std::{
 };
 
 use sirtaki_engine::{EngineError, job::JobError};
+use sirtaki_infer::InferError;
+use sirtaki_server::ServerError;
+use sirtaki_volume::VolumeError;
 
 /// Why data could not be read, a checkpoint written or a setting used, or why ranks could not work together.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -57,6 +60,9 @@ pub enum Error {
     /// A collective failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// The parameter servers could not do what they were asked for.
+    #[error(transparent)]
+    Server(#[from] ServerError),
 }
 
 /// A result with this crate's [`Error`].
@@ -71,6 +77,14 @@ impl Error {
     /// An [`Error::Setting`].
     pub fn setting(problem: impl Into<String>, hint: impl Into<String>) -> Self {
         Error::Setting { problem: problem.into(), hint: hint.into() }
+    }
+
+    /// About a volume or what is done with it.
+    pub(crate) fn volume(error: impl Into<InferError>) -> Self {
+        match error.into() {
+            InferError::Volume(VolumeError::Io { path, error }) => Self::io("use", &path)(error),
+            error => Self::setting(error.to_string(), error.hint().unwrap_or_default()),
+        }
     }
 
     /// For `map_err` after a call to the operating system.
@@ -105,6 +119,7 @@ impl Error {
                 _ => None,
             },
             Error::Job(error) => error.hint(),
+            Error::Server(error) => error.hint(),
             Error::Engine(EngineError::Failed { reason, .. } | EngineError::Comm(reason)) => reason.hint(),
             Error::Engine(_) | Error::Panic { .. } | Error::Changing => None,
         }

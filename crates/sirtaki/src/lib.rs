@@ -7,6 +7,7 @@
 //! - [`Mesh`]: the processes as a product of axes, each a [`World`].
 //! - [`DistributedOptimizer`] and the methods of [`World`] that take modules: Burn's models on many processes. The only
 //!   part that knows a tensor framework, and a feature of this crate, `burn`.
+//! - [`ServerOptimizer`], [`serve`]: weights on parameter servers, over [`server`].
 //! - [`Update`]: how gradients become weights, for training loops that leave that open.
 //! - [`tensor_parallel`]: layers whose parameters are split over processes.
 //! - [`nn`]: layers of Burn that train faster on processors.
@@ -14,10 +15,11 @@
 //! - [`random`]: streams of random numbers, the same everywhere and forever.
 //! - [`data`]: readers for common formats, which worker reads which samples, and threads that read ahead.
 //! - [`elastic`]: training that goes on when workers are lost or come.
+//! - [`infer`]: a module on a volume that fits into no memory, with the result of the whole.
 //! - [`launch`]: a closure on many processes of this machine.
 //! - [`mirrored`]: a closure on several devices of this process.
 //! - [`schedule`], [`lars`]: learning rates for large batches.
-//! - [`train`]: a whole training run of a network for images or text, on top of all that; also part of feature `burn`.
+//! - [`train`]: a whole training run of a network for images, text or volumes, on top of all that; also part of feature `burn`.
 //! - [`trial`]: what a program says that `sirtaki search` tries with other settings each time.
 //! - [`checkpoint`]: tensors by name and a manifest, on disk completely or not at all.
 
@@ -25,6 +27,8 @@ pub mod checkpoint;
 pub mod data;
 pub mod elastic;
 mod error;
+#[cfg(feature = "burn")]
+pub mod infer;
 pub mod lars;
 mod launch;
 mod mesh;
@@ -36,6 +40,7 @@ mod parallel;
 pub mod pipeline;
 pub mod random;
 pub mod schedule;
+mod serve;
 #[cfg(feature = "burn")]
 pub mod train;
 pub mod trial;
@@ -50,11 +55,13 @@ pub use parallel::Strategy;
 #[cfg(feature = "burn")]
 pub use parallel::{
     Carried, Chain, DistributedOptimizer, Flow, Gradients, Layer, LeafSums, LocalSgd, OptimizerState, Pipeline,
-    PipelineTime, Resumed, ShardDropout, ShardedOptimizer, SyncBatchNorm, Update, UpdateCost, seed, tensor_parallel,
+    PipelineTime, Resumed, ServerOptimizer, ServerOptions, ShardDropout, ShardedOptimizer, SyncBatchNorm, Update,
+    UpdateCost, seed, tensor_parallel,
 };
+pub use serve::{serve, serve_unless};
 pub use sirtaki_engine::Compression;
 pub use sirtaki_server as server;
-pub use world::{World, init};
+pub use world::{World, alone, init};
 
 /// The examples of the README are compiled and run with the tests of the documentation.
 #[cfg(all(doctest, feature = "burn"))]
@@ -75,3 +82,13 @@ pub struct WhichParallelism;
 #[cfg(all(doctest, feature = "burn"))]
 #[doc = include_str!("../../../docs/parallel.md")]
 pub struct Parallel;
+
+/// So are those of the page about new programs.
+#[cfg(all(doctest, feature = "burn"))]
+#[doc = include_str!("../../../docs/burn.md")]
+pub struct NewInBurn;
+
+/// So are those of the page about several devices.
+#[cfg(all(doctest, feature = "burn"))]
+#[doc = include_str!("../../../docs/devices.md")]
+pub struct SeveralDevices;

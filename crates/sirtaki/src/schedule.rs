@@ -82,7 +82,11 @@ impl Schedule {
 
     /// The rate of a step, from 0.
     pub fn rate(&self, step: u64) -> f64 {
-        let epoch = step as f64 / self.steps_per_epoch;
+        self.rate_at(step as f64 / self.steps_per_epoch)
+    }
+
+    /// The rate after so many epochs, which may be fractional: for runs in which steps change their size.
+    pub fn rate_at(&self, epoch: f64) -> f64 {
         if epoch < self.warmup {
             return self.base * (1.0 + (self.scale - 1.0) * epoch / self.warmup);
         }

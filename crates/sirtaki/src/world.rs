@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use sirtaki_comm::{DType, Element, Rank, Reduction};
+use sirtaki_comm::{DType, Element, Rank, Reduction, Settings};
 use sirtaki_engine::{
     Engine, EngineError, Expected, Operation, Output, Request, Source, Tag, Tensor, Ticket,
     job::{self, Job, Position},
@@ -24,12 +24,21 @@ pub struct World {
     layers: Arc<AtomicUsize>,
     /// How many times it was split.
     splits: Arc<AtomicUsize>,
+    /// How the processes of the job communicate.
+    communication: Arc<Settings>,
 }
 
 /// Joins the job that `sirtaki run`, `mpirun`, `srun` or `torchrun` started this process for; without a launcher, the
 /// process is a world of one, so that the same program runs everywhere. All ranks call it, once.
 pub fn init() -> Result<World> {
     Ok(World::of(discover()?.join()?))
+}
+
+/// A world of this process alone, whatever job it is part of.
+pub fn alone() -> Result<World> {
+    let mut job = Job::discover(&|_| None)?;
+    job.engine.warn = Arc::new(warn);
+    Ok(World::of(job.join()?))
 }
 
 /// The job that this process was started for.
@@ -47,12 +56,13 @@ fn warn(text: &str) {
 
 impl World {
     pub(crate) fn of(joined: job::World) -> Self {
-        let local = joined.local();
-        Self::new(joined.into_engine(), local, local.rank)
+        let (local, communication) = (joined.local(), Arc::new(joined.communication().clone()));
+        Self::new(joined.into_engine(), local, local.rank, communication)
     }
 
-    fn new(engine: Engine, local: Position, seat: usize) -> Self {
-        Self { engine: Arc::new(engine), local, seat, layers: Arc::default(), splits: Arc::default() }
+    fn new(engine: Engine, local: Position, seat: usize, communication: Arc<Settings>) -> Self {
+        let (layers, splits) = Default::default();
+        Self { engine: Arc::new(engine), local, seat, layers, splits, communication }
     }
 
     /// Which process this is.
@@ -90,7 +100,7 @@ impl World {
         let engine = self.engine.process_set(name, members)?;
         Ok(engine.map(|engine| {
             let local = Position::on_host(engine.group());
-            World::new(engine, local, self.seat)
+            World::new(engine, local, self.seat, self.communication.clone())
         }))
     }
 
@@ -98,6 +108,12 @@ impl World {
     #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "only GPUs are numbered"))]
     pub(crate) fn seat(&self) -> usize {
         self.seat
+    }
+
+    /// How the processes of the job communicate.
+    #[cfg_attr(not(feature = "burn"), allow(dead_code, reason = "parameter servers are for modules here"))]
+    pub(crate) fn communication(&self) -> &Settings {
+        &self.communication
     }
 
     /// A number for a split. Ranks split in the same order.
@@ -139,6 +155,15 @@ impl World {
     pub fn sums<const N: usize>(&self, name: &str, values: [f64; N]) -> Result<[f64; N]> {
         let sums = self.reduce(name, Reduction::SUM, values.to_vec())?;
         Ok(std::array::from_fn(|index| sums[index]))
+    }
+
+    /// The bytes that rank `root` has. All ranks call it.
+    pub(crate) fn broadcast_bytes(&self, name: &str, root: Rank, mut bytes: Vec<u8>) -> Result<Vec<u8>> {
+        let mine = if self.rank() == root { bytes.len() as f64 } else { 0.0 };
+        let [length] = self.sums(&format!("{name}: length"), [mine])?;
+        bytes.resize(length as usize, 0);
+        let request = Request::new(name, Operation::Broadcast { root }, DType::U8, &[bytes.len()]);
+        elements(name, self.engine.submit(request, Tensor::from_vec(bytes)).wait_one()?)
     }
 
     pub(crate) fn reduce(&self, name: &str, reduction: Reduction, values: Vec<f64>) -> Result<Vec<f64>> {

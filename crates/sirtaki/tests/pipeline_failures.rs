@@ -128,7 +128,11 @@ fn workers_with_different_texts_do_not_begin() {
         let settings = Settings {
             model: Model::named("transformer")?,
             data: Some(text),
+            synthetic: None,
+            image_size: None,
             context: Some(4),
+            patch: None,
+            size: None,
             epochs: 1,
             most_steps: None,
             batch: BatchSize::Global(4),
@@ -146,6 +150,7 @@ fn workers_with_different_texts_do_not_begin() {
             checkpoint_every: None,
             keep: 1,
             allow_nan: false,
+            export: None,
         };
         Ok::<_, Error>(train::run(world, &settings, &mut ()).map(drop).unwrap_err().to_string())
     });

@@ -103,7 +103,11 @@ fn transformer(folder: &Path, strategy: LearningStrategy) -> Result<Settings> {
     Ok(Settings {
         model: Model::named("transformer")?,
         data: Some(text),
+        synthetic: None,
+        image_size: None,
         context: Some(4),
+        patch: None,
+        size: None,
         epochs: 1,
         most_steps: Some(3),
         batch: BatchSize::Global(8),
@@ -121,6 +125,7 @@ fn transformer(folder: &Path, strategy: LearningStrategy) -> Result<Settings> {
         checkpoint_every: None,
         keep: 1,
         allow_nan: false,
+        export: None,
     })
 }
 

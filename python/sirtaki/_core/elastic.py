@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import re
 import signal
 import threading
 from collections.abc import Iterable, Iterator
@@ -41,10 +42,16 @@ class HostsUpdatedInterrupt(RuntimeError):  # noqa: N818
         self.skip_sync = skip_sync
 
 
+class CallAgain(Exception):  # noqa: N818
+    """Raised on all ranks alike, so that the training function is called again as things are."""
+
+
 class State:
     """The state of a training. Subclasses say how to save, restore and synchronize it."""
 
     _commits = 0
+    _is_run = False
+    """Whether it is that of a training function, which can be called again."""
 
     def __init__(self, bcast_object: Callable[..., Any], get_rank: Callable[[], int]) -> None:
         self._bcast_object = bcast_object
@@ -162,19 +169,24 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
                     if not skip_sync:
                         state.sync()
                     _hold()
+                    state._is_run = True
                     return func(state, *args, **kwargs)
-                except JobOver:
-                    raise
-                except Error as error:
-                    if not _has_lost(error):
-                        failures = failures + 1 if state._commits == commits else 1
-                    if failures == PATIENCE:
-                        raise
-                    commits, skip_sync = state._commits, False
-                    job.world.blames = error.rank
-                    state.restore()
+                except CallAgain:
+                    skip_sync = True
+                    continue
                 except HostsUpdatedInterrupt as update:
                     skip_sync = update.skip_sync
+                except Exception as error:
+                    failure = _failure_in(error)
+                    if not _has_lost(failure):
+                        failures = failures + 1 if state._commits == commits else 1
+                    if failures == PATIENCE:
+                        raise failure from (error.__cause__ if failure is error else error)
+                    commits, skip_sync = state._commits, False
+                    job.world.blames = failure.rank
+                    state.restore()
+                finally:
+                    state._is_run = False
                 reset()
                 state.on_reset()
 
@@ -205,6 +217,31 @@ def _join_again() -> None:
             "hint: a rank that is gone is not replaced, unless the job is started with "
             "`sirtaki run --min-ranks`; restart the job, from a checkpoint"
         ) from error
+
+
+def failed(text: str, refused: bool) -> Error:
+    """An error with the engine's words, for those that came as a framework's exception.
+
+    >>> failed('"loss" was not done: rank 2 on b is gone: it was killed', False).rank
+    2
+    """
+    error = Error(text)
+    named = re.search(r"was not done: rank (\d+)\b", text)
+    error.rank, error.refused = int(named[1]) if named else None, refused
+    return error
+
+
+def _failure_in(error: Exception) -> Error:
+    """The failure of a collective that an exception is about; raises it if there is none."""
+    if isinstance(error, Error):
+        if isinstance(error, JobOver):
+            raise error
+        return error
+    for translate in job.world.translations:
+        found = translate(error)
+        if found is not None:
+            return found
+    raise error
 
 
 def _has_lost(error: Error) -> bool:

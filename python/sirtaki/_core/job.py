@@ -10,7 +10,7 @@ from typing import Any
 
 from sirtaki import _variables
 from sirtaki._errors import Error
-from sirtaki._native import Engine, Member, Phase
+from sirtaki._native import Engine, Member, Phase, serve
 
 NOT_INITIALIZED = "Sirtaki has not been initialized; use init()."
 
@@ -61,6 +61,11 @@ class _World:
         self.next_set = 1
         self.leaving: list = []
         """Functions that are called before the engine ends."""
+        self.arriving: list = []
+        """Functions that are called when this process has joined and has a new engine."""
+        self.translations: list = []
+        """How front ends recognise failed collectives: functions from an exception of their
+        framework's to an ``Error``, or ``None`` if it is about something else."""
         self.phase: Phase | None = None
         self.sees_steps = False
 
@@ -94,13 +99,17 @@ def start(defaults: dict[str, str] | None = None, timeout: float | None = None) 
     """Joins the job; says whether that was new.
 
     ``defaults`` are variables for those that the environment lacks; usually those translated from
-    Horovod's. The other ranks have ``timeout`` seconds to join, or as long as the launcher says.
+    Horovod's. The other ranks have ``timeout`` seconds to join, or as long as the launcher says. A
+    process that ``sirtaki run --servers`` started as a server serves the ranks and exits.
     """
     if world.forked:
         engine()
     if world.engine is not None:
         return False
     defaults = _variables.translated() if defaults is None else defaults
+    if serve(defaults):
+        # This process was started as a server, and the ranks that it served are done.
+        raise SystemExit(0)
     if world.rounds == 0 and os.environ.get("SIRTAKI_MEMBER"):
         world.member = Member.find(defaults)
     if world.member is None:
@@ -114,7 +123,14 @@ def start(defaults: dict[str, str] | None = None, timeout: float | None = None) 
     if world.rounds == 0:
         atexit.register(shutdown)
     world.rounds += 1
+    for arrive in list(world.arriving):
+        arrive()
     return True
+
+
+def is_elastic() -> bool:
+    """Whether ranks may come and go while this process runs."""
+    return world.member is not None
 
 
 def round_number() -> int:
@@ -133,7 +149,7 @@ def shutdown() -> None:
     """
     if world.engine is None or world.forked:
         return
-    for leave in world.leaving:
+    for leave in list(world.leaving):
         leave()
     for process_set in list(world.sets.values()):
         process_set._invalidate()

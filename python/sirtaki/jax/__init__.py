@@ -14,7 +14,7 @@ Functions have the names that JAX's users expect; ``allreduce``, ``allgather``, 
 
 - ``collectives``: arrays; ``trees``: parameters and gradients; ``training``: averaged gradients.
 - ``_calls``: what is traced, with gradients; ``_handler``: calls of the engine by XLA's programs.
-- ``_names``: names of calls.
+- ``_names``: names of calls; ``_rounds``: ranks that change.
 """
 
 from sirtaki._core.capabilities import start_timeline, stop_timeline

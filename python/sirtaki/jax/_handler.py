@@ -24,8 +24,9 @@ from sirtaki._native import HandIn, Thread, xla_handlers
 
 _TARGET = "sirtaki_collective"
 
-_announced: dict[int, tuple[Any, HandIn]] = {}
-"""By process set: its engine, and that XLA's threads may submit something at any time."""
+_announced: dict[int, tuple[Any, HandIn] | None] = {}
+"""By process set: its engine, and that XLA's threads may submit something at any time; ``None`` if
+only programs from before this job was left use it."""
 
 
 def _register() -> None:
@@ -54,17 +55,24 @@ def announce(process_set: ProcessSet) -> int:
     return number
 
 
+def announce_again(process_set: ProcessSet) -> None:
+    """Announces programs that were compiled before, which JAX does not trace again."""
+    if process_set.process_set_id in _announced:
+        announce(process_set)
+
+
 def _leave() -> None:
     """Waits for programs that are still running: other ranks need what they submit.
 
     After an exception that nobody has caught, the others are to learn of it at once instead.
     """
-    if _announced and not hasattr(sys, "last_value"):
+    if any(_announced.values()) and not hasattr(sys, "last_value"):
         with suppress(Exception):
             jax.effects_barrier()
-    for _, hand_in in _announced.values():
-        hand_in.end()
-    _announced.clear()
+    for number, known in _announced.items():
+        if known is not None:
+            known[1].end()
+        _announced[number] = None
 
 
 job.world.leaving.append(_leave)

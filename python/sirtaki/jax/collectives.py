@@ -19,7 +19,7 @@ import sirtaki.numpy
 from sirtaki._core import operations
 from sirtaki._core.operations import OPERATIONS, Adasum, Average
 from sirtaki._core.process_sets import ProcessSet, global_process_set
-from sirtaki.jax import _calls, _handler
+from sirtaki.jax import _calls, _handler, _rounds
 from sirtaki.jax._calls import How
 from sirtaki.jax._names import name_for, program
 
@@ -37,6 +37,8 @@ def _perform(function: Any, how: How, arrays: Sequence[Any]) -> Any:
     """Runs a collective as a part of the current program, or as one of its own."""
     if program() is not None:
         _require_one_device()
+        if function is not _calls.reduce:
+            _rounds.relies_on_ranks()
         return function(how, *arrays)
     places = [None if _on_host(array) else array.sharding for array in arrays]
     if not any(places):

@@ -39,7 +39,7 @@ def reduce(
         if id(variable) not in settings.local:
             shared.append(position)
         elif settings.scales_local:
-            result[position] = gradient / len(settings.process_set.ranks)
+            result[position] = _divided(gradient, settings.process_set)
     if not shared:
         return result
     reduced = _REDUCE[FRAMEWORK](
@@ -51,6 +51,15 @@ def reduce(
     for position, gradient in zip(shared, reduced):
         result[position] = gradient
     return result
+
+
+def _divided(gradient: Any, members: ProcessSet) -> Any:
+    """A gradient divided by the number of ranks, also where that number changes."""
+    if FRAMEWORK == "tensorflow":
+        return front_end().gradients.divided(gradient, members)
+    if FRAMEWORK == "jax":
+        front_end()._rounds.relies_on_ranks()
+    return gradient / len(members.ranks)
 
 
 def _scale(settings: Settings) -> dict[str, float]:

@@ -27,6 +27,18 @@ def of_optimizer(optimizer: Any) -> list[Any]:
     return list(variables() if callable(variables) else variables)
 
 
+def build(optimizer: Any, trained: list[Any]) -> None:
+    """Makes an optimizer's variables, which it otherwise does not have before its first step."""
+    if IS_3:
+        if not getattr(optimizer, "built", True):
+            optimizer.build(trained)
+    elif hasattr(optimizer, "build"):
+        optimizer.build(trained)
+    elif hasattr(optimizer, "_create_all_weights"):
+        # Optimizers from before Keras 2.11.
+        optimizer._create_all_weights(trained)
+
+
 def value_of(variable: Any) -> np.ndarray:
     """A copy of the variable's value."""
     if IS_3 and isinstance(variable, keras.Variable):

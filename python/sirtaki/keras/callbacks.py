@@ -6,7 +6,7 @@ import time
 from typing import Any, Callable
 
 from sirtaki import _progress
-from sirtaki._core.job import rank
+from sirtaki._core.job import rank, round_number
 from sirtaki._core.objects import allgather_object
 from sirtaki.keras import _variables, operations
 from sirtaki.keras._library import IS_3, keras
@@ -26,13 +26,13 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
     """Gives all ranks the variables of ``root_rank``, of the model and of its optimizer.
 
     At the start if the model knows its shapes by then, as most do with Keras 3; otherwise after
-    the first batch.
+    the first batch. Ranks that have come together again do it once more.
     Those in ``local_variables`` stay as they are.
     """
 
     def __init__(self, root_rank: int, device: str = "", local_variables: Any = None) -> None:  # noqa: D107
         super().__init__()
-        self.root_rank, self.broadcast_done = root_rank, False
+        self.root_rank, self.broadcast_done, self._round = root_rank, False, 0
         self._local = {id(variable) for variable in local_variables or ()}
 
     def register_local_var(self, var: Any) -> None:
@@ -41,13 +41,15 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Gives all ranks the same variables, if they are there."""
+        if self._round != round_number():
+            self.broadcast_done, self._round = False, round_number()
         if not IS_3 or self.broadcast_done:
             return
         model = self.model
         optimizer = getattr(model, "optimizer", None)
         if all(allgather_object(bool(model.built), "keras.ready")):
-            if optimizer is not None and not optimizer.built:
-                optimizer.build(model.trainable_variables)
+            if optimizer is not None:
+                _variables.build(optimizer, model.trainable_variables)
             self._broadcast()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sirtaki._core.job import is_elastic
 from sirtaki._core.process_sets import ProcessSet, global_process_set, init
 from sirtaki.keras import _variables
 from sirtaki.keras.callbacks import (
@@ -45,8 +46,9 @@ def data_parallel(
     """Trains a model of Keras on all ranks: everything else stays as for one process.
 
     Joins the job if this process has not done so and gives all ranks the variables of the first
-    one. ``compile`` and ``fit`` do the rest: gradients are averaged over the ranks, and so are
-    metrics; progress is reported to the launcher. The data is what each rank gives to ``fit``.
+    one; in an elastic job, the state's ``sync`` does that. ``compile`` and ``fit`` do the rest:
+    gradients are averaged over the ranks, and so are metrics; progress is reported to the
+    launcher. The data is what each rank gives to ``fit``.
 
     >>> import keras, numpy, sirtaki
     >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
@@ -66,7 +68,7 @@ def data_parallel(
         make: Any = type(kind)
         model.__class__ = make(kind.__name__, (_DataParallel, kind), about)
     model._distribute()
-    if model.built:
+    if model.built and not is_elastic():
         _variables.broadcast(
             _variables.of_model(model), process_set.ranks[0], "model", process_set
         )

@@ -15,7 +15,7 @@ from typing import Any, Callable
 
 import tensorflow as tf
 
-from sirtaki._core import operations
+from sirtaki._core import job, operations
 from sirtaki._core.names import name_for
 from sirtaki._core.operations import OPERATIONS, Adasum
 from sirtaki._core.process_sets import ProcessSet
@@ -207,6 +207,25 @@ def join(members: ProcessSet) -> tf.Tensor:
 def place(what: str, process_set_id: int, name: str | None) -> tf.Tensor:
     """A number that describes this process's place when the graph runs."""
     return ops.sirtaki_place(call=f"{what} {process_set_id}", name=name)
+
+
+def outlasts_ranks() -> bool:
+    """Whether what is computed now may run again with other ranks: graphs in an elastic job."""
+    return job.is_elastic() and _in_graph()
+
+
+def size_of(members: ProcessSet) -> Any:
+    """How many ranks there are: a number, or a tensor if that may change."""
+    return _current("size", members) if outlasts_ranks() else members.size() or 1
+
+
+def rank_of(members: ProcessSet) -> Any:
+    """Which of the ranks this is: a number, or a tensor if that may change."""
+    return _current("rank", members) if outlasts_ranks() else members.rank()
+
+
+def _current(what: str, members: ProcessSet) -> tf.Tensor:
+    return place(what, members.process_set_id or 0, None)
 
 
 def _in_graph() -> bool:

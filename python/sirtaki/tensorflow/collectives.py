@@ -207,7 +207,7 @@ def _gathered(
 
 def _share(value: tf.Tensor, counts: tf.Tensor, members: ProcessSet, like: tf.Tensor) -> tf.Tensor:
     """The rows of this rank, from those of all."""
-    rank = members.rank()
+    rank = _ops.rank_of(members)
     begin = tf.reduce_sum(counts[:rank])
     return tf.reshape(value[begin : begin + counts[rank]], tf.shape(like))
 
@@ -235,7 +235,11 @@ def broadcast(
         def backward(gradient: tf.Tensor) -> tf.Tensor:
             mean = Reduction(Average, 1.0, 1.0, process_set)
             reduced = _ops.reduce_each([gradient], [f"{full}.gradient"], mean)[0]
-            if process_set.rank() == process_set.root(root_rank):
+            root = process_set.root(root_rank)
+            if _ops.outlasts_ranks():
+                is_root = tf.equal(_ops.rank_of(process_set), root)
+                return tf.where(is_root, reduced, tf.zeros_like(reduced))
+            if process_set.rank() == root:
                 return reduced
             # In a session, what nothing depends on does not run, and the others would wait.
             with tf.control_dependencies([reduced]):
@@ -357,8 +361,8 @@ def _scattered(
     @with_gradient
     def scatter(*tensors: tf.Tensor) -> tuple:
         def backward(*gradients: tf.Tensor) -> list[tf.Tensor]:
-            factor = reduction.scale[0] * reduction.scale[1]
-            factor *= (members.size() or 1) if reduction.op == Sum else 1
+            size = _ops.size_of(members) if reduction.op == Sum else 1
+            factor = reduction.scale[0] * reduction.scale[1] * tf.cast(size, tf.float64)
             scaled = [gradient * tf.cast(factor, gradient.dtype) for gradient in gradients]
             return _ops.gather(scaled, f"{full}.gradient", members)
 

@@ -38,7 +38,20 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
     When a collective fails, ranks take back what they committed last, join the job again, and the
     function is called again.
     """
-    return _core.run(translated(func))
+    return _core.run(func)
+
+
+def _failure_in(error: Exception) -> Error | None:
+    """The failed collective that an exception of TensorFlow's is about, if it is about one."""
+    if not isinstance(error, tf.errors.OpError):
+        return None
+    if "Sirtaki" not in f"{error.message}{getattr(error.op, 'type', '')}":
+        return None
+    refused = isinstance(error, tf.errors.FailedPreconditionError)
+    return _core.failed(error.message, refused)
+
+
+job.world.translations.append(_failure_in)
 
 
 def translated(func: Callable[..., Any]) -> Callable[..., Any]:
@@ -49,9 +62,10 @@ def translated(func: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return func(*args, **kwargs)
         except tf.errors.OpError as error:
-            if "Sirtaki" not in f"{error.message}{getattr(error.op, 'type', '')}":
+            failure = _failure_in(error)
+            if failure is None:
                 raise
-            raise Error(error.message) from error
+            raise failure from error
 
     return wrapper
 
@@ -126,9 +140,17 @@ class TensorFlowKerasState(ObjectState):
     @translated
     def sync(self) -> None:
         """Gives all ranks what rank 0 has."""
+        self._build()
         broadcast_variables(self._variables(), root_rank=0)
         self._save_variables()
         super().sync()
+
+    def _build(self) -> None:
+        """Makes variables of the optimizer that others may have already."""
+        from sirtaki.keras import _variables
+
+        if self.optimizer is not None:
+            _variables.build(self.optimizer, self.model.trainable_variables)
 
     def _variables(self) -> list[Any]:
         own = getattr(self.optimizer, "variables", [])

@@ -80,8 +80,8 @@ class Gradients:
             if not self.is_local(variable):
                 shared.append(at)
             elif self._scales_local:
-                results[at] = _divided(gradient, float(members.size() or 1))
-        if members.size() == 1:
+                results[at] = divided(gradient, members)
+        if members.size() == 1 and not _ops.outlasts_ranks():
             return results
         names = _names(self._name, variables, generic)
         for part in self._parts(shared, variables):
@@ -168,11 +168,12 @@ def _name_of(variable: Any) -> str | None:
     return getattr(variable, "name", None)
 
 
-def _divided(gradient: Any, divisor: float) -> Any:
+def divided(gradient: Any, members: ProcessSet) -> Any:
+    """A gradient divided by the number of ranks."""
     if isinstance(gradient, tf.IndexedSlices):
-        values = gradient.values / tf.cast(divisor, gradient.values.dtype)
+        values = divided(gradient.values, members)
         return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
-    return gradient / tf.cast(divisor, gradient.dtype)
+    return gradient / tf.cast(_ops.size_of(members), gradient.dtype)
 
 
 def groups_from(num_groups: int, groups: Groups) -> Groups:

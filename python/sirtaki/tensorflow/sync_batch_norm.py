@@ -7,6 +7,8 @@ from typing import Any
 import tensorflow as tf
 
 from sirtaki._core import job
+from sirtaki._core.process_sets import global_process_set
+from sirtaki.tensorflow import _ops
 from sirtaki.tensorflow.collectives import _allreduce
 
 
@@ -33,12 +35,14 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):
     def _moments(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         """Mean and variance; both versions of Keras ask for them here."""
         moments = super()._moments(inputs, *args, **kwargs)
-        return moments if job.size() == 1 else _over_all_ranks(*moments)
+        if job.size() == 1 and not _ops.outlasts_ranks():
+            return moments
+        return _over_all_ranks(*moments)
 
 
 def _over_all_ranks(mean: tf.Tensor, variance: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Mean and variance over all ranks, from those of this one; ranks have equal batches."""
     own = tf.stack([mean, variance + tf.square(mean)])
-    total = _allreduce(own) / tf.cast(job.size(), own.dtype)
+    total = _allreduce(own) / tf.cast(_ops.size_of(global_process_set), own.dtype)
     mean, of_squares = tf.unstack(total)
     return mean, of_squares - tf.square(mean)

@@ -13,8 +13,8 @@
 - ``asynchronous``, ``synchronous``, ``sparse``: collectives; those in ``synchronous`` have
   gradients.
 - ``compression``: tensors that are sent as a smaller type.
-- ``optimizer``, ``adasum``, ``data_parallel``, ``local_sgd``: training; ``apex``: the same for
-  apex's scripts; ``devices``: several devices of one process.
+- ``optimizer``, ``adasum``, ``data_parallel``, ``local_sgd``, ``server_optimizer``: training;
+  ``apex``: the same for apex's scripts; ``devices``: several devices of one process.
 - ``functions``, ``sync_batch_norm``: models, optimizers and objects; statistics of batches.
 - ``elastic``: training that goes on after a failure.
 - ``mpi_ops``, ``mpi_lib_v2``: modules of Horovod that scripts import.
@@ -90,6 +90,7 @@ from sirtaki.torch.functions import (
 )
 from sirtaki.torch.local_sgd import LocalSGD
 from sirtaki.torch.optimizer import DistributedOptimizer
+from sirtaki.torch.server_optimizer import ServerOptimizer
 from sirtaki.torch.sparse import sparse_allreduce_async
 from sirtaki.torch.sync_batch_norm import SyncBatchNorm
 from sirtaki.torch.synchronous import (
@@ -120,6 +121,7 @@ __all__ = [
     "Min",
     "ProcessSet",
     "Product",
+    "ServerOptimizer",
     "Sum",
     "SyncBatchNorm",
     "add_process_set",

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from sirtaki._core import job
 from sirtaki._core.operations import Average
 from sirtaki._core.process_sets import ProcessSet
 from sirtaki.torch._submit import reduce_in_place
@@ -51,6 +52,7 @@ class _Rounded(Whole):
         super().__init__(process_set)
         self._rests: list[torch.Tensor | None] = [None, None]
         """What rounding has taken away so far: from this rank's numbers, and from its means."""
+        self._round_number = 0
 
     @staticmethod
     @abstractmethod
@@ -64,6 +66,9 @@ class _Rounded(Whole):
 
     def mean(self, tensors: Tensors, name: str) -> Tensors:
         """The mean of all ranks' tensors, rounded twice."""
+        if job.is_elastic() and self._round_number != job.round_number():
+            # Other ranks have other parts, and state comes from one of them.
+            self._rests, self._round_number = [None, None], job.round_number()
         among, ranks = self._process_set, len(self._process_set.ranks)
         flat = torch.cat([tensor.flatten().float().to(tensors[0].device) for tensor in tensors])
         padded = torch.nn.functional.pad(flat, (0, -len(flat) % (ranks * BLOCK)))

@@ -28,7 +28,8 @@ class _AdasumOptimizer(Mixin):
         self.backward_passes_per_step = passes
         parameters = [p for group in self.param_groups for p in group["params"] if p.requires_grad]
         self._waiting = dict.fromkeys(parameters, passes)
-        self._in_flight: dict[torch.Tensor, Any] = {}
+        self._in_flight: dict[torch.Tensor, tuple[Any, Any]] = {}
+        """What was submitted: a handle, and a function that takes over its result."""
         self._steps = 0
         self._hooks = [when_accumulated(p, self._accumulated) for p in parameters]
 
@@ -59,12 +60,12 @@ class _AdasumOptimizer(Mixin):
         name = self._parameter_names[parameter]
         handle = reduce_in_place([work], name, Adasum, (1.0, 1.0), global_process_set)
 
-        def wait() -> None:
-            combined = self._compression.decompress(handle.wait()[0].to(small.dtype), ctx)
+        def take_over(reduced: torch.Tensor) -> None:
+            combined = self._compression.decompress(reduced.to(small.dtype), ctx)
             with torch.no_grad():
                 parameter.copy_(start.add_(combined))
 
-        self._in_flight[parameter] = wait
+        self._in_flight[parameter] = (handle, take_over)
 
     def synchronize(self) -> None:
         """Does nothing: ``step`` waits."""
@@ -82,8 +83,8 @@ class _AdasumOptimizer(Mixin):
             if parameter not in self._in_flight:
                 self._start_reduction(parameter)
         in_flight, self._in_flight = self._in_flight, {}
-        for wait in in_flight.values():
-            wait()
+        for handle, take_over in in_flight.values():
+            take_over(handle.wait()[0])
         self._waiting = dict.fromkeys(self._waiting, self.backward_passes_per_step)
         self._steps += 1
         _progress.count(self._steps)
@@ -103,9 +104,9 @@ class _AdasumOptimizer(Mixin):
     def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
         """As the optimizer's own; changes that are being reduced are discarded."""
         in_flight, self._in_flight = self._in_flight, {}
-        for wait in in_flight.values():
+        for handle, _ in in_flight.values():
             with suppress(Error):
-                wait()
+                handle.wait()
         self._waiting = dict.fromkeys(self._waiting, self.backward_passes_per_step)
         super().load_state_dict(*args, **kwargs)
 

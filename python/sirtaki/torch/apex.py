@@ -23,7 +23,8 @@ from sirtaki.torch.data_parallel import DataParallel, mark_steps
 class DistributedDataParallel(DataParallel):
     """A model that trains on all ranks, wrapped as by ``apex.parallel.DistributedDataParallel``.
 
-    All ranks get the model of the first one. When ``backward()`` returns, gradients are reduced:
+    All ranks get the model of the first one; in an elastic job, the state's ``sync`` does that.
+    When ``backward()`` returns, gradients are reduced:
 
     - ``message_size``: they are sent as soon as they have this many elements together;
     - ``allreduce_trigger_params``: they are sent whenever the gradient of one of these parameters

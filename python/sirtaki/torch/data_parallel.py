@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from sirtaki import _progress
-from sirtaki._core.job import enter_phase, leave_phase, world
+from sirtaki._core.job import enter_phase, is_elastic, leave_phase, world
 from sirtaki._core.operations import Average
 from sirtaki._core.process_sets import ProcessSet, global_process_set, init
 from sirtaki.torch import _buckets, _memory
@@ -59,24 +59,31 @@ class DataParallel(torch.nn.Module):
         """Parameters with gradients that other ranks do not know about."""
         self._reduces, self._called_back, self._steps = True, False, 0
         self._op, self._scale = op, scale
-        root, state = process_set.ranks[0], module.state_dict(keep_vars=True)
+        if not is_elastic():
+            # There, the others may have made theirs long ago: the state makes models equal.
+            self._share_model()
+        if len(process_set.ranks) > 1 or is_elastic() or scale[0] * scale[1] != 1.0:
+            self._hooks = [when_accumulated(p, self._accumulated) for _, p in self._named]
+        elif self._named:
+            self._hooks = [when_accumulated(self._named[0][1], self._count)]
+
+    def _share_model(self) -> None:
+        """Gives all ranks the model of the first one."""
+        root = self._process_set.ranks[0]
         handles = [
-            broadcast_async_(tensor, root, f"model.{name}", process_set)
-            for name, tensor in state.items()
+            broadcast_async_(tensor, root, f"model.{name}", self._process_set)
+            for name, tensor in self.module.state_dict(keep_vars=True).items()
             if isinstance(tensor, torch.Tensor)
         ]
         for handle in handles:
             handle.wait()
-        if len(process_set.ranks) > 1 or scale[0] * scale[1] != 1.0:
-            self._hooks = [when_accumulated(p, self._accumulated) for _, p in self._named]
-        elif self._named:
-            self._hooks = [when_accumulated(self._named[0][1], self._count)]
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The model's output; in training, with the buffers of the first rank."""
         if self._called_back:
             # The last backward pass failed half-way.
             self._called_back = False
+            self._local.clear()
             self._in_flight.clear()
             self._together.clear()
             self._bucket = _buckets.Bucket()
@@ -222,7 +229,6 @@ class DataParallel(torch.nn.Module):
 
     def _finish(self) -> None:
         """Called at the end of the backward pass: submits what is missing, and waits."""
-        self._called_back = False
         absent = {p for _, p in self._named if p not in self._in_flight and p not in self._local}
         used = torch.tensor([float(parameter not in absent) for _, parameter in self._named])
         agreed = reduce_in_place([used], "used", Average, (1.0, 1.0), self._process_set)
@@ -235,6 +241,7 @@ class DataParallel(torch.nn.Module):
         for parameters, wait in together:
             results.update(zip(parameters, wait()))
         agreed.wait()
+        self._called_back = False
         self._local.clear()
         for (_, parameter), share in zip(self._named, used.tolist()):
             if parameter not in absent or (share > 0 and parameter.grad is None):
@@ -270,8 +277,9 @@ def data_parallel(
 ) -> DataParallel:
     """Trains a model on all ranks: everything else stays as for one process.
 
-    Joins the job if this process has not done so, gives all ranks the model of the first one, and
-    averages gradients during the backward pass. Before each forward pass in training, all ranks
+    Joins the job if this process has not done so, gives all ranks the model of the first one (in
+    an elastic job, the state's ``sync`` does that), and averages gradients during the backward
+    pass. Before each forward pass in training, all ranks
     get the buffers of the first one, such as running statistics of batches, unless
     ``broadcast_buffers`` is false.
 

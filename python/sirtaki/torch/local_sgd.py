@@ -37,7 +37,8 @@ class _Local(Mixin):
     ) -> None:
         self._every, self._after, self._momentum, self._wire = every, after, momentum, wire
         self._among = among
-        self._steps_made, self._checked = 0, False
+        self._steps_made, self._checked = 0, 0
+        """The second is the round in which ranks have compared their settings."""
         self._hooks: list[Any]
         self._travels = TRAVELS[wire](among)
         self._whole = Whole(among)
@@ -125,7 +126,7 @@ class _Local(Mixin):
 
     def _check_settings(self) -> None:
         """Ranks that count differently would wait for each other, or average what does not fit."""
-        if self._checked or len(self._among.ranks) == 1:
+        if self._checked == job.round_number() or len(self._among.ranks) == 1:
             return
         settings = {
             "every": self._every,
@@ -145,7 +146,7 @@ class _Local(Mixin):
                         f"on rank {self._among.ranks[0]}\n"
                         "hint: all ranks have to use the same model and settings"
                     )
-        self._checked = True
+        self._checked = job.round_number()
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """The optimizer's, with what is needed to continue in the middle of a window."""
@@ -165,9 +166,11 @@ class _Local(Mixin):
         mine = state_dict.get(KEY)
         if mine is None:
             return
-        self._steps_made, self._checked = mine["steps"], False
+        self._steps_made, self._checked = mine["steps"], 0
         if self._steps_made >= self._after:
             self._leave_lock_step()
+        elif not self._hooks:
+            self._register(None)
         if mine["anchors"] is not None:
             self._drop_anchors()
             for anchor, saved in zip(self._anchors or [], mine["anchors"]):

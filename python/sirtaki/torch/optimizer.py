@@ -75,10 +75,12 @@ class _Distributed(Mixin):
         self._synchronized, self._should_synchronize = False, True
         self._steps = 0
         _check_groups(groups)
-        if process_set.included() and job.size() > 1:
-            self._register(groups)
+        self._register(groups)
 
     def _register(self, groups: Any) -> None:
+        """Has gradients reduced from now on, if there are or may be other ranks."""
+        if not self.process_set.included() or not (job.size() > 1 or job.is_elastic()):
+            return
         parameters = [p for group in self.param_groups for p in group["params"] if p.requires_grad]
         for group in _grouped(parameters, groups, self._parameter_names, self.process_set):
             self._group_of.update(dict.fromkeys(group, group))
@@ -307,8 +309,10 @@ def _grouped(
         known = set(parameters)
         wanted = [tuple(p for p in group if p in known) for group in groups]
         return [group for group in wanted if group]
-    root = process_set.ranks[0]
-    order = broadcast_object([names[p] for p in parameters], root, "groups", process_set)
+    order = [names[p] for p in parameters]
+    if not job.is_elastic():
+        # There, ranks that come later would ask for it alone.
+        order = broadcast_object(order, process_set.ranks[0], "groups", process_set)
     by_name = {names[p]: p for p in parameters}
     ordered = [by_name[name] for name in order]
     share, more = divmod(len(ordered), groups)
@@ -352,7 +356,7 @@ def DistributedOptimizer(  # noqa: N802
         raise ValueError("backward_passes_per_step must be > 0")
     if op == Adasum:
         check_adasum(process_set)
-    if op == Adasum and job.size() > 1:
+    if op == Adasum and (job.size() > 1 or job.is_elastic()):
         from sirtaki.torch.adasum import adasum_optimizer
 
         return adasum_optimizer(

@@ -1,5 +1,7 @@
 """Training that goes on after a failure, on the same ranks."""
 
+import importlib
+
 import pytest
 import torch
 
@@ -45,6 +47,38 @@ def test_a_failure_leads_back_to_the_last_commit(optimizer):
     torch.testing.assert_close(runs[0], runs[1], rtol=0, atol=0)
     gathered = hvd.allgather(runs[1])
     assert gathered.eq(gathered[0]).all()
+
+
+def test_what_adasum_has_in_flight_does_not_change_what_was_restored():
+    model = torch.nn.Linear(3, 1)
+    inner = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = hvd.DistributedOptimizer(inner, model.named_parameters(), op=hvd.Adasum)
+    state = hvd.elastic.TorchState(model, optimizer)
+    before = model.weight.detach().clone()
+    model(torch.ones(2, 3)).sum().backward()
+    state.restore()
+    assert torch.equal(model.weight.detach(), before)
+
+
+def test_a_backward_pass_that_failed_at_its_end_can_be_repeated(several, monkeypatch):
+    model = sirtaki.data_parallel(torch.nn.Linear(3, 1))
+    module = importlib.import_module("sirtaki.torch.data_parallel")
+    reduce = module.reduce_in_place
+
+    def fail(tensors, name, *args):
+        if name == "used":
+            raise hvd.HorovodInternalError("as if a rank had been lost")
+        return reduce(tensors, name, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "reduce_in_place", fail)
+        with pytest.raises(RuntimeError, match="as if a rank had been lost"):
+            model(torch.ones(2, 3)).sum().backward()
+    hvd.shutdown()
+    hvd.init()
+    model.zero_grad()
+    model(torch.full((2, 3), float(hvd.rank()))).sum().backward()
+    assert model.weight.grad.eq(hvd.size() - 1).all()
 
 
 def test_state_is_made_equal_before_the_first_step():

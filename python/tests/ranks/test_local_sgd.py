@@ -153,6 +153,35 @@ def test_training_continues_in_the_middle_of_a_window():
         assert_same(second, whole, tolerance=0)
 
 
+def test_going_back_to_steps_in_common_averages_gradients_again():
+    all_batches = list(batches(5))
+    whole, model = network(), network()
+    train(whole, hvd.LocalSGD(sgd(whole), every=2, after=2), all_batches)
+    optimizer = hvd.LocalSGD(sgd(model), every=2, after=2)
+    train(model, optimizer, all_batches[:1])
+    state = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
+    train(model, optimizer, all_batches[1:4])
+    model.load_state_dict(state[0])
+    optimizer.load_state_dict(state[1])
+    train(model, optimizer, all_batches[1:])
+    assert_same(model, whole, tolerance=0)
+
+
+def test_a_rank_that_is_new_when_ranks_join_again_compares_settings_with_all(several):
+    model, all_batches = network(), list(batches(2))
+    optimizer = hvd.LocalSGD(sgd(model), every=1)
+    train(model, optimizer, all_batches[:1])
+    hvd.shutdown()
+    hvd.init()
+    if hvd.rank() > 0:
+        model = network()
+        optimizer = hvd.LocalSGD(sgd(model), every=1)
+    hvd.broadcast_parameters(model.state_dict(), 0)
+    hvd.broadcast_optimizer_state(optimizer, 0)
+    train(model, optimizer, all_batches[1:])
+    assert_equal_on_all_ranks(model)
+
+
 def test_schedulers_and_other_optimizers():
     model = network()
     optimizer = hvd.LocalSGD(torch.optim.AdamW(model.parameters(), lr=0.01), every=2)

@@ -2,10 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails has to panic")]
 
+mod data;
+mod elastic;
 mod place;
 mod search;
 mod strategies;
 mod text;
+mod volumes;
 
 use std::{
     fs,
@@ -75,6 +78,7 @@ fn any_number_of_workers_ends_with_the_same_bits() {
     };
     let alone = weights("one", "-n 1 --max-steps 6");
     assert_eq!(weights("two", "-n 2 --max-steps 6"), alone);
+    assert_eq!(weights("three", "-n 3 --max-steps 6"), alone);
     assert_eq!(weights("four", "-n 4 --max-steps 6"), alone);
     weights("moved", "-n 4 --max-steps 3");
     assert_eq!(weights("moved", "-n 2 --max-steps 6 --resume"), alone);
@@ -97,19 +101,6 @@ fn halves_learn_as_well() {
 }
 
 #[test]
-fn workers_that_average_weights_now_and_then_learn_as_well_and_go_on_exactly() {
-    let place = Place::new();
-    let common = "-n 2 --batch-size 16 --lr 0.02 --strategy local --every 4 --after 10";
-    let report = place.report(&format!("{common} --max-steps 60"));
-    assert!(number(&report, "test_accuracy") > 0.5, "{report}");
-    let weights =
-        |arguments: &str| place.weights(&format!("{common} --outer nesterov --checkpoint-every 15 {arguments}"));
-    let whole = weights("--max-steps 25 --checkpoint-dir whole");
-    weights("--max-steps 15 --checkpoint-dir parts");
-    assert_eq!(weights("--max-steps 25 --checkpoint-dir parts --resume"), whole);
-}
-
-#[test]
 fn mistakes_are_told_before_anything_starts() {
     let place = Place::new();
     assert!(place.refused("--data nowhere").contains("nowhere"));
@@ -123,8 +114,9 @@ fn mistakes_are_told_before_anything_starts() {
     let bytes = fs::read(&images[0]).unwrap();
     fs::write(&images[0], &bytes[..bytes.len() / 2]).unwrap();
     assert!(place.refused("--data damaged").contains("train-images"));
-    assert!(place.refused("-n 3 --global-batch 64").contains("3 workers"));
-    assert!(place.refused("-n 3 --reproducible --batch-size 8").contains("8 shards"));
+    assert!(place.refused("-n 3 --global-batch 2").contains("3 workers"));
+    assert!(place.refused("-n 9 --reproducible --batch-size 8").contains("8 shards"));
+    assert!(place.refused("-n 3 --reproducible --global-batch 12").contains("8 equal shards"));
     let refused = place.refused("-n 2 --optimizer lars --shard-optimizer");
     assert!(refused.contains("lars") && refused.contains("adamw"), "{refused}");
     let refused = place.refused("-n 2 --optimizer lars --shard-parameters");
@@ -135,8 +127,12 @@ fn mistakes_are_told_before_anything_starts() {
     assert!(place.refused("-n 2 --mesh pipe=2 --reproducible --micro-batches 3").contains("--shards 3"));
     assert!(place.refused("-n 2 --strategy local --reproducible").contains("leave out --strategy local or --rep"));
     assert!(place.refused("-n 2 --after 5").contains("--strategy local"));
+    assert!(place.refused("-n 2 --servers 2").contains("add --strategy server"));
+    assert!(place.refused("-n 2 --strategy server --copies 2").contains("take --servers 2, or --copies 1"));
+    assert!(place.refused("-n 2 --strategy server --reproducible --delay 4").contains("take --delay 0"));
+    assert!(place.refused("-n 2 --strategy server --optimizer lars").contains("or --optimizer lars"));
     assert!(place.refused("-n 2 --strategy central --shard-optimizer").contains("--strategy central or --shard-opt"));
-    assert!(place.refused("-n 2 --devices 2 --global-batch 6").contains("4 workers"));
+    assert!(place.refused("-n 2 --devices 2 --global-batch 3").contains("4 workers"));
     assert!(place.refused("--epochs 1 --warmup-epochs 2").contains("epochs"));
     assert!(place.refused("--resume").contains("no run of lenet"));
     assert!(place.refused("lenet").contains("`lenet`"));
@@ -275,6 +271,8 @@ fn equal_runs_write_equal_files() {
     assert!(alone == split, "another place of the optimizer's state");
     let [central, ..] = files("seven", &format!("-n 2 {reproducible} --strategy central"));
     assert!(alone == central, "weights in memory once");
+    let [served, ..] = files("nine", &format!("-n 2 {reproducible} --strategy server --servers 2"));
+    assert!(alone == served, "weights on servers");
     let [mirrored, ..] = files("eight", &format!("-n 1 --devices 2 {reproducible}"));
     assert!(alone == mirrored, "threads instead of processes");
     let [staged, ..] = files("six", &format!("-n 4 {reproducible} --mesh data=2,pipe=2"));

@@ -21,7 +21,7 @@ impl Place {
     }
 
     pub(crate) fn train(&self, arguments: &str) -> Finished {
-        let is_given = arguments.contains("--data") || arguments.contains("--model transformer");
+        let is_given = ["--data", "--model transformer", "--model msd"].iter().any(|word| arguments.contains(word));
         let data = if is_given { String::new() } else { format!(" --data {DATA}") };
         self.start(&format!("{arguments}{data}")).ends()
     }

@@ -41,10 +41,10 @@ const TRAIN: Brief = Brief {
     options: &[
         ("ranks", "Number of workers [default: one per core]"),
         ("hosts", "Hosts and workers on each, such as a:4,b:4"),
-        ("model", "Network: lenet, cnn or transformer"),
-        ("data", "Data set: a folder, or a text for transformer"),
+        ("model", "lenet, cnn, mlp, resnet18, resnet50, transformer, msd"),
+        ("data", "Images, IDX, CIFAR, npz, CSV, a text or volumes"),
         ("epochs", "Passes over the training samples"),
-        ("batch_size", "Images or sequences per worker and step"),
+        ("batch_size", "Images, rows or sequences per worker and step"),
         ("lr", "Learning rate of one worker"),
         ("optimizer", "Optimizer: sgd, adam, adamw or lars"),
         ("precision", "Precision: f32, bf16 or f16"),
@@ -55,6 +55,27 @@ const TRAIN: Brief = Brief {
     below: "\
 Example:
   sirtaki train -n 2 --model cnn --epochs 6",
+};
+
+const BENCH_TRAIN: Brief = Brief {
+    command: "bench train",
+    options: &[
+        ("ranks", "Number of workers [default: one per core]"),
+        ("hosts", "Hosts and workers on each, such as a:4,b:4"),
+        ("model", "Network, such as resnet50 or cnn"),
+        ("synthetic", "Made-up images instead of a data set"),
+        ("data", "Data set"),
+        ("image_size", "Height and width of images"),
+        ("batch_size", "Images per worker and step"),
+        ("num_warmup_batches", "Steps before the first round"),
+        ("num_batches_per_iter", "Steps of a round"),
+        ("num_iters", "Rounds"),
+        ("json", "Write the result to a file"),
+        ("help", "This summary (-h), or all options (--help)"),
+    ],
+    below: "\
+Example:
+  sirtaki bench train --model resnet50 --synthetic",
 };
 
 const SEARCH: Brief = Brief {
@@ -76,7 +97,7 @@ const INFER: Brief = Brief {
     command: "infer",
     options: &[
         ("model", "Network in an ONNX file"),
-        ("input", "Volume to read: zarr, npy, TIFF, NIfTI, MRC or raw"),
+        ("input", "Volume to read: zarr, HDF5, npy, TIFF, NIfTI, MRC or raw"),
         ("output", "Volume to write"),
         ("ranks", "Number of workers [default: one per core]"),
         ("hosts", "Hosts and workers on each, such as a:4,b:4"),
@@ -102,10 +123,21 @@ Examples:
 pub(super) fn command() -> Command {
     let mut whole = Arguments::command().after_help(MAIN);
     whole.build();
-    [RUN, TRAIN, SEARCH, INFER].iter().fold(whole, |whole, brief| match whole.find_subcommand(brief.command) {
-        Some(_) => whole.mut_subcommand(brief.command, |command| shorten(command, brief)),
-        None => whole,
+    [RUN, TRAIN, BENCH_TRAIN, SEARCH, INFER].iter().fold(whole, |whole, brief| {
+        let path: Vec<&'static str> = brief.command.split(' ').collect();
+        below(whole, &path, brief)
     })
+}
+
+/// Shortens the command at this path, if there is one.
+fn below(command: Command, path: &[&'static str], brief: &Brief) -> Command {
+    match path {
+        [] => shorten(command, brief),
+        [first, rest @ ..] => match command.find_subcommand(first) {
+            Some(_) => command.mut_subcommand(first, |command| below(command, rest, brief)),
+            None => command,
+        },
+    }
 }
 
 fn shorten(command: Command, brief: &Brief) -> Command {
@@ -132,6 +164,7 @@ mod tests {
             vec!["sirtaki", "-h"],
             vec!["sirtaki", "run", "-h"],
             vec!["sirtaki", "train", "-h"],
+            vec!["sirtaki", "bench", "train", "-h"],
             vec!["sirtaki", "search", "-h"],
             vec!["sirtaki", "infer", "-h"],
         ] {

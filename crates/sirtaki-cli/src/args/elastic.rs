@@ -45,10 +45,6 @@ pub struct ElasticOptions {
 pub struct Cooldown(pub Duration, pub Duration);
 
 impl ElasticOptions {
-    /// What the parser calls them.
-    pub const NAMES: [&'static str; 7] =
-        ["min_ranks", "max_ranks", "discover", "slots", "elastic_timeout", "reset_limit", "cooldown"];
-
     /// These options, completed by those `below` that are not given here.
     #[must_use]
     pub fn over(self, below: Self) -> Self {

@@ -22,6 +22,9 @@ Examples:
     sirtaki infer unet.onnx scan.tif classes.tif --output argmax --dry-run
     sirtaki infer unet.onnx scan.tif classes.tif --output argmax -n 4
 
+  A dataset of an HDF5 file:
+    sirtaki infer unet.onnx scan.h5:/entry/data out.zarr
+
   Only a region, only where a mask is not zero:
     sirtaki infer unet.onnx in.zarr out.zarr --roi 0:512,:,100:900
     sirtaki infer unet.onnx in.zarr out.zarr --mask tissue.zarr
@@ -49,7 +52,7 @@ pub struct Infer {
     /// Network, in an ONNX file
     pub model: PathBuf,
 
-    /// Volume to read: zarr, npy, TIFF, NIfTI, MRC or raw
+    /// Volume to read: zarr, HDF5, npy, TIFF, NIfTI, MRC or raw
     pub input: PathBuf,
 
     /// Volume to write, in the format of its name
@@ -152,6 +155,10 @@ pub struct Infer {
     #[arg(long, value_name = "N", default_value = "1", value_parser = at_least_one, help_heading = "Workers")]
     pub threads: NonZeroUsize,
 
+    /// Compute on this many GPUs of each host, workers in turns, with onnxruntime-gpu
+    #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = "Workers")]
+    pub gpus: Option<NonZeroUsize>,
+
     /// Memory of each worker, such as 2G [default: 512M, or less if there is not enough]
     #[arg(long, value_name = "BYTES", value_parser = env::bytes, help_heading = "Workers")]
     pub memory: Option<usize>,
@@ -220,9 +227,15 @@ pub struct InferWorker {
     /// Threads of this worker
     #[arg(long)]
     pub threads: NonZeroUsize,
+    /// GPUs of its host that workers use in turns
+    #[arg(long)]
+    pub gpus: Option<NonZeroUsize>,
     /// Where ONNX Runtime was on the first host
     #[arg(long)]
     pub library: PathBuf,
+    /// Where HDF5's library was there, if a volume needs it
+    #[arg(long)]
+    pub hdf5: Option<PathBuf>,
 }
 
 /// The first voxel and the one behind the last, along each axis.

@@ -1,17 +1,26 @@
 //! What can be typed. Meaning is given to it in [`crate::commands`].
 
+#[cfg(feature = "train")]
+pub mod bench_train;
 mod brief;
 pub mod elastic;
+pub mod fabric;
 pub mod habits;
 pub mod infer;
 pub mod predict;
+pub mod predict_options;
+pub mod quantities;
+pub mod reference;
 pub mod report;
 pub mod roles;
 pub mod run;
 pub mod scaling;
 pub mod search;
+pub mod strategy;
 #[cfg(feature = "train")]
 pub mod train;
+#[cfg(feature = "train")]
+pub mod train_worker;
 
 use std::{ffi::OsString, num::NonZeroUsize, str::FromStr, time::Duration};
 
@@ -75,7 +84,7 @@ fn without_hidden(mut error: clap::Error) -> clap::Error {
 pub enum Command {
     /// Run a program as several processes, on this machine or on many
     Run(Box<Run>),
-    /// Train an image classifier on all cores, or on many machines
+    /// Train a network on all cores, or on many machines
     #[cfg(feature = "train")]
     Train(Box<train::Train>),
     /// Search for the best settings of a program
@@ -90,7 +99,7 @@ pub enum Command {
     #[command(subcommand)]
     Bench(Bench),
     /// Predict how fast a job would be on more workers
-    Predict(predict::Predict),
+    Predict(Box<predict::Predict>),
     /// Print a completion script for a shell
     Completions(Completions),
     /// Print a manual page, or write all of them
@@ -101,7 +110,7 @@ pub enum Command {
     /// One worker of a training, started by `train`
     #[cfg(feature = "train")]
     #[command(hide = true)]
-    TrainWorker(train::TrainWorker),
+    TrainWorker(train_worker::TrainWorker),
     /// One worker of an inference, started by `infer`
     #[command(hide = true)]
     InferWorker(infer::InferWorker),
@@ -134,6 +143,9 @@ pub enum Bench {
     Allreduce(Allreduce),
     /// Run a job on different numbers of workers, and report how it scales
     Scaling(scaling::Scaling),
+    /// Measure how many images per second training takes in
+    #[cfg(feature = "train")]
+    Train(Box<bench_train::BenchTrain>),
 }
 
 const ALLREDUCE_EXAMPLES: &str = "\

@@ -5,6 +5,11 @@ use std::{num::NonZeroUsize, path::PathBuf, str::FromStr};
 use clap::Args;
 use sirtaki_comm::collective::Algorithm;
 
+use super::{
+    fabric::Fabric,
+    predict_options::{FailureOptions, NoiseOptions, StrategyOptions},
+    quantities::{bandwidth, latency},
+};
 use crate::env;
 
 const EXAMPLES: &str = "\
@@ -13,7 +18,11 @@ Examples:
   sirtaki predict trace.json --workers 2..64 --bandwidth 10Gbit --latency 50us
   sirtaki predict trace.json --workers 8,16 --per-host 4 --strong --json
   sirtaki predict --model docs/predict/vgg16.json --workers 1..512 --per-host 4
-  sirtaki predict trace.json --workers 8 --bandwidth 100Mbit --every 16
+  sirtaki predict trace.json --workers 8 --bandwidth 100Mbit --strategy all
+  sirtaki predict trace.json --workers 8 --strategy server --servers 2 --delay 4
+  sirtaki predict trace.json --workers 64..4096 --noise 3% --topology fat-tree:4
+  sirtaki predict trace.json --workers 64..4096 --mtbf 1000h --recovery 0.5s
+  sirtaki predict trace.json --workers 1..100000 --noise 3% -o predict.html
   sirtaki predict trace.json --workers 8 --micro-batches 16 --memory 8G
 
 Efficiency is the speed of N workers divided by N times the speed of one.
@@ -45,6 +54,12 @@ pub struct Predict {
     #[arg(long, default_value = "25us", value_parser = latency)]
     pub latency: f64,
 
+    /// What connects hosts: flat (every link can be used at once), fat-tree:4 (32 hosts of a switch, or as many as in
+    /// `fat-tree:4,16`, share a quarter of their links' bandwidth), rails:8 (8 such links per host), or
+    /// wide-area:1Gbit,20ms,16 (sites of 16 hosts)
+    #[arg(long, default_value = "flat", value_name = "KIND")]
+    pub topology: Fabric,
+
     /// Workers on each host
     #[arg(long, default_value = "1", value_name = "K", value_parser = super::at_least_one)]
     pub per_host: NonZeroUsize,
@@ -52,10 +67,6 @@ pub struct Predict {
     /// Strong scaling: divide the recorded work among all workers, instead of giving each the same
     #[arg(long)]
     pub strong: bool,
-
-    /// Local SGD: steps that workers make by themselves before they average their weights
-    #[arg(long, default_value = "1", value_name = "STEPS", value_parser = super::at_least_one)]
-    pub every: NonZeroUsize,
 
     /// Samples per worker and step, to compute samples per second [default: as recorded]
     #[arg(long, value_name = "N", value_parser = super::at_least_one)]
@@ -73,9 +84,26 @@ pub struct Predict {
     #[arg(long, default_value = "1M", value_name = "BYTES", value_parser = env::bytes)]
     pub fusion_large: usize,
 
+    /// Also write a page with plots to a file, such as `predict.html`
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// How much steps vary.
+    #[command(flatten)]
+    pub noise: NoiseOptions,
+
+    /// How workers learn together.
+    #[command(flatten)]
+    pub strategy: StrategyOptions,
+
+    /// How often workers fail.
+    #[command(flatten)]
+    pub failures: FailureOptions,
+
     /// Micro-batches of a step, for a network in stages: compares all meshes of data and pipe
     #[cfg(feature = "train")]
-    #[arg(long, value_name = "N", value_parser = super::at_least_one, help_heading = "Stages")]
+    #[arg(long, value_name = "N", value_parser = super::at_least_one, help_heading = "Stages",
+          conflicts_with_all = ["strategy", "every", "servers", "delay", "mtbf", "noise", "topology", "output"])]
     pub micro_batches: Option<NonZeroUsize>,
 
     /// Order of forward and backward passes: gpipe, 1f1b, or interleaved [default: 1f1b]
@@ -102,8 +130,8 @@ pub struct Predict {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Workers(pub Vec<usize>);
 
-/// Workers at most; one more than anybody has.
-const MOST: usize = 1 << 16;
+/// Workers at most.
+const MOST: usize = 1 << 17;
 
 impl FromStr for Workers {
     type Err = String;
@@ -135,58 +163,6 @@ impl FromStr for Workers {
     }
 }
 
-/// A number with a unit, of which the first that fits counts.
-fn quantity(text: &str, units: &[(&str, f64)], example: &str) -> Result<f64, String> {
-    let bad = || format!("`{text}` is not understood; write {example}");
-    let digits = text.trim().trim_end_matches(|letter: char| letter.is_alphabetic() || letter == '/');
-    let unit = text.trim()[digits.len()..].trim_end_matches("/s");
-    // A small `b` at the end is a bit, a large one a byte; nothing else depends on the case.
-    let unit = match unit.strip_suffix('B') {
-        Some(prefix) => format!("{}B", prefix.to_ascii_lowercase()),
-        None => unit.to_ascii_lowercase(),
-    };
-    let factor = units.iter().find(|(name, _)| *name == unit).map(|(_, factor)| factor).ok_or_else(bad)?;
-    let number: f64 = digits.trim().parse().map_err(|_| bad())?;
-    let value = number * factor;
-    if value.is_finite() && value >= 0.0 { Ok(value) } else { Err(bad()) }
-}
-
-/// Bytes per second.
-fn bandwidth(text: &str) -> Result<f64, String> {
-    let bit = 1.0 / 8.0;
-    let units = [
-        ("kbit", 1e3 * bit),
-        ("mbit", 1e6 * bit),
-        ("gbit", 1e9 * bit),
-        ("tbit", 1e12 * bit),
-        ("kb", 1e3 * bit),
-        ("mb", 1e6 * bit),
-        ("gb", 1e9 * bit),
-        ("tb", 1e12 * bit),
-        ("kB", 1e3),
-        ("mB", 1e6),
-        ("gB", 1e9),
-        ("tB", 1e12),
-    ];
-    let example = "bits or bytes per second with a unit, such as 25Gbit, 200Mbit or 3GB";
-    match quantity(text, &units, example)? {
-        none if none < 1.0 => Err("too slow for any message; write at least 1Kbit".into()),
-        value => Ok(value),
-    }
-}
-
-/// Seconds.
-fn latency(text: &str) -> Result<f64, String> {
-    let units = [("ns", 1e-9), ("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0)];
-    // `/s` at the end would be no latency.
-    let example = "a time with a unit, such as 25us or 0.5ms";
-    if text.contains('/') {
-        Err(format!("`{text}` is not understood; write {example}"))
-    } else {
-        quantity(text, &units, example)
-    }
-}
-
 fn bytes_or_off(text: &str) -> Result<usize, String> {
     if text == "off" { Ok(0) } else { env::bytes(text) }
 }
@@ -209,26 +185,6 @@ mod tests {
         assert_eq!(parse("12, 3..20,3"), Ok(vec![3, 6, 12, 20]));
         for wrong in ["", "0", "8..4", "1..", "x", "99999999"] {
             assert!(parse(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn links_are_typed_as_people_say_them() {
-        assert_eq!(
-            (bandwidth("25Gbit"), bandwidth("1 GB/s"), bandwidth("200mbit/s")),
-            (Ok(3.125e9), Ok(1e9), Ok(25e6))
-        );
-        assert_eq!(
-            (bandwidth("10Gb"), bandwidth("10Gb/s"), bandwidth("10GB"), bandwidth("8kb")),
-            (Ok(1.25e9), Ok(1.25e9), Ok(1e10), Ok(1e3))
-        );
-        assert_eq!((latency("0.5ms"), latency("2 s"), latency("0us")), (Ok(0.5e-3), Ok(2.0), Ok(0.0)));
-        assert!((latency("25us").unwrap() - 25e-6).abs() < 1e-15);
-        for wrong in ["25", "fast", "-1Gbit", "0Gbit", "Gbit", "1Gbit/h"] {
-            assert!(bandwidth(wrong).is_err(), "{wrong}");
-        }
-        for wrong in ["25", "-1us", "1us/s", "nanus"] {
-            assert!(latency(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -10,6 +10,9 @@ Examples:
     sirtaki report runs/lenet-20261115-095204
     sirtaki report runs
 
+  All runs of a folder, in a browser:
+    sirtaki report runs --open
+
   Compare two runs, for a merge request:
     sirtaki report runs/before runs/after --markdown
 
@@ -44,6 +47,10 @@ pub struct Report {
     /// Target accuracy, between 0 and 1; the time to reach it is compared [default: that of each run]
     #[arg(long, value_name = "ACCURACY", value_parser = super::share)]
     pub target_accuracy: Option<f64>,
+
+    /// Open the page in a browser: that in BROWSER, or the desktop's own
+    #[arg(long, conflicts_with_all = ["markdown", "json"])]
+    pub open: bool,
 
     /// Title of the report
     #[arg(long, value_name = "TEXT")]

@@ -204,8 +204,12 @@ pub struct Run {
     )]
     pub record: Option<String>,
 
-    /// How to show the progress that a program reports: auto, lines or off [default: auto: live on a terminal,
-    /// otherwise a line every 10 seconds; off with --quiet]
+    /// Write the progress that a program reports to a file in this folder on rank 0's host, for TensorBoard
+    #[arg(long, value_name = "DIR", help_heading = "Monitoring")]
+    pub tensorboard: Option<PathBuf>,
+
+    /// How to show the progress that a program reports: auto, lines, json (for programs) or off [default: auto: live on a
+    /// terminal, otherwise a line every 10 seconds; off with --quiet]
     #[arg(long, value_name = "HOW", hide_possible_values = true, help_heading = "Monitoring")]
     pub progress: Option<Progress>,
 
@@ -304,6 +308,8 @@ pub enum Progress {
     Auto,
     /// A line now and then.
     Lines,
+    /// A line of JSON whenever there is news.
+    Json,
     /// Not at all.
     Off,
 }

@@ -3,9 +3,13 @@
 use std::{num::NonZeroUsize, path::PathBuf, sync::LazyLock};
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum, builder::PossibleValue};
-use sirtaki::train::{Domain, Model};
+use sirtaki::{
+    server::Delay,
+    train::{Domain, Model, layouts},
+};
 
-use super::{at_least_one, elastic::ElasticOptions, number, roles::RoleOptions, run::Run, share};
+pub use super::strategy::StrategyName;
+use super::{at_least_one, number, roles::RoleOptions, run::Run, share};
 use crate::commands::train::stages;
 
 const EXAMPLES: &str = "\
@@ -16,6 +20,10 @@ Examples:
   A larger network on 2 workers, to a target accuracy, with the result as JSON:
     sirtaki train --model cnn -n 2 --target-accuracy 0.99 --json result.json
 
+  Images of your own, in a folder for each class, and a table with classes:
+    sirtaki train --data photos --model resnet18 --image-size 96
+    sirtaki train --data iris.csv --epochs 50 --batch-size 8
+
   Strong scaling: a batch of 256 images shared by 4 workers:
     sirtaki train -n 4 --global-batch 256
 
@@ -23,12 +31,21 @@ Examples:
     sirtaki train -n 2 --checkpoint-dir runs/mine --max-steps 500
     sirtaki train -n 1 --checkpoint-dir runs/mine --resume
 
-  Bit-identical results on 1, 2 or 4 workers:
+  Bit-identical results on 1, 2 or 3 workers:
     sirtaki train -n 2 --reproducible
+
+  Workers that may be killed and come back, with the bits of a run in which nothing happens:
+    sirtaki train -n 4 --elastic --reproducible
 
   A transformer that continues text, on a made-up one or on your own:
     sirtaki train --model transformer
     sirtaki train --model transformer --data book.txt --epochs 20
+
+  Workers that stall now and then: two parameter servers, workers up to 4 steps apart:
+    sirtaki train -n 4 --strategy server --servers 2 --delay 4
+
+  A network that classifies the voxels of volumes, as an ONNX file for sirtaki infer:
+    sirtaki train --model msd --data pairs --depth 30 --export net.onnx
 
   Over a slow network: weights averaged every 16 steps, instead of gradients in each:
     sirtaki train -H a:4,b:4 --strategy local --every 16
@@ -49,22 +66,41 @@ Examples:
     sirtaki train -H a:4,b:4
     sbatch --nodes 2 --ntasks-per-node 4 --wrap 'sirtaki train'";
 
+/// The heading of options of parameter servers.
+const SERVER: &str = "With --strategy server";
+
 /// `sirtaki train`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, override_usage = "sirtaki train [OPTIONS]")]
 pub struct Train {
     /// A network by its name.
-    #[arg(long, help = networks(), value_enum, default_value_t, hide_possible_values = true, ignore_case = true)]
-    pub model: ModelName,
+    #[arg(long, help = networks(), value_enum, hide_possible_values = true, ignore_case = true)]
+    pub model: Option<ModelName>,
 
-    /// Data set: a folder with the four files of MNIST or CIFAR's binary ones [default: data/mnist]; for transformer, a
-    /// text file or a folder of .txt files [default: a made-up text]
-    #[arg(long, value_name = "PATH")]
+    /// Where the data set is.
+    #[arg(long, value_name = "PATH", help = data_sets())]
     pub data: Option<PathBuf>,
+
+    /// Height and width to which the images of a folder are stretched [default: their own, if all have the same and at
+    /// most 224 pixels; otherwise 64]
+    #[arg(long, value_name = "PIXELS", value_parser = at_least_one)]
+    pub image_size: Option<NonZeroUsize>,
 
     /// Characters per sequence of text, for transformer [default: 64]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub context: Option<NonZeroUsize>,
+
+    /// Voxels per axis of a patch, for msd [default: 96 of planes, 48 of volumes]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub patch: Option<NonZeroUsize>,
+
+    /// Layers of the network, for msd [default: 100]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub depth: Option<NonZeroUsize>,
+
+    /// Maps per layer, for msd [default: 1]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub width: Option<NonZeroUsize>,
 
     /// Passes over the training samples
     #[arg(long, value_name = "N", default_value = "4", value_parser = at_least_one)]
@@ -74,18 +110,18 @@ pub struct Train {
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub max_steps: Option<NonZeroUsize>,
 
-    /// Images or sequences per worker and step [default: 64 images, but at most 128 on all workers together;
-    /// 16 sequences, but at most 32]
+    /// Images, rows, sequences or patches per worker and step [default: 64 images or rows, but at most 128 on all workers
+    /// together; 16 sequences, but at most 32; 4 patches, but at most 8]
     #[arg(long, value_name = "N", value_parser = at_least_one, conflicts_with = "global_batch")]
     pub batch_size: Option<NonZeroUsize>,
 
-    /// Images or sequences per step on all workers together [default with --reproducible: 128 images or 32
-    /// sequences]
+    /// Images, rows, sequences or patches per step on all workers together [default with --reproducible or --elastic:
+    /// 128 images or rows, 32 sequences or 8 patches]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub global_batch: Option<NonZeroUsize>,
 
     /// Learning rate of one worker, multiplied by the number of workers; with --global-batch, used as it is [default:
-    /// 0.01 for sgd, 0.001 for adam and adamw (0.003 for text), 0.1 for lars, per 64 images or 16 sequences]
+    /// 0.01 for sgd, 0.001 for adam and adamw (0.003 for text), 0.1 for lars, per 64 images, 16 sequences or 4 patches]
     #[arg(long, value_name = "RATE", value_parser = positive)]
     pub lr: Option<f64>,
 
@@ -94,7 +130,7 @@ pub struct Train {
     pub warmup_epochs: f64,
 
     /// Optimizer: sgd (with momentum 0.9), adam, adamw, or lars, for very large batches [default: sgd; adamw for
-    /// transformer]
+    /// transformer, adam for msd]
     #[arg(long, value_enum, hide_possible_values = true, ignore_case = true)]
     pub optimizer: Option<Optimizer>,
 
@@ -108,14 +144,27 @@ pub struct Train {
     pub shard_parameters: bool,
 
     /// How workers learn together: data (the mean of all gradients in every step), sharded (the same as
-    /// --shard-optimizer), central (sharded, with weights in memory once per host), or local (every worker by itself, with
-    /// weights averaged now and then)
+    /// --shard-optimizer), central (sharded, with weights in memory once per host), server (weights and state on parameter
+    /// servers), or local (every worker by itself, with weights averaged now and then)
     #[arg(long, value_enum, default_value_t, hide_possible_values = true, ignore_case = true)]
     pub strategy: StrategyName,
 
     /// Devices per worker process, each a worker with a thread of its own: GPUs where there are several, otherwise cores
     #[arg(long, value_name = "N", default_value = "1", value_parser = at_least_one)]
     pub devices: NonZeroUsize,
+
+    /// Go on when workers are lost, and with more when others come; the same as --min-ranks 1
+    #[arg(long)]
+    pub elastic: bool,
+
+    /// How many steps the fastest worker may be ahead of the slowest: 0 (all in step), a number, or none (no limit)
+    /// [default: 0]
+    #[arg(long, value_name = "STEPS", help_heading = SERVER)]
+    pub delay: Option<Delay>,
+
+    /// Servers that have each weight [default: 1]
+    #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = SERVER)]
+    pub copies: Option<NonZeroUsize>,
 
     /// Steps between two averages [default: 8]
     #[arg(long, value_name = "STEPS", value_parser = at_least_one, help_heading = "With --strategy local")]
@@ -147,7 +196,7 @@ pub struct Train {
     pub precision: Precision,
 
     /// Target accuracy on the test samples, between 0 and 1; the time to reach it is reported [default: 0.985; 0.85 for
-    /// transformer]
+    /// transformer, 0.95 of the voxels for msd]
     #[arg(long, value_name = "ACCURACY", value_parser = share)]
     pub target_accuracy: Option<f64>,
 
@@ -175,7 +224,7 @@ pub struct Train {
     #[arg(long)]
     pub allow_nan: bool,
 
-    /// Produce bit-identical results on any number of workers that divides --shards
+    /// Produce bit-identical results on any number of workers up to --shards
     #[arg(long, help_heading = "Result")]
     pub reproducible: bool,
 
@@ -186,6 +235,10 @@ pub struct Train {
     /// Write the final report to a JSON file on rank 0's host
     #[arg(long, value_name = "FILE", help_heading = "Result")]
     pub json: Option<PathBuf>,
+
+    /// Write the trained network to an ONNX file on rank 0's host, for msd
+    #[arg(long, value_name = "FILE", help_heading = "Result")]
+    pub export: Option<PathBuf>,
 
     /// How the workers are started.
     #[command(flatten)]
@@ -206,8 +259,14 @@ impl Args for JobArguments {
             .mut_arg("tag_output", |output| output.help(tag))
             .mut_arg("program", |program| program.hide(true))
             .mut_arg("horovod", |horovod| horovod.hide(true))
+            .mut_arg("tf1", |tf1| tf1.hide(true))
             .mut_arg("mpi", |mpi| mpi.hide(true));
-        let hidden = ElasticOptions::NAMES.into_iter().chain(RoleOptions::NAMES);
+        let servers = "Parameter servers, processes beside the workers [default: 1]";
+        let run = run
+            .mut_arg("servers", |option| option.help(servers).help_heading(SERVER))
+            .mut_arg("server_restarts", |option| option.help_heading(SERVER));
+        let shown = ["servers", "server_restarts"];
+        let hidden = RoleOptions::NAMES.into_iter().filter(|name| !shown.contains(name));
         hidden.fold(run, |run, name| run.mut_arg(name, |option| option.hide(true)))
     }
 
@@ -226,26 +285,6 @@ impl FromArgMatches for JobArguments {
     }
 }
 
-/// What a worker of `sirtaki train` is told; who it is comes from the environment.
-#[derive(Debug, Args)]
-pub struct TrainWorker {
-    /// Everything that was decided, as JSON
-    #[arg(long)]
-    pub settings: String,
-    /// As typed by the user
-    #[arg(long)]
-    pub json: Option<PathBuf>,
-    /// The command that goes on with this run
-    #[arg(long)]
-    pub again: String,
-    /// Devices of this process
-    #[arg(long, default_value = "1")]
-    pub devices: NonZeroUsize,
-    /// Hide progress
-    #[arg(long)]
-    pub quiet: bool,
-}
-
 /// The sizes of the axes of a mesh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MeshSizes {
@@ -259,10 +298,19 @@ pub struct MeshSizes {
 
 fn networks() -> String {
     let of = |domain| {
-        let names: Vec<&str> = Model::all().filter(|model| model.domain() == domain).map(Model::name).collect();
-        names.join(" or ")
+        let names: Vec<&str> = Model::all().filter(|model| model.takes(domain)).map(Model::name).collect();
+        names.join(", ")
     };
-    format!("Network to train: {} for images, {} for text", of(Domain::Images), of(Domain::Text))
+    let [images, tables, text, volumes] = [Domain::Images, Domain::Tables, Domain::Text, Domain::Volumes].map(of);
+    format!(
+        "Network to train: {images} for images, {tables} for tables, {text} for text, {volumes} for volumes [default: one \
+         that suits the data]"
+    )
+}
+
+fn data_sets() -> String {
+    let forms: Vec<&str> = layouts().collect();
+    format!("Data set [default: data/mnist; for transformer, a made-up text]: {}", forms.join("; "))
 }
 
 /// A network by its name.
@@ -288,24 +336,6 @@ pub enum Optimizer {
     Adam,
     Adamw,
     Lars,
-}
-
-/// How workers learn together.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-#[allow(missing_docs)]
-pub enum StrategyName {
-    #[default]
-    Data,
-    Sharded,
-    Central,
-    Local,
-}
-
-impl StrategyName {
-    /// As it is typed.
-    pub fn name(self) -> String {
-        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
-    }
 }
 
 /// What may follow the steps of workers by themselves.

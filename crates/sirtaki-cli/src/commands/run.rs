@@ -168,6 +168,7 @@ fn live(job: &Job, options: &Options, output: &mut Output<'_>) -> Result<Live> {
     let show = match options.progress {
         _ if !options.shows_progress() => Show::Nothing,
         Progress::Auto if output.is_live() => Show::Rows,
+        Progress::Json => Show::Json,
         _ => Show::Lines,
     };
     let page = options.dashboard.map(|port| Dashboard::start(port, Shown::Job)).transpose()?;

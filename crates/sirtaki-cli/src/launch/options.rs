@@ -89,11 +89,16 @@ impl Options {
         }
         check(&all.env, outside)?;
         let (record, record_is_new) = all.record.take().and_then(|wish| runs::choose(&wish, &all.program)).unzip();
-        let [timeline, folder] =
-            [&all.timeline, &record].map(|path| path.as_ref().map(|path| path.display().to_string()));
-        let (profile, hang) = (all.profile.take(), all.hang_timeout.take());
-        let said =
-            [(env::TIMELINE, timeline), (env::PROFILE, profile), (env::RUN_FOLDER, folder), (env::HANG_TIMEOUT, hang)];
+        let tensorboard = all.tensorboard.as_ref().and_then(|folder| std::path::absolute(folder).ok());
+        let [timeline, folder, events] =
+            [&all.timeline, &record, &tensorboard].map(|path| path.as_ref().map(|path| path.display().to_string()));
+        let said = [
+            (env::TIMELINE, timeline),
+            (env::PROFILE, all.profile.take()),
+            (env::RUN_FOLDER, folder),
+            (env::TENSORBOARD, events),
+            (env::HANG_TIMEOUT, all.hang_timeout.take()),
+        ];
         let env = with(std::mem::take(&mut all.env), said);
         let hosts = match (all.hosts.take(), &all.hostfile) {
             (Some(list), _) => Some(list.0),
@@ -123,8 +128,13 @@ impl Options {
 
     /// The options by which something was to be recorded.
     pub fn monitoring(&self) -> Vec<&'static str> {
-        let names =
-            [("--timeline", env::TIMELINE), ("--profile", env::PROFILE), ("--record", env::RUN_FOLDER)].into_iter();
+        let names = [
+            ("--timeline", env::TIMELINE),
+            ("--profile", env::PROFILE),
+            ("--record", env::RUN_FOLDER),
+            ("--tensorboard", env::TENSORBOARD),
+        ]
+        .into_iter();
         let set =
             |name: &str| self.job.env.iter().find(|wish| wish.name == name).and_then(|wish| wish.value.as_deref());
         let wanted = |value: &str| sirtaki_engine::job::parse::switch(value) != Some(false);
@@ -151,7 +161,7 @@ impl Options {
     pub fn shows_progress(&self) -> bool {
         match self.progress {
             Progress::Auto => self.detail != Detail::Quiet,
-            Progress::Lines => true,
+            Progress::Lines | Progress::Json => true,
             Progress::Off => false,
         }
     }
@@ -239,6 +249,7 @@ impl Run {
             timeline: self.timeline.or(below.timeline),
             profile: self.profile.or(below.profile),
             record: self.record.or(below.record),
+            tensorboard: self.tensorboard.or(below.tensorboard),
             progress: self.progress.or(below.progress),
             dashboard: self.dashboard.or(below.dashboard),
             tag_output: self.tag_output.or(below.tag_output),

@@ -104,6 +104,16 @@ fn progress_is_quiet_with_everything_else_and_a_page_may_have_a_port() {
 }
 
 #[test]
+fn a_folder_for_tensorboard_is_the_same_one_for_all_ranks() {
+    let told = |line: &str| {
+        let wishes = resolve(line, &[], "").unwrap().job.env;
+        wishes.into_iter().find(|wish| wish.name == env::TENSORBOARD).and_then(|wish| wish.value)
+    };
+    let here = std::env::current_dir().unwrap().join("events").display().to_string();
+    assert_eq!((told("--tensorboard events x"), told("x")), (Some(here), None));
+}
+
+#[test]
 fn scripts_for_horovod_are_not_told_about_tensorflow_servers() {
     let told = |line: &str| resolve(line, &[], "").unwrap().job.tf_config;
     assert!(told("x") && !told("--horovod x") && !told("--tf1 x"));

@@ -12,16 +12,31 @@ use crate::{env, printer::Advice};
 /// which is on this host.
 pub fn prepare(options: &mut Options, folder: &Path) -> Result<(), Advice> {
     for (name, option) in [(env::TIMELINE, "--timeline"), (env::PROFILE, "--profile")] {
-        let set = options.job.env.iter().find(|wish| wish.name == name);
-        let value = set.and_then(|wish| wish.value.clone().or_else(|| env::process(name)));
-        if let Some(file) = value.filter(|value| switch(value).is_none()) {
+        if let Some(file) = wish(options, name).filter(|value| switch(value).is_none()) {
             check(&folder.join(file), option)?;
         }
+    }
+    if let Some(events) = wish(options, env::TENSORBOARD) {
+        check_folder(&folder.join(events))?;
     }
     if let Some(wanted) = &options.record {
         options.record_in(runs::reserve(wanted, options.record_is_new)?);
     }
     Ok(())
+}
+
+/// What the ranks are given as this variable.
+fn wish(options: &Options, name: &str) -> Option<String> {
+    let set = options.job.env.iter().find(|wish| wish.name == name)?;
+    set.value.clone().or_else(|| env::process(name))
+}
+
+/// Makes the folder for TensorBoard's files, and fails if nothing can be written there.
+fn check_folder(folder: &Path) -> Result<(), Advice> {
+    files::make_private(folder).and_then(|()| files::check(&folder.join("events"))).map_err(|error| {
+        let hint = "name a folder that can be made and written to with --tensorboard";
+        Advice::new(format!("cannot write to {}: {error}", folder.display()), hint)
+    })
 }
 
 /// Fails if this file, given by that option, cannot be written.

@@ -92,7 +92,7 @@ const VARIABLES: &[Variable] = &[
     },
     Variable {
         name: "SIRTAKI_RUN_PROGRESS",
-        allowed: "auto, lines or off",
+        allowed: "auto, lines, json or off",
         default: "auto",
         about: "`sirtaki run --progress`: how the progress of a program is shown.",
     },

@@ -9,6 +9,8 @@ pub enum Scale {
     Plain,
     /// The same, logarithmic if the values span a lot.
     Wide,
+    /// Always logarithmic, in powers of ten.
+    Powers,
     /// Always logarithmic, in steps of four, in bytes.
     Bytes,
     /// Always logarithmic, in seconds.
@@ -34,6 +36,20 @@ pub(super) struct Axis {
     ticks: Vec<f64>,
 }
 
+impl Scale {
+    /// The name by which the script of a page knows it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Scale::Plain | Scale::Wide | Scale::Powers => "number",
+            Scale::Bytes => "bytes",
+            Scale::Moments => "moments",
+            Scale::Share => "share",
+            Scale::Time => "time",
+            Scale::Workers => "whole",
+        }
+    }
+}
+
 impl Axis {
     /// An axis that shows all these values, and zero if `from_zero` and it is not logarithmic.
     pub(super) fn new(scale: Scale, values: &[f64], from_zero: bool) -> Self {
@@ -43,7 +59,7 @@ impl Axis {
         let logarithmic = low > 0.0
             && match scale {
                 Scale::Wide => high / low > WIDE,
-                Scale::Bytes | Scale::Moments => true,
+                Scale::Powers | Scale::Bytes | Scale::Moments => true,
                 _ => false,
             };
         let mut axis = Self { scale, low, high, logarithmic, ticks: Vec::new() };
@@ -96,6 +112,11 @@ impl Axis {
             false => (value - self.low) / (self.high - self.low),
         };
         if place.is_finite() { place.clamp(0.0, 1.0) } else { 0.0 }
+    }
+
+    /// Whether orders of magnitude have the same width.
+    pub(super) fn is_logarithmic(&self) -> bool {
+        self.logarithmic
     }
 
     /// Its ends.
@@ -180,6 +201,7 @@ mod tests {
         assert_eq!(texts(Scale::Share, &[0.953, 0.991], false), ["95", "96", "97", "98", "99", "100"]);
         assert_eq!(texts(Scale::Plain, &[0.0, 60_000.0], true), ["0", "20k", "40k", "60k"]);
         assert_eq!(texts(Scale::Wide, &[0.02, 2.3], true), ["0.01", "0.1", "1", "10"]);
+        assert_eq!(texts(Scale::Powers, &[0.02, 0.03], true), ["0.01", "0.1"]);
         assert_eq!(texts(Scale::Bytes, &[4.0, 1024.0], false), ["4 B", "16 B", "64 B", "256 B", "1 KiB"]);
         assert_eq!(texts(Scale::Workers, &[1.0, 2.0, 4.0], true), ["1", "2", "4"]);
         let time = Axis::new(Scale::Time, &[0.0, 600.0], true);
@@ -190,9 +212,8 @@ mod tests {
     #[test]
     fn whatever_values_there_are_places_are_on_the_axis() {
         let cases: [&[f64]; 6] = [&[], &[0.0], &[5.0], &[-3.0, -3.0], &[1e-300, 1e14], &[1e14, -1e14]];
-        for scale in
-            [Scale::Plain, Scale::Wide, Scale::Bytes, Scale::Moments, Scale::Share, Scale::Time, Scale::Workers]
-        {
+        let numbers = [Scale::Plain, Scale::Wide, Scale::Powers, Scale::Workers];
+        for scale in numbers.into_iter().chain([Scale::Bytes, Scale::Moments, Scale::Share, Scale::Time]) {
             for values in cases {
                 let axis = Axis::new(scale, values, true);
                 assert!(axis.ticks().len() < 100, "{scale:?} {values:?}");

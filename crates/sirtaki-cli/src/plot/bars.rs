@@ -1,11 +1,14 @@
 //! Bars that grow to the right, made of parts: one row per rank or run, several bars in a row, a legend above.
 
-use super::{LETTER, WIDTH, axis::Axis, axis::Scale, svg::Svg};
+use super::{
+    LETTER, WIDTH,
+    axis::{Axis, Scale},
+    svg::{Svg, legend},
+};
 use crate::commands::report::words::shorten;
 
 /// Letters of a row's name.
 const NAME: usize = 20;
-const LEGEND: f64 = 18.0;
 const BOTTOM: f64 = 40.0;
 /// Height of one bar, and of the space between rows.
 const BAR: f64 = 11.0;
@@ -20,6 +23,8 @@ pub(crate) struct BarRow {
     pub(crate) bars: Vec<Vec<(usize, f64)>>,
     /// To the right; may be empty.
     pub(crate) note: String,
+    /// The entry of the page's legend that shows and hides it.
+    pub(crate) key: Option<usize>,
 }
 
 /// A plot of bars.
@@ -30,7 +35,7 @@ pub(crate) struct Bars {
     /// What is measured.
     pub(crate) x: (&'static str, Scale),
     /// Names of the parts; none if there is only one kind.
-    pub(crate) parts: Vec<&'static str>,
+    pub(crate) parts: Vec<String>,
     /// From top to bottom.
     pub(crate) rows: Vec<BarRow>,
     /// How values are written in the tooltip of a bar.
@@ -40,15 +45,12 @@ pub(crate) struct Bars {
 impl Bars {
     /// The plot.
     pub(crate) fn draw(&self) -> String {
-        let legend = self.legend();
+        let legend = legend(self.parts.iter().map(String::as_str));
         let top = legend.last().map_or(8.0, |item| item.1.1 + 14.0);
         let height = |row: &BarRow| row.bars.len() as f64 * BAR + GAP;
         let whole = top + self.rows.iter().map(height).sum::<f64>() + BOTTOM;
         let mut svg = Svg::new(whole);
-        for (part, (x, y), name) in legend {
-            svg.bar(part, (x, y - 9.0), (10.0, 10.0), "");
-            svg.text("tick", "start", (x + 15.0, y), name);
-        }
+        svg.legend(&legend);
         let letters = |text: &str, most: usize| text.chars().count().min(most) as f64 * LETTER;
         let left = 18.0 + self.rows.iter().map(|row| letters(&row.name, NAME)).fold(14.0, f64::max);
         let right = WIDTH - 10.0 - self.rows.iter().map(|row| letters(&row.note, NAME)).fold(8.0, f64::max);
@@ -64,6 +66,7 @@ impl Bars {
         }
         let mut y = top;
         for row in &self.rows {
+            svg.begin(row.key);
             let middle = y + (height(row) - GAP) / 2.0 + 4.0;
             svg.text("tick", "end", (left - 7.0, middle), &shorten(&row.name, NAME));
             let mut end: f64 = left;
@@ -71,13 +74,14 @@ impl Bars {
                 let mut sum = 0.0;
                 for &(part, value) in bar.iter().filter(|part| part.1 > 0.0) {
                     let (from, to) = (place(sum), place(sum + value));
-                    let tip = format!("{} {}", self.parts.get(part).unwrap_or(&""), (self.show)(value));
+                    let tip = format!("{} {}", self.part(part), (self.show)(value));
                     svg.bar(part, (from, y), (to - from, BAR - 1.0), tip.trim());
                     (sum, end) = (sum + value, end.max(to));
                 }
                 y += BAR;
             }
             svg.text("tick", "start", (end + 5.0, middle), &shorten(&row.note, NAME));
+            svg.end();
             y += GAP;
         }
         svg.line("axis", (left, top - 4.0), (left, bottom));
@@ -85,24 +89,12 @@ impl Bars {
         svg.finish(&self.title, &self.description())
     }
 
-    /// Where each part's sample and name are, in as many lines as they need.
-    fn legend(&self) -> Vec<(usize, (f64, f64), &'static str)> {
-        let (mut x, mut y) = (4.0, 14.0);
-        let mut items = Vec::new();
-        for (part, name) in self.parts.iter().enumerate() {
-            let width = 32.0 + LETTER * name.chars().count() as f64;
-            if x + width > WIDTH && x > 4.0 {
-                (x, y) = (4.0, y + LEGEND);
-            }
-            items.push((part, (x, y), *name));
-            x += width;
-        }
-        items
+    fn part(&self, part: usize) -> &str {
+        self.parts.get(part).map_or("", String::as_str)
     }
 
     fn description(&self) -> String {
-        let part =
-            |&(part, value): &(usize, f64)| format!("{} {}", self.parts.get(part).unwrap_or(&""), (self.show)(value));
+        let part = |&(part, value): &(usize, f64)| format!("{} {}", self.part(part), (self.show)(value));
         let row = |row: &BarRow| {
             let parts: Vec<String> = row.bars.iter().flatten().map(|value| part(value).trim().to_owned()).collect();
             format!("{}: {}", row.name, parts.join(", "))
@@ -121,11 +113,12 @@ mod tests {
             name: name.into(),
             bars: vec![parts.to_vec()],
             note: "all".into(),
+            ..BarRow::default()
         };
         let bars = Bars {
             title: "Time".into(),
             x: ("time", Scale::Time),
-            parts: vec!["input", "forward"],
+            parts: vec!["input".into(), "forward".into()],
             rows: vec![row("rank 0", &[(0, 1.0), (1, 2.0)]), row("rank <1>", &[(0, 0.0), (1, 4.0)])],
             show: |value| format!("{value} s"),
         };

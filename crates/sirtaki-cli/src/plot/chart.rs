@@ -29,6 +29,12 @@ pub struct Series {
     pub marks: Option<Vec<String>>,
     /// Whether no line connects its points.
     pub loose: bool,
+    /// Whether a mean over neighbours says more than single points.
+    pub noisy: bool,
+    /// What it is called where there is room for more than its name; its name if empty.
+    pub full_name: String,
+    /// The entry of the page's legend that shows and hides it.
+    pub key: Option<usize>,
 }
 
 /// Something to compare with.
@@ -57,11 +63,14 @@ pub struct Chart {
     pub guides: Vec<Guide>,
 }
 
-struct Frame {
-    x: Axis,
-    y: Axis,
-    right: f64,
+pub(super) struct Frame {
+    pub(super) x: Axis,
+    pub(super) y: Axis,
+    pub(super) right: f64,
 }
+
+/// The place of a plot within its picture: left, top and bottom; the right side depends on the names there.
+pub(super) const SIDES: (f64, f64, f64) = (LEFT, TOP, HEIGHT - BOTTOM);
 
 impl Frame {
     fn place(&self, (x, y): (f64, f64)) -> (f64, f64) {
@@ -100,7 +109,7 @@ impl Chart {
         svg.finish(&self.title, &self.description(&frame))
     }
 
-    fn frame(&self) -> Frame {
+    pub(super) fn frame(&self) -> Frame {
         let points = || self.series.iter().flat_map(|series| &series.points);
         let ranges = self.series.iter().flat_map(|series| &series.ranges).flat_map(|range| [range.0, range.1]);
         let x: Vec<f64> = points().map(|point| point.0).collect();

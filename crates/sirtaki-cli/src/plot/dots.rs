@@ -22,6 +22,8 @@ pub(crate) struct Dotted {
     pub(crate) mean: Option<f64>,
     /// To the right.
     pub(crate) note: String,
+    /// The entry of the page's legend that shows and hides it.
+    pub(crate) key: Option<usize>,
 }
 
 /// A plot of measurements.
@@ -55,6 +57,7 @@ impl Dots {
         }
         for (index, line) in self.lines.iter().enumerate() {
             let y = TOP + LINE * (index as f64 + 0.5);
+            svg.begin(line.key);
             svg.text("tick", "end", (left - 7.0, y + 4.0), &shorten(&line.name, NAME));
             let class = format!("range n{}", line.style % 8);
             if let [low, .., high] = line.values.as_slice() {
@@ -67,6 +70,7 @@ impl Dots {
                 svg.line("mean", (place(mean), y - 9.0), (place(mean), y + 9.0));
             }
             svg.text("tick", "start", (right + 9.0, y + 4.0), &shorten(&line.note, NOTE));
+            svg.end();
         }
         svg.line("axis", (left, TOP - 6.0), (left, bottom));
         svg.text("unit", "end", (right, bottom + BOTTOM - 6.0), &axis.label(self.x.0));
@@ -84,13 +88,20 @@ mod tests {
 
     #[test]
     fn all_measurements_are_marked_and_the_mean_is_a_stroke() {
-        let line =
-            Dotted { name: "A".into(), style: 1, values: vec![1.0, 2.0, 6.0], mean: Some(3.0), note: "2 of 3".into() };
+        let line = Dotted {
+            name: "A".into(),
+            style: 1,
+            values: vec![1.0, 2.0, 6.0],
+            mean: Some(3.0),
+            note: "2 of 3".into(),
+            key: Some(4),
+        };
         let none = Dotted { name: "B".into(), note: "not reached".into(), ..Dotted::default() };
         let title = "Time to accuracy".into();
         let svg = Dots { title, x: ("time", Scale::Time), lines: vec![line, none], show: |value| format!("{value} s") }
             .draw();
         assert_eq!((svg.matches("class=\"mark").count(), svg.matches("class=\"mean").count()), (3, 1));
+        assert!(svg.contains("<g data-key=\"4\">"), "{svg}");
         assert!(svg.contains("not reached") && svg.contains("<title>6 s</title>") && !svg.contains("NaN"), "{svg}");
     }
 }

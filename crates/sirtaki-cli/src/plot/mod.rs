@@ -1,13 +1,16 @@
-//! Plots as SVG, drawn by hand: no library, no script, nothing from elsewhere. Reports include them in their page,
-//! benchmarks write them to a separate file.
+//! Plots as SVG, drawn by hand: no library, nothing from elsewhere. Reports include them in their page, benchmarks write
+//! them to a separate file. In the page of a report, `SCRIPT` lets readers explore charts, from the data beside each;
+//! without it they look the same and stand still.
 //!
 //! Colours come from `STYLE`, so that they follow light and dark. Everything can be distinguished without them: lines
 //! by dashes, marks and a name at their end, bars by hatching and order.
 
 mod axis;
 mod bars;
+mod cells;
 mod chart;
 mod contour;
+mod data;
 mod dots;
 mod parallel;
 mod spans;
@@ -19,6 +22,7 @@ pub use self::{
 };
 pub(crate) use self::{
     bars::{BarRow, Bars},
+    cells::{CellPanel, Cells},
     contour::{Contour, Marked},
     dots::{Dots, Dotted},
     parallel::{Parallel, Strand, Upright},
@@ -30,6 +34,8 @@ use std::fmt::Write;
 
 /// Colours and strokes of all plots, for the page that has them.
 pub(crate) const STYLE: &str = include_str!("plot.css");
+/// What lets readers explore charts: values, zoom, logarithms, means, and which runs to see.
+pub(crate) const SCRIPT: &str = concat!(include_str!("numbers.js"), include_str!("explore.js"));
 
 /// Width of every plot, in its own units; a phone shows it a little smaller, a desktop a little larger.
 const WIDTH: f64 = 440.0;

@@ -25,6 +25,8 @@ pub(crate) struct Span {
 pub(crate) struct Spans {
     /// Of the plot, for those who cannot see it.
     pub(crate) title: String,
+    /// What goes to the right.
+    pub(crate) x: (&'static str, Scale),
     /// Names of the kinds of bars.
     pub(crate) parts: Vec<&'static str>,
     /// From top to bottom: a name, and bars.
@@ -46,7 +48,7 @@ impl Spans {
         let right = WIDTH - 16.0;
         let mut times: Vec<f64> = self.rows.iter().flat_map(|row| row.1.iter().map(|span| span.ends.1)).collect();
         times.push(0.0);
-        let axis = Axis::new(Scale::Time, &times, true);
+        let axis = Axis::new(self.x.1, &times, true);
         let place = |time: f64| left + axis.place(time) * (right - left);
         let (top, bottom) = (26.0, 30.0 + self.rows.len() as f64 * (BAR + GAP));
         for (time, text) in axis.ticks() {
@@ -61,7 +63,7 @@ impl Spans {
             }
         }
         svg.line("axis", (left, top), (left, bottom));
-        svg.text("unit", "end", (right, bottom + BOTTOM - 8.0), &axis.label("time since the start"));
+        svg.text("unit", "end", (right, bottom + BOTTOM - 8.0), &axis.label(self.x.0));
         svg.finish(&self.title, &self.description())
     }
 
@@ -86,13 +88,14 @@ mod tests {
     fn bars_stand_where_their_times_are() {
         let span = |part, from, to| Span { part, ends: (from, to), tip: format!("{from}") };
         let rows = vec![("a/0".into(), vec![span(0, 0.0, 2.0), span(1, 2.0, 4.0)]), ("a/1".into(), vec![])];
-        let svg = Spans { title: "Slots".into(), parts: vec!["finished", "failed", "never"], rows }.draw();
+        let x = ("time since the start", Scale::Time);
+        let svg = Spans { title: "Slots".into(), x, parts: vec!["finished", "failed", "never"], rows }.draw();
         assert!(
             svg.contains(">finished</text>") && svg.contains(">failed</text>") && !svg.contains(">never<"),
             "{svg}"
         );
         assert!(svg.contains("a/0: 2 bars, 4 seconds") && !svg.contains("NaN"));
-        let empty = Spans { title: String::new(), parts: vec![], rows: vec![] }.draw();
+        let empty = Spans { title: String::new(), x, parts: vec![], rows: vec![] }.draw();
         assert!(!empty.contains("NaN"));
     }
 }

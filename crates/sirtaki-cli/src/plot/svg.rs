@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::WIDTH;
+use super::{LETTER, WIDTH};
 use crate::commands::report::words::escape;
 
 /// Dashes of lines. Together with the marks, whose number has no common factor with theirs, they make 30
@@ -11,9 +11,12 @@ const DASHES: [&str; 5] = ["", "7 3", "2 3", "10 3 2 3", "5 2 1 2 1 2"];
 /// Marks.
 const MARKS: usize = 6;
 /// Colours that the page has.
-const COLOURS: usize = 8;
+pub(super) const COLOURS: usize = 8;
 /// Ways of hatching that the page has.
 const HATCHES: usize = 7;
+
+/// Height of a line of a legend.
+const LEGEND: f64 = 18.0;
 
 /// A place in a plot.
 pub(super) type Place = (f64, f64);
@@ -46,6 +49,9 @@ impl Svg {
 
     /// Text at its left (`start`), in its middle (`middle`) or at its right (`end`).
     pub(super) fn text(&mut self, class: &str, anchor: &str, at: (f64, f64), text: &str) {
+        if text.is_empty() {
+            return;
+        }
         let (x, y) = at;
         let anchor = if anchor == "start" { String::new() } else { format!(" text-anchor=\"{anchor}\"") };
         let _ = write!(self.body, "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\"{anchor}>{}</text>", escape(text));
@@ -60,7 +66,7 @@ impl Svg {
         for (index, (x, y)) in points.iter().enumerate() {
             let _ = write!(path, "{}{x:.1} {y:.1}", if index == 0 { "M" } else { "L" });
         }
-        let dashes = if faint { "" } else { DASHES[style % DASHES.len()] };
+        let dashes = if faint { "" } else { dashes(style) };
         let dashes = if dashes.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{dashes}\"") };
         let faint = if faint { " faint" } else { "" };
         let _ = write!(self.body, "<path class=\"line c{}{faint}\"{dashes} d=\"{path}\"/>", style % COLOURS);
@@ -72,16 +78,36 @@ impl Svg {
         for ((x1, y1), (x2, y2)) in lines {
             let _ = write!(path, "M{x1:.1} {y1:.1}L{x2:.1} {y2:.1}");
         }
-        let dashes = DASHES[style % DASHES.len()];
+        let dashes = dashes(style);
         let dashes = if dashes.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{dashes}\"") };
         let _ = write!(self.body, "<path class=\"line c{}\"{dashes} d=\"{path}\"/>", style % COLOURS);
     }
 
     /// The mark of this style, with a tooltip.
     pub(super) fn mark(&mut self, style: usize, at: (f64, f64), tip: &str) {
-        let path = mark(style, at);
+        let path = format!("M{:.1} {:.1}{}", at.0, at.1, shape(style));
         let tip = if tip.is_empty() { String::new() } else { format!("<title>{}</title>", escape(tip)) };
         let _ = write!(self.body, "<path class=\"mark c{}\" d=\"{path}\">{tip}</path>", style % COLOURS);
+    }
+
+    /// What follows, up to [`Svg::end`], is shown and hidden by this entry of the page's legend.
+    pub(super) fn begin(&mut self, key: Option<usize>) {
+        let _ = match key {
+            Some(key) => write!(self.body, "<g data-key=\"{key}\">"),
+            None => write!(self.body, "<g>"),
+        };
+    }
+
+    pub(super) fn end(&mut self) {
+        self.body.push_str("</g>");
+    }
+
+    /// Samples of parts with their names.
+    pub(super) fn legend(&mut self, items: &[(usize, Place, &str)]) {
+        for (part, (x, y), name) in items {
+            self.bar(*part, (*x, y - 9.0), (10.0, 10.0), "");
+            self.text("tick", "start", (x + 15.0, *y), name);
+        }
     }
 
     /// A bar in the colour and hatching of this part.
@@ -96,16 +122,36 @@ impl Svg {
     }
 }
 
-fn mark(style: usize, (x, y): (f64, f64)) -> String {
-    let shape = match style % MARKS {
+/// Where the sample and the name of each part are, in as many lines as they need.
+pub(super) fn legend<'a>(names: impl Iterator<Item = &'a str>) -> Vec<(usize, Place, &'a str)> {
+    let (mut x, mut y) = (4.0, 14.0);
+    let mut items = Vec::new();
+    for (part, name) in names.enumerate() {
+        let width = 32.0 + LETTER * name.chars().count() as f64;
+        if x + width > WIDTH && x > 4.0 {
+            (x, y) = (4.0, y + LEGEND);
+        }
+        items.push((part, (x, y), name));
+        x += width;
+    }
+    items
+}
+
+/// How a line of this style is dashed.
+pub(super) fn dashes(style: usize) -> &'static str {
+    DASHES[style % DASHES.len()]
+}
+
+/// The mark of this style, from its middle.
+pub(super) fn shape(style: usize) -> &'static str {
+    match style % MARKS {
         0 => "m-3.4 0a3.4 3.4 0 1 0 6.8 0a3.4 3.4 0 1 0-6.8 0z",
         1 => "m-3 -3h6v6h-6z",
         2 => "m0 -4l3.8 6.6h-7.6z",
         3 => "m0 -4.4l4 4.4l-4 4.4l-4-4.4z",
         4 => "m0 4l3.8 -6.6h-7.6z",
         _ => "m-1.2 -4h2.4v2.8h2.8v2.4h-2.8v2.8h-2.4v-2.8h-2.8v-2.4h2.8z",
-    };
-    format!("M{x:.1} {y:.1}{shape}")
+    }
 }
 
 /// A short piece of a line in this style, for a legend outside of plots.

@@ -68,7 +68,7 @@ pub struct World {
     cross: Position,
     back_end: &'static str,
     network: Option<String>,
-    secret: Secret,
+    communication: sirtaki_comm::Settings,
 }
 
 impl Job {
@@ -208,7 +208,7 @@ impl Job {
         let engine = Engine::start_recording(communicator, &self.communication, self.engine, recorder)?;
         let local = self.place.local.unwrap_or_else(|| Position::on_host(&group));
         let cross = self.place.cross.unwrap_or_else(|| Position::of_host(&group));
-        Ok(World { engine, local, cross, back_end, network, secret: self.communication.secret })
+        Ok(World { engine, local, cross, back_end, network, communication: self.communication })
     }
 }
 
@@ -291,7 +291,12 @@ impl World {
 
     /// What only its ranks know: for proofs of who has sent something, and for the secrets of groups.
     pub fn secret(&self) -> &Secret {
-        &self.secret
+        &self.communication.secret
+    }
+
+    /// How its processes communicate.
+    pub fn communication(&self) -> &sirtaki_comm::Settings {
+        &self.communication
     }
 
     /// What connects the ranks, such as "arena".

@@ -11,6 +11,7 @@
 //! - [`parse`], [`settings`]: values, and the settings for communication and engine that they make.
 //! - [`discover`] with `starter`: the place that `sirtaki run`, `mpirun`, `srun` or `torchrun` gave.
 //! - [`Job`] with `folder`: from a place to a [`World`] with a running engine.
+//! - [`JobServers`]: servers beside the ranks.
 //! - [`RoundMember`] with `rounds`: the same for a process of an elastic job, which joins one round after the other.
 
 mod ending;
@@ -21,6 +22,7 @@ mod member;
 pub mod parse;
 mod place;
 mod rounds;
+mod servers;
 pub mod settings;
 mod starter;
 mod variable_names;
@@ -33,3 +35,4 @@ pub use member::RoundMember;
 pub use parse::Lookup;
 pub use place::{Meeting, Place, Position, discover};
 pub use rounds::{Call, LISTENED, RoundAnswer, answer_key, change_key, round_prefix, void_key};
+pub use servers::{JobServers, count as server_count, is_server};

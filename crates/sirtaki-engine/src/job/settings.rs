@@ -43,6 +43,7 @@ pub fn engine(get: Lookup<'_>) -> Result<crate::Settings, JobError> {
     }
     set(&mut settings.timeline_limit, optional(get, v::TIMELINE_LIMIT, |text| Some(bytes(text).ok()? as u64))?);
     set(&mut settings.run_folder, optional(get, v::RUN_FOLDER, |text| Some(Some(text.into())))?);
+    set(&mut settings.tensorboard, optional(get, v::TENSORBOARD, |text| Some(Some(text.into())))?);
     set(&mut settings.profile, optional(get, v::PROFILE, |text| Some(profiling(text)))?);
     Ok(settings)
 }
@@ -136,6 +137,7 @@ mod tests {
         let marked = [(v::HOROVOD_TIMELINE, "/b"), (v::HOROVOD_TIMELINE_MARK_CYCLES, "1")];
         assert_eq!(form(&marked), TimelineForm::Horovod { cycles: true });
         assert_eq!(seen(&[(v::PROFILE, "1")]).2, Some(Profiling::Said));
+        assert_eq!(engine(&table(&[(v::TENSORBOARD, "/e")])).unwrap().tensorboard, Some("/e".into()));
         assert_eq!(seen(&[(v::PROFILE, "p.json")]).2, Some(Profiling::File("p.json".into())));
     }
 

@@ -73,6 +73,8 @@ pub const TIMELINE_LIMIT: &str = "SIRTAKI_TIMELINE_LIMIT";
 pub const PROFILE: &str = "SIRTAKI_PROFILE";
 /// The folder of a run.
 pub const RUN_FOLDER: &str = "SIRTAKI_RUN_FOLDER";
+/// The folder of files for TensorBoard.
+pub const TENSORBOARD: &str = "SIRTAKI_TENSORBOARD";
 /// Horovod's name for a timeline, which counts where ours is not set; `DYNAMIC` stands for one that is started later.
 pub const HOROVOD_TIMELINE: &str = "HOROVOD_TIMELINE";
 /// Whether a timeline in Horovod's form shows where collectives begin.

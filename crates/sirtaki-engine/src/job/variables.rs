@@ -283,6 +283,12 @@ const TELEMETRY: Section = Section {
             default: "none",
             about: "Record the run in this folder, for `sirtaki report`; if it holds one already, in a new folder beside it.",
         },
+        Variable {
+            name: TENSORBOARD,
+            allowed: "the path of a folder",
+            default: "none",
+            about: "Write what the program reports to a new file in this folder, for TensorBoard.",
+        },
     ],
 };
 

@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex, OnceLock, atomic::AtomicBool},
     thread::{self, JoinHandle, ThreadId},
+    time::Duration,
 };
 
 use sirtaki_comm::{CommError, Communicator, DType, Group, Rank};
@@ -65,14 +66,11 @@ impl Engine {
         recorder: Recorder,
     ) -> Result<Engine, EngineError> {
         let engine = Self::start_within(world, comm, settings, recorder, None)?;
-        let Settings { timeline, run_folder, warn, .. } = &engine.shared.settings;
+        let Settings { timeline, warn, .. } = &engine.shared.settings;
         if let (Some(path), Err(error)) = (timeline, engine.shared.start_first_timeline()) {
             warn(&no_timeline(path, &error).to_string());
         }
-        if let (Some(path), Err(error)) = (run_folder, engine.shared.start_keeping()) {
-            let hint = "hint: name a folder that may be made and written to on rank 0's host";
-            warn(&format!("the run cannot be recorded in {}: {error}; {hint}", path.display()));
-        }
+        engine.shared.start_listeners();
         engine.shared.check_profile();
         Ok(engine)
     }
@@ -289,6 +287,11 @@ impl Engine {
     /// This process is in a part of a training step until the result is dropped. It is counted, and shown in a timeline.
     pub fn phase(&self, phase: Phase) -> InPhase {
         InPhase::begin(self.shared.telemetry.stream.clone(), phase)
+    }
+
+    /// Weights came from parameter servers that lacked so many steps of the slowest worker, after that long. It is counted.
+    pub fn served(&self, lacking: u64, waited: Duration) {
+        self.shared.telemetry.stream.served(lacking, waited);
     }
 
     /// This process does something of that name until the result is dropped; only for a timeline, where it is shown in a

@@ -133,7 +133,7 @@ const LARGEST: u64 = u64::MAX >> 12;
 /// Where the words begin that the program reports about itself.
 pub(super) const PROGRESS: usize = LATE + lateness::WORDS;
 /// Words of the table.
-pub(crate) const WORDS: usize = PROGRESS + super::progress::WORDS;
+pub(crate) const WORDS: usize = PROGRESS + super::progress::WORDS + super::staleness::WORDS;
 
 /// A number of the whole rank. Times are nanoseconds.
 #[derive(Debug, Clone, Copy)]

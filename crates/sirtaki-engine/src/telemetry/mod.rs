@@ -3,7 +3,7 @@
 //! ```text
 //! owner, callers → Stream → counts, lateness ───────→ profile, straggler, page
 //!                         ├ ring → transfer → (rank 0) timeline_writer → trace_events → trace_file
-//! the program ────────────┴ progress ──→ (rank 0) run_folder
+//! the program ────────────┴ progress ──→ (rank 0) listeners: run_folder, event_file
 //! ```
 //!
 //! Counting is always on, because it costs next to nothing and failures come unannounced. Records are kept only while a
@@ -12,11 +12,13 @@
 
 pub(crate) mod clock;
 pub mod counts;
+mod event_file;
 #[doc(hidden)]
 pub mod fuzzing;
 mod horovod_events;
 mod instrument;
 pub mod lateness;
+mod listeners;
 pub mod profile;
 mod profile_device;
 mod profile_page;
@@ -26,6 +28,7 @@ pub mod recorder;
 mod ring;
 mod run_folder;
 mod run_info;
+pub mod staleness;
 pub mod straggler;
 mod text;
 mod timeline_writer;

@@ -202,6 +202,7 @@ impl Profile {
             "gpu": self.gpu_as_json(rank),
             "operations": operations,
             "phases": phases,
+            "servers": self.staleness_as_json(rank),
         })
     }
 

@@ -15,6 +15,7 @@ impl fmt::Display for Profile {
         self.summary(f)?;
         self.sizes_of_all(f)?;
         self.phases(f)?;
+        self.staleness_table(f)?;
         self.ranks(f)?;
         self.gpus(f)?;
         self.late_ranks(f)

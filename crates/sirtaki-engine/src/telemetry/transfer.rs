@@ -1,9 +1,8 @@
 //! How records and numbers get to rank 0: over the control links, by the watcher, now and then.
 
 use std::{
-    collections::BTreeMap,
     io,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU32, Ordering},
@@ -19,9 +18,8 @@ use super::{
     Stream,
     clock::Offset,
     counts::Counts,
+    listeners::Listeners,
     profile::{Profile, no_profile, tell},
-    progress::Progress,
-    run_folder::RunFolder,
     timeline_writer::{Chunk, TimelineWriter, Work},
 };
 use crate::{
@@ -77,15 +75,15 @@ pub(crate) struct Telemetry {
     is_ending: AtomicBool,
     /// On rank 0, while there is a timeline.
     writer: Mutex<Option<TimelineWriter>>,
-    /// On rank 0, while the run is recorded.
-    run_folder: Mutex<Option<RunFolder>>,
+    /// On rank 0, those that write down what the program reports.
+    pub(super) listeners: Mutex<Listeners>,
     /// On rank 0, by rank.
     known: Mutex<Vec<Known>>,
     /// Held while what others say is taken in, so that all of it is there when the next thread looks.
     hearing: Mutex<()>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -98,7 +96,7 @@ impl Telemetry {
             timeline: AtomicU32::new(0),
             is_ending: AtomicBool::new(false),
             writer: Mutex::default(),
-            run_folder: Mutex::default(),
+            listeners: Mutex::default(),
             known,
             hearing: Mutex::default(),
         }
@@ -264,6 +262,7 @@ impl Shared {
         }
         self.stop_timeline(failed.is_none());
         self.telemetry.stream.refresh();
+        lock(&self.telemetry.listeners).end_events();
         if !self.settings.wants_counts() {
             return;
         }
@@ -272,9 +271,7 @@ impl Shared {
         if let Some(wanted) = &self.settings.profile {
             tell(&profile, wanted, &self.settings.warn);
         }
-        if let Some(run_folder) = lock(&self.telemetry.run_folder).take() {
-            run_folder.end(profile, failed);
-        }
+        lock(&self.telemetry.listeners).end_run(profile, failed);
     }
 
     /// Takes in the last numbers of ranks that are still there.
@@ -288,41 +285,12 @@ impl Shared {
         }
     }
 
-    /// Rank 0 begins to record the run, where that is wanted.
-    pub(crate) fn start_keeping(&self) -> io::Result<()> {
-        let Settings { run_folder: Some(folder), warn, .. } = &self.settings else { return Ok(()) };
-        if self.group.rank() == 0 {
-            *lock(&self.telemetry.run_folder) = Some(RunFolder::start(folder, &self.group, warn.clone())?);
-        }
-        Ok(())
-    }
-
     /// Rank 0 warns at the start if the profile could not be written at the end.
     pub(crate) fn check_profile(&self) {
         let Settings { profile: Some(Profiling::File(path)), warn, .. } = &self.settings else { return };
         if let (0, Err(error)) = (self.group.rank(), files::check(path)) {
             warn(&no_profile(path, &error));
         }
-    }
-
-    /// The program has come this far.
-    pub(crate) fn progress(&self, progress: &Progress) {
-        self.telemetry.stream.recorder.progress(progress);
-        if let Some(run_folder) = lock(&self.telemetry.run_folder).as_mut() {
-            run_folder.progress(progress, self.telemetry.stream.last_usage());
-        }
-    }
-
-    /// More settings of the program.
-    pub(crate) fn describe(&self, settings: BTreeMap<String, String>) {
-        if let Some(run_folder) = lock(&self.telemetry.run_folder).as_mut() {
-            run_folder.settings(settings);
-        }
-    }
-
-    /// Where the run is recorded.
-    pub(crate) fn kept_in(&self) -> Option<PathBuf> {
-        lock(&self.telemetry.run_folder).as_ref().map(|run_folder| run_folder.folder().to_owned())
     }
 
     /// What is known of all ranks.
@@ -365,9 +333,7 @@ impl Carrier {
         }
         if time.saturating_sub(self.kept) >= KEEP {
             self.kept = time;
-            if let Some(run_folder) = lock(&telemetry.run_folder).as_mut() {
-                run_folder.profile(shared.profile());
-            }
+            lock(&telemetry.listeners).profile(|| shared.profile());
         }
         telemetry.stream.collect();
         shared.take_in();

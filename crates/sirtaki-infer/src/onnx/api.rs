@@ -10,6 +10,10 @@ pub(super) type Object = *mut c_void;
 /// Nothing, or what went wrong.
 pub(super) type Status = *mut c_void;
 
+/// Lets the models of some options compute on the GPU of this number. Not in the table, but exported under its own name by
+/// those builds that have it.
+pub(super) type UseCuda = unsafe extern "C" fn(Object, c_int) -> Status;
+
 /// The version of the table that has all of these functions, which is that of ONNX Runtime 1.8.
 pub(super) const VERSION: u32 = 8;
 

@@ -9,7 +9,7 @@ use std::{
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
-use super::api::{Api, Base, VERSION};
+use super::api::{Api, Base, UseCuda, VERSION};
 use crate::InferError;
 
 /// Names under which the system may know it.
@@ -36,6 +36,8 @@ impl std::fmt::Debug for Candidates<'_> {
 #[derive(Debug, Clone)]
 pub struct Runtime {
     api: Api,
+    /// Lets a model compute on a GPU; builds for processors alone do not have it.
+    cuda: Option<UseCuda>,
     path: PathBuf,
     version: String,
 }
@@ -79,7 +81,22 @@ impl Runtime {
         }
         // SAFETY: it is the table of this version.
         let api = unsafe { Api::new(table) };
-        Ok(Self { api, path: path.to_owned(), version })
+        // SAFETY: the type is that of the library's header.
+        let cuda = unsafe { library.get::<UseCuda>(b"OrtSessionOptionsAppendExecutionProvider_CUDA\0") };
+        Ok(Self { api, cuda: cuda.ok().map(|cuda| *cuda), path: path.to_owned(), version })
+    }
+
+    /// Fails if models cannot compute on GPUs with it.
+    pub fn check_gpu(&self) -> Result<(), InferError> {
+        self.cuda().map(drop)
+    }
+
+    /// What lets a model compute on a GPU.
+    pub(super) fn cuda(&self) -> Result<UseCuda, InferError> {
+        self.cuda.ok_or_else(|| InferError::Library {
+            problem: format!("in {} computes on processors alone", self.path.display()),
+            hint: "`pip install onnxruntime-gpu` instead, or leave --gpus out".to_owned(),
+        })
     }
 
     /// Where it is.

@@ -38,6 +38,15 @@ use session::Session;
 /// ONNX's number of single precision.
 const FLOAT: i64 = 1;
 
+/// What a model computes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Processor {
+    /// Threads.
+    pub threads: usize,
+    /// The number of a GPU, if it is to compute there.
+    pub gpu: Option<u32>,
+}
+
 /// The graph in a file, without anything that could compute it.
 #[derive(Debug, Clone)]
 pub struct Graph {
@@ -116,10 +125,11 @@ impl Graph {
         self
     }
 
-    /// Loads the file into the library, to compute with so many threads.
-    pub fn load(self, runtime: &Runtime, threads: usize) -> Result<Onnx, InferError> {
+    /// Loads the file into the library, to compute there.
+    pub fn load(self, runtime: &Runtime, Processor { threads, gpu }: Processor) -> Result<Onnx, InferError> {
+        let gpu = gpu.map(|gpu| Ok::<_, InferError>((runtime.cuda()?, gpu))).transpose()?;
         let names = (self.model.inputs[0].name.clone(), self.model.outputs.first().cloned().unwrap_or_default());
-        let session = Session::open(runtime.api(), (&self.path, self.changed.as_deref()), names, threads)?;
+        let session = Session::open(runtime.api(), (&self.path, self.changed.as_deref()), names, (threads, gpu))?;
         Ok(Onnx { graph: self, session })
     }
 }

@@ -7,7 +7,7 @@ use std::{
     ptr::null_mut,
 };
 
-use super::api::{Api, Object, Status};
+use super::api::{Api, Object, Status, UseCuda};
 use crate::InferError;
 
 /// The library's number of single precision.
@@ -54,12 +54,13 @@ impl Drop for Owned {
 unsafe impl Send for Owned {}
 
 impl Session {
-    /// Loads a file, or what it has become in memory. `names` are those of the input and of the output that is wanted.
+    /// Loads a file, or what it has become in memory. `names` are those of the input and of the output that is wanted. It
+    /// computes with so many threads, or on a GPU.
     pub(super) fn open(
         api: Api,
         (path, changed): (&Path, Option<&[u8]>),
         names: (String, String),
-        threads: usize,
+        (threads, gpu): (usize, Option<(UseCuda, u32)>),
     ) -> Result<Self, InferError> {
         let fails = |problem: String| InferError::Model { path: path.to_owned(), problem };
         let text = |name: String| CString::new(name).map_err(|_| fails("a name contains a zero".to_owned()));
@@ -81,6 +82,9 @@ impl Session {
             call((api.set_threads_between)(options.object, 1))?;
             // Tiles differ in size, and a plan of the memory for each of them would be kept for good.
             call((api.disable_memory_pattern)(options.object))?;
+            if let Some((use_cuda, gpu)) = gpu {
+                call(use_cuda(options.object, c_int::try_from(gpu).unwrap_or(c_int::MAX)))?;
+            }
             call(match changed {
                 Some(bytes) => (api.create_session_of_bytes)(
                     environment.object,

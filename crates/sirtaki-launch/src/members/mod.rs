@@ -11,6 +11,7 @@
 //! before; a job in which nobody is left who has it is over.
 
 mod hosts;
+mod leaving;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -207,13 +208,13 @@ impl Members {
             return decisions;
         }
         self.shrink(&mut decisions);
-        self.dismiss(&mut decisions);
-        self.end_late(&mut decisions);
         if let Err(reason) = self.verdict() {
             self.over = true;
             decisions.push(Decision::End(reason));
             return decisions;
         }
+        self.dismiss(&mut decisions);
+        self.end_late(&mut decisions);
         self.start(&mut decisions);
         match self.publish() {
             Ok(Some(published)) => decisions.push(published),
@@ -266,43 +267,6 @@ impl Members {
         }
     }
 
-    /// Of a host with fewer slots than processes, the youngest have to leave.
-    fn shrink(&mut self, decisions: &mut Vec<Decision>) {
-        for host in 0..self.hosts.len() {
-            let here = |member: &&mut Member| self.hosts.of_seat(member.seat) == host && !member.leaving;
-            let mut staying: Vec<&mut Member> = self.members.iter_mut().filter(here).collect();
-            while staying.len() > self.hosts.slots(host) {
-                let Some(member) = staying.pop() else { break };
-                member.leaving = true;
-                if member.state == State::Starting {
-                    member.killed = true;
-                    decisions.push(Decision::Kill { member: member.id });
-                }
-            }
-        }
-    }
-
-    fn dismiss(&mut self, decisions: &mut Vec<Decision>) {
-        let (now, finished) = (self.now, self.finished);
-        // Who comes when the others are done is not needed any more.
-        let needless = |member: &Member| member.leaving || finished && !member.knew();
-        for member in self.members.iter_mut().filter(|member| member.is_asking() && needless(member)) {
-            member.leaving = true;
-            member.state = State::Dismissed { since: now };
-            decisions.push(Decision::Dismiss { member: member.id });
-        }
-    }
-
-    fn end_late(&mut self, decisions: &mut Vec<Decision>) {
-        let first = self.first_ask();
-        let late = |member: &&Member| self.deadline(member, first).is_some_and(|time| self.now >= time);
-        let late: Vec<MemberId> = self.members.iter().filter(late).map(|member| member.id).collect();
-        for id in late {
-            self.of_mut(id).into_iter().for_each(|member| member.killed = true);
-            decisions.push(Decision::Kill { member: id });
-        }
-    }
-
     /// Whether the job can go on.
     fn verdict(&mut self) -> Result<(), Reason> {
         if self.finished {
@@ -310,6 +274,9 @@ impl Members {
         }
         if self.members.is_empty() && self.next > 1 {
             return Err(Reason::Nobody);
+        }
+        if self.hands_over_to_nobody() {
+            return Err(Reason::AllLeave);
         }
         let left = self.members.iter().filter(|member| member.is_present() && !member.leaving).count();
         if left >= self.policy.min {

@@ -74,6 +74,15 @@ fn who_leaves_hands_over_at_the_next_commit() {
 }
 
 #[test]
+fn if_all_leave_the_job_ends_while_they_have_the_state() {
+    let (mut members, now) = running(1, 2);
+    assert_eq!(members.leaves(1, now), [Decision::Interrupt { round: 1 }]);
+    assert!(members.leaves(2, now).is_empty());
+    assert_eq!(members.asks(2, after(1), now), [Decision::End(Reason::AllLeave)]);
+    assert_eq!(members.waiting().collect::<Vec<_>>(), [2], "it is told so, and can save");
+}
+
+#[test]
 fn whoever_does_not_come_back_is_ended_sooner_if_it_is_to_blame() {
     let (mut members, now) = running(1, 3);
     members.asks(1, Ask { blames: Some(1), ..after(1) }, now);

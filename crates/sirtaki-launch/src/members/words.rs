@@ -85,6 +85,8 @@ pub enum Reason {
     Unmet(u32),
     /// Nobody is left who has the state of the training.
     StateLost,
+    /// All that have the state of the training were told to leave.
+    AllLeave,
     /// Nobody is left.
     Nobody,
 }
@@ -113,6 +115,7 @@ impl fmt::Display for Reason {
             Reason::Resets(limit) => write!(f, "workers have changed more than {limit} times, the limit"),
             Reason::Unmet(count) => write!(f, "in {count} rounds in a row the workers did not meet"),
             Reason::StateLost => f.write_str("all workers that had the state of the training are lost"),
+            Reason::AllLeave => f.write_str("all workers that have the state of the training were told to leave"),
             Reason::Nobody => f.write_str("no worker is left"),
         }
     }

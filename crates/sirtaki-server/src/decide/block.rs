@@ -99,15 +99,19 @@ impl Block {
             let (clock, (step, parts)) = entry.remove_entry();
             let workers = self.clocks.beyond(clock);
             if let Some(sum) = gradient(&step, parts, workers, self.width()) {
-                self.change(step.rate, &sum);
+                self.change(step.rate, sum.touched.as_deref(), &sum.values);
             }
         }
     }
 
     /// Changes weights by one gradient, one of so many workers'.
     pub(super) fn apply(&mut self, worker: Id, step: StepNumbers, workers: u32, piece: &Piece, data: &[f32]) {
+        let rate = step.rate / f64::from(workers.max(1));
+        if data.len() == self.elements() {
+            return self.change(rate, None, data);
+        }
         let part = self.part(worker, piece, data);
-        self.change(step.rate / f64::from(workers.max(1)), &part);
+        self.change(rate, part.touched.as_deref(), &part.values);
     }
 
     fn part(&self, worker: Id, piece: &Piece, data: &[f32]) -> Part {
@@ -123,20 +127,20 @@ impl Block {
         Part { worker, leaves, touched: Some(touched), values }
     }
 
-    fn change(&mut self, rate: f64, gradient: &Part) {
+    /// Changes weights by a gradient, in the rows that were touched, or in all.
+    fn change(&mut self, rate: f64, touched: Option<&[bool]>, gradient: &[f32]) {
         self.changes += 1;
         let change = Change { rate, number: self.changes };
         let (width, rows) = (self.width(), self.rows() as usize);
         let mut row = 0;
         while row < rows {
-            let is_touched = |row: usize| gradient.touched.as_ref().is_none_or(|touched| touched[row]);
-            let end = (row..rows).find(|&row| !is_touched(row)).unwrap_or(rows);
+            let end = touched.and_then(|touched| (row..rows).find(|&row| !touched[row])).unwrap_or(rows);
             if row < end {
                 let elements = row * width..end * width;
                 let mut slots = self.slots.iter_mut().map(|slot| &mut slot[elements.clone()]);
                 let Some(weights) = slots.next() else { return };
                 let mut kept: Vec<&mut [f32]> = slots.collect();
-                self.rule.apply(change, weights, &mut kept, &gradient.values[elements.clone()]);
+                self.rule.apply(change, weights, &mut kept, &gradient[elements.clone()]);
             }
             row = end + 1;
         }

@@ -338,7 +338,8 @@ impl Core {
                 behind = behind.max(clock.saturating_sub(slowest));
             }
         }
-        let mut data = Vec::new();
+        let elements = |piece: &Piece| Some(piece.rows.len() * self.blocks.get(&piece.block)?.width());
+        let mut data = Vec::with_capacity(pieces.iter().filter_map(elements).sum());
         for piece in pieces {
             self.blocks.get(&piece.block)?.read(*slot, &piece.rows, &mut data);
         }

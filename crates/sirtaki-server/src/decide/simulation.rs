@@ -286,7 +286,7 @@ impl World {
             Stage::Checks => (Act::Get { slot: 0, pieces: all_rows() }, Vec::new()),
             Stage::Begins => return,
         };
-        worker.client.begin(worker.clock, act, &data, |_| 1, &mut out);
+        worker.client.begin(worker.clock, act, data, |_| 1, &mut out);
         self.send(id, out);
     }
 

@@ -1,6 +1,8 @@
 //! Gradients of one clock, added along one tree whoever sent them first.
 
-use sirtaki_comm::sum_tree::Branches;
+use std::{iter::Peekable, ops::Range};
+
+use sirtaki_comm::sum_tree::middle;
 
 use super::{Id, message::StepNumbers};
 
@@ -53,22 +55,42 @@ fn add(left: &mut [f32], right: &[f32]) {
 pub(super) fn gradient(step: &StepNumbers, mut parts: Vec<Part>, workers: usize, width: usize) -> Option<Part> {
     parts.sort_by_key(|part| if step.leaves.is_some() { part.leaves } else { (part.worker, 0) });
     let total = step.leaves.map_or(parts.len(), |leaves| leaves.total as usize);
-    let mut sums = Branches::new(total);
-    for (place, part) in parts.into_iter().enumerate() {
-        let (from, to) = part.leaves;
-        let leaves = if step.leaves.is_some() { from as usize..to as usize } else { place..place + 1 };
-        sums.add(leaves, part, |left, right| left.join(right, width));
+    if step.leaves.is_none() {
+        (0..).zip(&mut parts).for_each(|(place, part)| part.leaves = (place, place + 1));
     }
-    // More than one only where a worker is gone and its leaves are missing.
-    let mut sum = sums.into_values().reduce(|mut left, right| {
-        left.join(right, width);
-        left
-    })?;
+    let mut rest = parts.into_iter().peekable();
+    let sum = branch(0..total, &mut rest, width);
+    // None are left, but where their leaves make no sense.
+    let mut sum = sum.or_else(|| rest.next())?;
+    rest.for_each(|part| sum.join(part, width));
     let scale = step.leaves.map_or(1.0 / workers.max(1) as f64, |leaves| leaves.scale) as f32;
     if scale != 1.0 {
         sum.values.iter_mut().for_each(|value| *value *= scale);
     }
     Some(sum)
+}
+
+/// The sum over some leaves, as far as anything is known of them: those of a worker that is gone, and those without samples,
+/// are missing, and nothing is added in their place.
+fn branch(leaves: Range<usize>, parts: &mut Peekable<impl Iterator<Item = Part>>, width: usize) -> Option<Part> {
+    let (from, to) = parts.peek()?.leaves;
+    let (from, to) = (from as usize, to as usize);
+    if from >= leaves.end {
+        return None;
+    }
+    if leaves.len() <= 1 || (from..to) == leaves {
+        return parts.next();
+    }
+    let middle = middle(&leaves);
+    let left = branch(leaves.start..middle, parts, width);
+    let right = branch(middle..leaves.end, parts, width);
+    match (left, right) {
+        (Some(mut left), Some(right)) => {
+            left.join(right, width);
+            Some(left)
+        }
+        (one, other) => one.or(other),
+    }
 }
 
 #[cfg(test)]
@@ -95,6 +117,37 @@ mod tests {
         let plain = StepNumbers { leaves: None, ..step };
         let expected = ((values[3] + values[2]) + (values[1] + values[0])) * 0.25;
         assert_eq!(gradient(&plain, parts, 4, 1).unwrap().values, [expected]);
+    }
+
+    #[test]
+    fn missing_leaves_do_not_change_the_tree() {
+        let values = [5e7_f32, 5e7, 1.0, -1.0, -5e7, -5e7, 1.0];
+        let part = |leaf: usize| part(1, (leaf as u32, leaf as u32 + 1), None, &[values[leaf]]);
+        let step = StepNumbers { rate: 0.1, leaves: Some(Leaves { total: 8, scale: 1.0 }) };
+        // The last of eight is missing: it has to be (0..4) + ((4 + 5) + 6), and not ((0..4) + (4..6)) + 6.
+        let expected = ((values[0] + values[1]) + (values[2] + values[3])) + ((values[4] + values[5]) + values[6]);
+        assert_ne!(
+            expected,
+            ((((values[0] + values[1]) + (values[2] + values[3])) + (values[4] + values[5])) + values[6])
+        );
+        assert_eq!(gradient(&step, (0..7).map(part).collect(), 2, 1).unwrap().values, [expected]);
+        // The same from whole branches.
+        let mut branches: Vec<Part> = (4..7).map(part).collect();
+        let sum = (values[0] + values[1]) + (values[2] + values[3]);
+        branches.push(self::part(2, (0, 4), None, &[sum]));
+        assert_eq!(gradient(&step, branches, 2, 1).unwrap().values, [expected]);
+    }
+
+    #[test]
+    fn leaves_that_make_no_sense_are_added_once() {
+        let step = StepNumbers { rate: 0.1, leaves: Some(Leaves { total: 2, scale: 1.0 }) };
+        let parts = vec![
+            part(1, (0, 1), None, &[1.0]),
+            part(2, (0, 1), None, &[2.0]),
+            part(3, (1, 9), None, &[4.0]),
+            part(4, (7, 7), None, &[8.0]),
+        ];
+        assert_eq!(gradient(&step, parts, 4, 1).unwrap().values, [15.0]);
     }
 
     #[test]

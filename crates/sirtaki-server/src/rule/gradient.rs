@@ -16,14 +16,18 @@ impl Rule for Sgd {
 
     fn apply(&self, change: Change, weights: &mut [f32], slots: &mut [&mut [f32]], gradient: &[f32]) {
         let (rate, taken) = (change.rate as f32, (1.0 - self.dampening) as f32);
-        let mut velocity = slots.first_mut().map(|slot| slot.iter_mut());
-        for (weight, &gradient) in weights.iter_mut().zip(gradient) {
-            let mut step = if self.weight_decay == 0.0 { gradient } else { *weight * self.weight_decay + gradient };
-            if let Some(velocity) = velocity.as_mut().and_then(Iterator::next) {
-                let own = step;
-                *velocity = if change.number == 1 { own } else { own * taken + *velocity * self.momentum };
-                step = if self.nesterov { *velocity * self.momentum + own } else { *velocity };
-            }
+        let decayed = |weight: f32, gradient: f32| {
+            if self.weight_decay == 0.0 { gradient } else { weight * self.weight_decay + gradient }
+        };
+        let pairs = weights.iter_mut().zip(gradient);
+        // Two loops, so that the compiler computes several elements at a time.
+        let Some(velocities) = slots.first_mut() else {
+            return pairs.for_each(|(weight, &gradient)| *weight -= decayed(*weight, gradient) * rate);
+        };
+        for ((weight, &gradient), velocity) in pairs.zip(velocities.iter_mut()) {
+            let own = decayed(*weight, gradient);
+            *velocity = if change.number == 1 { own } else { own * taken + *velocity * self.momentum };
+            let step = if self.nesterov { *velocity * self.momentum + own } else { *velocity };
             *weight -= step * rate;
         }
     }

@@ -2,20 +2,19 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread::JoinHandle,
+    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
 use sirtaki_comm::{
-    CommError, Settings,
+    Settings,
     secure::{Access, Gate},
 };
 
-use super::post::{Event, Post, Ringer};
+use super::{
+    member_thread::MemberThread,
+    post::{Event, Post},
+};
 use crate::{
     ServerError,
     decide::{
@@ -46,9 +45,7 @@ pub struct HeadOptions {
 #[derive(Debug)]
 pub struct Head {
     address: SocketAddr,
-    stop: Arc<AtomicBool>,
-    ringer: Ringer,
-    thread: Option<JoinHandle<()>>,
+    thread: MemberThread,
 }
 
 impl Head {
@@ -66,16 +63,14 @@ impl Head {
         let post = Post::new(settings)?;
         let (listener, address) = Gate::bind(bind)?;
         let gate = post.open(listener, Access::from_settings(settings)?, HEAD)?;
-        let (stop, ringer) = (Arc::new(AtomicBool::new(false)), post.ringer());
-        let mut office = Office { post, members: Membership::new(terms, servers, workers), strangers: Id::MAX };
-        let stopped = stop.clone();
-        let work = move || {
-            office.run(&stopped);
+        let ringer = post.ringer();
+        let mut head = HeadLoop { post, members: Membership::new(terms, servers, workers), strangers: Id::MAX };
+        let work = move |stop: &AtomicBool| {
+            head.run(stop);
             drop(gate);
+            Ok(())
         };
-        let thread = std::thread::Builder::new().name("sirtaki-head".into()).spawn(work);
-        let thread = thread.map_err(|error| CommError::io("cannot start a thread", error))?;
-        Ok(Self { address, stop, ringer, thread: Some(thread) })
+        Ok(Self { address, thread: MemberThread::start("sirtaki-head", ringer, work)? })
     }
 
     /// Where it listens.
@@ -84,27 +79,19 @@ impl Head {
     }
 
     /// Waits until all workers have left or the service has ended for another reason.
-    pub fn join(mut self) {
-        self.thread.take().map(JoinHandle::join);
+    pub fn join(self) -> Result<(), ServerError> {
+        self.thread.join()
     }
 }
 
-impl Drop for Head {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::SeqCst);
-        self.ringer.ring();
-        self.thread.take().map(JoinHandle::join);
-    }
-}
-
-struct Office {
+struct HeadLoop {
     post: Post,
     members: Membership,
     /// The number of the last caller that has not entered yet.
     strangers: Id,
 }
 
-impl Office {
+impl HeadLoop {
     fn run(&mut self, stop: &AtomicBool) {
         while !stop.load(Ordering::SeqCst) && !self.members.is_over() {
             for stream in self.post.callers() {

@@ -4,27 +4,28 @@
 //! ranks do, and at any time, so that joining late is nothing special. Whoever dies is noticed by its link to the head.
 //!
 //! - `post`: all links of a member.
+//! - `member_thread`: a member's loop in a thread of its own.
 //! - [`Head`], [`Server`], [`Worker`]: the three kinds of members, each a loop around what [`crate::decide`] decides.
+//! - [`JobService`]: what a rank of a job has of all that.
 
 mod head;
+mod job_service;
+mod member_thread;
 mod post;
 mod server;
 mod worker;
 
 pub use head::{Head, HeadOptions};
+pub use job_service::{JobService, ServicePlace};
 pub use server::Server;
 pub use worker::{Gradient, Worker, WorkerReport};
 
-use std::{
-    net::{IpAddr, Ipv4Addr},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use sirtaki_comm::{
     Settings,
-    rendezvous::candidates,
     secure::{
-        Access, Secret,
+        Access,
         handshake::{Claim, Purpose},
     },
 };
@@ -40,22 +41,6 @@ use crate::{
 
 /// How long an address that a view names may refuse connections.
 const PATIENCE: Duration = Duration::from_secs(2);
-
-/// Where other members call this process: on this host alone, or on several.
-pub fn own_address(several: bool) -> Result<IpAddr, ServerError> {
-    if !several {
-        return Ok(Ipv4Addr::LOCALHOST.into());
-    }
-    let first = candidates()?.into_iter().next();
-    let none = || ServerError::Invalid { problem: "this host has no address that others can call".into() };
-    first.map(|candidate| candidate.address).ok_or_else(none)
-}
-
-/// For a service with a secret of its own, which the processes of a job have told each other. Between hosts, everything
-/// is encrypted.
-pub fn private_settings(secret: &Secret, several: bool) -> Settings {
-    Settings { tls: several, ..Settings::new(secret.clone()) }
-}
 
 /// What a caller says about itself. The head admits whoever knows the secret, so the group has no name of its own.
 fn claim(from: Id, to: Id) -> Claim {

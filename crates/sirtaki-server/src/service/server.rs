@@ -3,22 +3,19 @@
 use std::{
     collections::BTreeMap,
     net::{IpAddr, SocketAddr},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread::JoinHandle,
+    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
 use sirtaki_comm::{
-    CommError, Settings,
+    Settings,
     secure::{Access, Gate},
 };
 
 use super::{
     PATIENCE, claim, enter,
-    post::{Event, Post, Ringer},
+    member_thread::MemberThread,
+    post::{Event, Post},
 };
 use crate::{
     ServerError,
@@ -28,44 +25,28 @@ use crate::{
 
 /// A server in a thread of this process. Dropping it ends it like a death.
 #[derive(Debug)]
-pub struct Server {
-    stop: Arc<AtomicBool>,
-    ringer: Ringer,
-    thread: Option<JoinHandle<Result<(), ServerError>>>,
-}
+pub struct Server(MemberThread);
 
 impl Server {
     /// A server that takes part in the service of this head until that ends, and listens on this address.
     pub fn start(head: SocketAddr, bind: IpAddr, settings: &Settings, rules: Rules) -> Result<Self, ServerError> {
-        let mut shop = Shop::open(head, bind, settings, rules)?;
-        let (stop, ringer) = (Arc::new(AtomicBool::new(false)), shop.post.ringer());
-        let stopped = stop.clone();
-        let work = move || shop.run(&stopped);
-        let thread = std::thread::Builder::new().name("sirtaki-server".into()).spawn(work);
-        let thread = thread.map_err(|error| CommError::io("cannot start a thread", error))?;
-        Ok(Self { stop, ringer, thread: Some(thread) })
+        let mut server = ServerLoop::open(head, bind, settings, rules)?;
+        let ringer = server.post.ringer();
+        MemberThread::start("sirtaki-server", ringer, move |stop| server.run(stop)).map(Self)
     }
 
     /// The same in this thread, until the service ends.
     pub fn run(head: SocketAddr, bind: IpAddr, settings: &Settings, rules: Rules) -> Result<(), ServerError> {
-        Shop::open(head, bind, settings, rules)?.run(&AtomicBool::new(false))
+        ServerLoop::open(head, bind, settings, rules)?.run(&AtomicBool::new(false))
     }
 
     /// Waits until the service has ended.
-    pub fn join(mut self) -> Result<(), ServerError> {
-        self.thread.take().map_or(Ok(()), |thread| thread.join().unwrap_or(Ok(())))
+    pub fn join(self) -> Result<(), ServerError> {
+        self.0.join()
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::SeqCst);
-        self.ringer.ring();
-        self.thread.take().map(JoinHandle::join);
-    }
-}
-
-struct Shop {
+struct ServerLoop {
     settings: Settings,
     access: Access,
     post: Post,
@@ -76,7 +57,7 @@ struct Shop {
     _gate: Gate,
 }
 
-impl Shop {
+impl ServerLoop {
     fn open(head: SocketAddr, bind: IpAddr, settings: &Settings, rules: Rules) -> Result<Self, ServerError> {
         let mut post = Post::new(settings)?;
         let access = Access::from_settings(settings)?;

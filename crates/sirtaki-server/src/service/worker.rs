@@ -66,6 +66,8 @@ pub struct Worker {
     tables: BTreeMap<String, TableSpec>,
     clock: u64,
     report: WorkerReport,
+    /// How far the slowest worker was behind when this one last read.
+    behind: u64,
     /// Servers whose link was lost, and when to call them again.
     lost: BTreeMap<Id, Instant>,
 }
@@ -78,7 +80,8 @@ impl Worker {
         let (id, terms) = enter(&mut post, &access, head, None, settings)?;
         let (tables, report, lost) = (BTreeMap::new(), WorkerReport::default(), BTreeMap::new());
         let client = Client::new(id, terms);
-        let mut worker = Self { settings: settings.clone(), access, post, client, tables, clock: 0, report, lost };
+        let mut worker =
+            Self { settings: settings.clone(), access, post, client, tables, clock: 0, report, behind: 0, lost };
         let begun = Instant::now();
         loop {
             if let (Some(start), true) = (worker.client.start(), worker.lost.is_empty()) {
@@ -97,6 +100,11 @@ impl Worker {
     /// Its clock: the number of its pushes, and those that others had made when it came.
     pub fn clock(&self) -> u64 {
         self.clock
+    }
+
+    /// How many clocks the slowest worker was behind when this one last read.
+    pub fn behind(&self) -> u64 {
+        self.behind
     }
 
     /// How far workers may be apart.
@@ -127,7 +135,7 @@ impl Worker {
         let pieces = (0..table.blocks()).map(piece).collect();
         let operation = format!("table `{}`", table.name);
         self.tables.insert(table.name.clone(), table.clone());
-        self.ask(&operation, Act::Create { table, pieces }, weights).map(drop)
+        self.ask(&operation, Act::Create { table, pieces }, weights.to_vec()).map(drop)
     }
 
     /// Tables that another worker has made are used under this shape and rule.
@@ -138,9 +146,14 @@ impl Worker {
     /// The weights of these rows, once the slowest worker is near enough.
     pub fn pull(&mut self, rows: &[(&str, Rows)]) -> Result<Vec<Vec<f32>>, ServerError> {
         let pieces = self.pieces(rows)?;
-        let (values, behind) = self.ask("a pull", Act::Pull { pieces }, &[])?;
-        *self.report.behind.entry(behind).or_default() += 1;
+        let (values, behind) = self.ask("a pull", Act::Pull { pieces }, Vec::new())?;
+        self.note(behind);
         self.cut(rows, values)
+    }
+
+    fn note(&mut self, behind: u64) {
+        self.behind = behind;
+        *self.report.behind.entry(behind).or_default() += 1;
     }
 
     /// Changes weights by gradients with this learning rate. The clock goes on by one. With a tree, gradients are sums
@@ -157,7 +170,8 @@ impl Worker {
         tree: Option<Leaves>,
         rows: &[(&str, Rows)],
     ) -> Result<Vec<Vec<f32>>, ServerError> {
-        let (mut pieces, mut data) = (Vec::new(), Vec::new());
+        let numbers = gradients.iter().map(|gradient| gradient.values.len()).sum();
+        let (mut pieces, mut data) = (Vec::new(), Vec::with_capacity(numbers));
         for gradient in gradients {
             let (table, width) = self.known(gradient.table)?;
             if !gradient.rows.fit(table.rows) || gradient.values.len() != gradient.rows.len() * width {
@@ -178,10 +192,10 @@ impl Worker {
         let pulls = self.pieces(rows)?;
         let pulled = !pulls.is_empty();
         let step = StepNumbers { rate, leaves: tree };
-        let (values, behind) = self.ask("a push", Act::Push { step, pieces, pulls }, &data)?;
+        let (values, behind) = self.ask("a push", Act::Push { step, pieces, pulls }, data)?;
         self.clock += 1;
         if pulled {
-            *self.report.behind.entry(behind).or_default() += 1;
+            self.note(behind);
         }
         self.cut(rows, values)
     }
@@ -190,13 +204,13 @@ impl Worker {
     /// the same have to agree that nobody pushes.
     pub fn get(&mut self, table: &str, slot: u32) -> Result<Vec<f32>, ServerError> {
         let pieces = self.pieces(&[(table, Rows::Range(0..self.known(table)?.0.rows))])?;
-        Ok(self.ask(&format!("slot {slot} of `{table}`"), Act::Get { slot, pieces }, &[])?.0)
+        Ok(self.ask(&format!("slot {slot} of `{table}`"), Act::Get { slot, pieces }, Vec::new())?.0)
     }
 
     /// How often the weights at the beginning of a table were changed. Waits for nobody.
     pub fn changes(&mut self, table: &str) -> Result<u64, ServerError> {
         let pieces = self.pieces(&[(table, Rows::Range(0..1))])?;
-        let (values, _) = self.ask(&format!("changes of `{table}`"), Act::Get { slot: CHANGES, pieces }, &[])?;
+        let (values, _) = self.ask(&format!("changes of `{table}`"), Act::Get { slot: CHANGES, pieces }, Vec::new())?;
         Ok(values.first().map_or(0, |&changes| changes as u64))
     }
 
@@ -209,7 +223,7 @@ impl Worker {
             return Err(ServerError::Invalid { problem });
         }
         let pieces = self.pieces(&[(table, Rows::Range(0..spec.rows))])?;
-        self.ask(&format!("slot {slot} of `{table}`"), Act::Put { slot, changes, pieces }, values).map(drop)
+        self.ask(&format!("slot {slot} of `{table}`"), Act::Put { slot, changes, pieces }, values.to_vec()).map(drop)
     }
 
     /// Leaves in good order. When the last worker does, the service ends.
@@ -243,6 +257,9 @@ impl Worker {
 
     /// What came, table by table.
     fn cut(&self, rows: &[(&str, Rows)], values: Vec<f32>) -> Result<Vec<Vec<f32>>, ServerError> {
+        if rows.len() == 1 {
+            return Ok(vec![values]);
+        }
         let mut rest = values.as_slice();
         let mut all = Vec::new();
         for (name, rows) in rows {
@@ -254,7 +271,7 @@ impl Worker {
     }
 
     /// One request, from beginning to end.
-    fn ask(&mut self, operation: &str, act: Act, data: &[f32]) -> Result<(Vec<f32>, u64), ServerError> {
+    fn ask(&mut self, operation: &str, act: Act, data: Vec<f32>) -> Result<(Vec<f32>, u64), ServerError> {
         let begun = Instant::now();
         let mut out = Vec::new();
         let widths: BTreeMap<u64, usize> =

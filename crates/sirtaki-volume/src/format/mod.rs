@@ -17,12 +17,13 @@
 //! # Layout
 //!
 //! - `registry`: the list of formats, by names and first bytes.
-//! - `zarr`, `npy`, `raw`, `tiff`, `mrc`, `nifti`: one format each.
+//! - `zarr`, `hdf5`, `npy`, `raw`, `tiff`, `mrc`, `nifti`: one format each.
 //! - `flat`: what all files have in common that hold their voxels in order.
 //! - `place`: the two names of an output. `window`: boxes inside boxes.
 
 mod dtype;
 mod flat;
+mod hdf5;
 mod layout;
 mod mrc;
 mod nifti;
@@ -41,9 +42,10 @@ use std::{fmt::Debug, fs::File, io, os::unix::fs::FileExt, path::Path};
 use serde::{Deserialize, Serialize};
 
 pub use dtype::Dtype;
+pub use hdf5::{FindPackage, Hdf5Candidates, hdf5_from, hdf5_library};
 pub use layout::{Axis, AxisKind, Blosc, BloscInner, Compression, Shuffle, VolumeLayout, ZarrStyle};
 pub use place::Existing;
-pub use registry::{create, is_begun, names, open, resume, unit};
+pub use registry::{create, file_of, is_begun, is_hdf5, names, open, resume, unit};
 
 use crate::{Region, VolumeError};
 
@@ -64,6 +66,11 @@ pub trait Volume: Debug + Send + Sync {
     /// the volume makes them. A unit that could not be written whole is not written at all, except in files without
     /// units.
     fn write(&self, region: &Region, bytes: &[u8]) -> Result<(), VolumeError>;
+
+    /// What whoever opened it should know about how it was understood.
+    fn note(&self) -> Option<&str> {
+        None
+    }
 
     /// Adds coarser levels to an output whose voxels are all written, until it has so many or one is a single chunk.
     /// Formats without levels leave it as it is.

@@ -5,7 +5,8 @@
 use std::{fs::File, path::Path};
 
 use super::{
-    Choices, Existing, Opened, Volume, VolumeLayout, mrc, nifti, npy, place::OutputPlace, raw, read_up_to, tiff, zarr,
+    Choices, Existing, Opened, Volume, VolumeLayout, hdf5, mrc, nifti, npy, place::OutputPlace, raw, read_up_to, tiff,
+    zarr,
 };
 use crate::VolumeError;
 
@@ -17,6 +18,12 @@ struct Format {
     /// Whether a file starts like this format; a folder is shown as nothing.
     recognise: fn(&Path, &[u8]) -> bool,
     open: fn(&Path, &Choices) -> Opened,
+    /// Nothing where volumes are only read.
+    output: Option<Output>,
+}
+
+/// How a format is written.
+struct Output {
     create: fn(OutputPlace, VolumeLayout) -> Opened,
     /// The size of what one writer of a new volume must write as a whole, see [`VolumeLayout::unit`].
     unit: fn(OutputPlace, VolumeLayout) -> Result<Vec<u64>, VolumeError>,
@@ -29,54 +36,53 @@ const FORMATS: &[Format] = &[
         extensions: &["zarr"],
         recognise: |path, _| zarr::recognise(path),
         open: zarr::open,
-        create: zarr::create,
-        unit: |_, layout| Ok(layout.with_some_chunks().unit()),
-        resume: zarr::resume,
+        output: Some(Output {
+            create: zarr::create,
+            unit: |_, layout| Ok(layout.with_some_chunks().unit()),
+            resume: zarr::resume,
+        }),
+    },
+    Format {
+        name: "HDF5",
+        extensions: hdf5::EXTENSIONS,
+        recognise: |_, head| hdf5::recognise(head),
+        open: hdf5::open,
+        output: None,
     },
     Format {
         name: "npy",
         extensions: &["npy"],
         recognise: |_, head| head.starts_with(npy::MAGIC),
         open: npy::open,
-        create: npy::create,
-        unit: any_voxel,
-        resume: npy::resume,
+        output: Some(Output { create: npy::create, unit: any_voxel, resume: npy::resume }),
     },
     Format {
         name: "TIFF",
         extensions: &["tif", "tiff", "ome.tif", "ome.tiff", "tf8", "btf"],
         recognise: |_, head| tiff::recognise(head),
         open: tiff::open,
-        create: tiff::create,
-        unit: tiff::unit,
-        resume: tiff::resume,
+        output: Some(Output { create: tiff::create, unit: tiff::unit, resume: tiff::resume }),
     },
     Format {
         name: "NIfTI",
         extensions: &["nii", "nii.gz"],
         recognise: nifti::recognise,
         open: nifti::open,
-        create: nifti::create,
-        unit: any_voxel,
-        resume: nifti::resume,
+        output: Some(Output { create: nifti::create, unit: any_voxel, resume: nifti::resume }),
     },
     Format {
         name: "MRC",
         extensions: &["mrc", "mrcs", "map", "rec", "st"],
         recognise: |_, head| mrc::recognise(head),
         open: mrc::open,
-        create: mrc::create,
-        unit: any_voxel,
-        resume: mrc::resume,
+        output: Some(Output { create: mrc::create, unit: any_voxel, resume: mrc::resume }),
     },
     Format {
         name: "raw",
         extensions: &["raw", "bin", "dat"],
         recognise: |_, _| false,
         open: raw::open,
-        create: raw::create,
-        unit: any_voxel,
-        resume: raw::resume,
+        output: Some(Output { create: raw::create, unit: any_voxel, resume: raw::resume }),
     },
 ];
 
@@ -87,27 +93,45 @@ pub fn names() -> Vec<(&'static str, &'static [&'static str])> {
 
 /// Opens a volume for reading.
 pub fn open(path: &Path, choices: &Choices) -> Result<Box<dyn Volume>, VolumeError> {
+    let (file, dataset) = hdf5::split(path);
     let mut head = [0; 512];
-    let found = path.metadata().map_err(VolumeError::io(path))?;
+    let found = file.metadata().map_err(VolumeError::io(file))?;
     let read = match found.is_dir() {
         true => 0,
-        false => File::open(path).and_then(|file| read_up_to(&file, &mut head, 0)).map_err(VolumeError::io(path))?,
+        false => File::open(file).and_then(|file| read_up_to(&file, &mut head, 0)).map_err(VolumeError::io(file))?,
     };
-    let recognised = FORMATS.iter().find(|format| (format.recognise)(path, &head[..read]));
-    let format = recognised.map_or_else(|| by_name(path), Ok)?;
+    let recognised = FORMATS.iter().find(|format| (format.recognise)(file, &head[..read]));
+    let format = recognised.map_or_else(|| by_name(file), Ok)?;
+    if let (Some(dataset), Some(_)) = (dataset, &format.output) {
+        let problem = format!("this is {} and has no datasets, so there is no `{dataset}` in it", format.name);
+        return Err(VolumeError::format(file, problem, "leave out what is behind the colon"));
+    }
     (format.open)(path, choices)
+}
+
+/// The file or folder of a volume: the path itself, unless it names a dataset inside of an HDF5 file.
+pub fn file_of(path: &Path) -> &Path {
+    hdf5::split(path).0
+}
+
+/// Whether HDF5's library is needed for a volume.
+pub fn is_hdf5(path: &Path) -> bool {
+    let mut head = [0; 8];
+    let file = file_of(path);
+    let read = File::open(file).and_then(|file| read_up_to(&file, &mut head, 0)).unwrap_or(0);
+    hdf5::recognise(&head[..read]) || by_name(file).is_ok_and(|format| format.extensions == hdf5::EXTENSIONS)
 }
 
 /// Begins a new volume. Chunks, compression, voxel size and axes are taken from the layout, which is best that of the
 /// input, as far as the format has them.
 pub fn create(path: &Path, layout: &VolumeLayout, existing: Existing) -> Result<Box<dyn Volume>, VolumeError> {
-    let format = by_name(path)?;
-    (format.create)(OutputPlace::prepare(path, existing)?, layout.clone())
+    let output = output(path)?;
+    (output.create)(OutputPlace::prepare(path, existing)?, layout.clone())
 }
 
 /// What one writer of such a volume would have to write as a whole, without making it.
 pub fn unit(path: &Path, layout: &VolumeLayout) -> Result<Vec<u64>, VolumeError> {
-    (by_name(path)?.unit)(OutputPlace::of(path, Existing::Keep)?, layout.clone())
+    (output(path)?.unit)(OutputPlace::of(path, Existing::Keep)?, layout.clone())
 }
 
 fn any_voxel(_: OutputPlace, layout: VolumeLayout) -> Result<Vec<u64>, VolumeError> {
@@ -121,12 +145,20 @@ pub fn is_begun(path: &Path) -> Result<bool, VolumeError> {
 
 /// Continues a volume that was begun and not finished.
 pub fn resume(path: &Path, choices: &Choices, existing: Existing) -> Result<Box<dyn Volume>, VolumeError> {
-    let format = by_name(path)?;
+    let output = output(path)?;
     let place = OutputPlace::of(path, existing)?;
     if !is_begun(path)? {
         return Err(VolumeError::format(path, "no output of this name was begun", "create it"));
     }
-    (format.resume)(place, choices)
+    (output.resume)(place, choices)
+}
+
+/// How the format that a name asks for is written.
+fn output(path: &Path) -> Result<&'static Output, VolumeError> {
+    if hdf5::names_dataset(path) {
+        return Err(hdf5::refuse_output(path));
+    }
+    by_name(path)?.output.as_ref().ok_or_else(|| hdf5::refuse_output(path))
 }
 
 /// The format that a name asks for.

@@ -4,6 +4,7 @@
 
 mod array;
 mod damage;
+mod hdf5;
 mod large;
 mod refusals;
 mod regions;

@@ -22,7 +22,6 @@ mod manifest;
 mod save;
 mod tensors;
 
-#[cfg(feature = "burn")]
 pub(crate) use load::hex;
 pub use load::{Checkpoint, Found, load, newest};
 pub use manifest::Manifest;

@@ -33,6 +33,17 @@ impl Values {
         }
     }
 
+    /// All of them as numbers; bytes as 0 to 1.
+    pub(crate) fn fractions(&self) -> Box<dyn Iterator<Item = f64> + '_> {
+        match self {
+            Values::U8(values) => Box::new(values.iter().map(|&value| f64::from(value) / 255.0)),
+            Values::I32(values) => Box::new(values.iter().map(|&value| f64::from(value))),
+            Values::I64(values) => Box::new(values.iter().map(|&value| value as f64)),
+            Values::F32(values) => Box::new(values.iter().map(|&value| f64::from(value))),
+            Values::F64(values) => Box::new(values.iter().copied()),
+        }
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -4,12 +4,13 @@
 //! files are numbered in the order of their names, so every worker numbers them alike.
 
 use std::{
+    collections::BTreeSet,
     fs,
     io::BufReader,
     path::{Path, PathBuf},
 };
 
-use image::{DynamicImage, ImageReader, Limits, imageops::FilterType};
+use image::{DynamicImage, ImageDecoder, ImageError, ImageReader, Limits, imageops::FilterType};
 use sirtaki_engine::files;
 
 use super::{Normalise, Samples};
@@ -20,6 +21,8 @@ const PIXELS: u32 = 16_384;
 
 /// The most memory that decoding one image may take.
 const MEMORY: u64 = 512 << 20;
+
+const REPLACE: &str = "replace the image, or remove it from the folder";
 
 /// Which colour channels of an image are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,30 +49,9 @@ impl Images {
     /// `[channels, height, width]`.
     ///
     /// Files not named `.png`, `.jpg` or `.jpeg` are skipped, and so is everything whose name begins with a dot.
-    pub fn open(root: &Path, (height, width): (u32, u32), colours: Colours, normalise: &Normalise) -> Result<Self> {
-        if !(1..=PIXELS).contains(&height) || !(1..=PIXELS).contains(&width) {
-            let problem = format!("images cannot be made {height} high and {width} wide");
-            return Err(Error::setting(problem, format!("both must be from 1 to {PIXELS}")));
-        }
-        let channels = if colours == Colours::Rgb { 3 } else { 1 };
-        let shape = [channels, height as usize, width as usize];
-        normalise.check(&shape)?;
-        let classes = names(root, fs::FileType::is_dir)?;
-        if classes.is_empty() {
-            let hint = "put the images of each class into a folder of its own, named as the class";
-            return Err(Error::file(root, "there is no folder in it, so there are no classes", hint));
-        }
-        let mut files = Vec::new();
-        for (class, name) in classes.iter().enumerate() {
-            let folder = root.join(name);
-            let mut images = names(&folder, |kind| !kind.is_dir())?;
-            images.retain(|name| is_image(name));
-            if images.is_empty() {
-                let hint = "put PNG or JPEG files into it, or remove it if it is not a class";
-                return Err(Error::file(&folder, "there is no image in it", hint));
-            }
-            files.extend(images.into_iter().map(|name| (class as u32, name)));
-        }
+    pub fn open(root: &Path, size: (u32, u32), colours: Colours, normalise: &Normalise) -> Result<Self> {
+        let shape = shape(size, colours, normalise)?;
+        let (classes, files) = list(root)?;
         Ok(Self { root: root.to_owned(), classes, files, shape, normalise: normalise.clone() })
     }
 
@@ -130,21 +112,137 @@ impl Samples for Images {
     }
 }
 
+/// The images of a folder of folders, by their headers: enough to choose a shape for all of them.
+#[derive(Debug)]
+pub struct Survey {
+    root: PathBuf,
+    classes: Vec<String>,
+    files: Vec<(u32, String)>,
+    /// Height and width, if all images have the same.
+    pub size: Option<(u32, u32)>,
+    /// Colours, if an image has some.
+    pub colours: Colours,
+    /// Files that are left out, because they do not begin as images do.
+    pub unreadable: Vec<Error>,
+}
+
+impl Survey {
+    /// Looks at the headers of all images of a folder. Refused if not a single one can be read.
+    pub fn new(root: &Path) -> Result<Self> {
+        let (classes, all) = list(root)?;
+        let (mut files, mut unreadable) = (Vec::new(), Vec::new());
+        let (mut sizes, mut colours) = (BTreeSet::new(), Colours::Grey);
+        for (class, name) in all {
+            let path = root.join(&classes[class as usize]).join(&name);
+            match header(&path) {
+                Ok((size, found)) => {
+                    sizes.insert(size);
+                    colours = if found == Colours::Rgb { found } else { colours };
+                    files.push((class, name));
+                }
+                Err(error) => unreadable.push(error),
+            }
+        }
+        if files.is_empty() && !unreadable.is_empty() {
+            return Err(unreadable.swap_remove(0));
+        }
+        let size = if sizes.len() == 1 { sizes.pop_first() } else { None };
+        Ok(Self { root: root.to_owned(), classes, files, size, colours, unreadable })
+    }
+
+    /// The names of the classes.
+    pub fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    /// The classes and names of all images that are not left out.
+    pub fn files(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.files.iter().map(|(class, name)| (self.classes[*class as usize].as_str(), name.as_str()))
+    }
+
+    /// The images, as [`Images::open`] gives them.
+    pub fn open(self, size: (u32, u32), colours: Colours, normalise: &Normalise) -> Result<Images> {
+        let shape = shape(size, colours, normalise)?;
+        let Self { root, classes, files, .. } = self;
+        Ok(Images { root, classes, files, shape, normalise: normalise.clone() })
+    }
+}
+
+/// The shape of all samples, if there can be such samples.
+fn shape((height, width): (u32, u32), colours: Colours, normalise: &Normalise) -> Result<[usize; 3]> {
+    if !(1..=PIXELS).contains(&height) || !(1..=PIXELS).contains(&width) {
+        let problem = format!("images cannot be made {height} high and {width} wide");
+        return Err(Error::setting(problem, format!("both must be from 1 to {PIXELS}")));
+    }
+    let channels = if colours == Colours::Rgb { 3 } else { 1 };
+    let shape = [channels, height as usize, width as usize];
+    normalise.check(&shape)?;
+    Ok(shape)
+}
+
+/// The class of an image by its number, and the name of its file.
+type Image = (u32, String);
+
+/// The classes of a folder, and all images.
+fn list(root: &Path) -> Result<(Vec<String>, Vec<Image>)> {
+    let classes = names(root, fs::FileType::is_dir)?;
+    if classes.is_empty() {
+        let hint = "put the images of each class into a folder of its own, named as the class";
+        return Err(Error::file(root, "there is no folder in it, so there are no classes", hint));
+    }
+    let mut files = Vec::new();
+    for (class, name) in classes.iter().enumerate() {
+        let folder = root.join(name);
+        let mut images = names(&folder, |kind| !kind.is_dir())?;
+        images.retain(|name| is_image(name));
+        if images.is_empty() {
+            let hint = "put PNG or JPEG files into it, or remove it if it is not a class";
+            return Err(Error::file(&folder, "there is no image in it", hint));
+        }
+        files.extend(images.into_iter().map(|name| (class as u32, name)));
+    }
+    Ok((classes, files))
+}
+
+/// Whether a folder has folders with images in it.
+#[cfg(feature = "burn")]
+pub(crate) fn has_classes(root: &Path) -> bool {
+    let holds_image = |name: &String| {
+        names(&root.join(name), |kind| !kind.is_dir()).is_ok_and(|names| names.iter().any(|name| is_image(name)))
+    };
+    names(root, fs::FileType::is_dir).is_ok_and(|folders| folders.iter().any(holds_image))
+}
+
+/// Height, width and colours of an image.
+fn header(path: &Path) -> Result<((u32, u32), Colours)> {
+    let decoder = reader(path)?.into_decoder().map_err(|error| undecodable(path, &error))?;
+    let (width, height) = decoder.dimensions();
+    let colours = if decoder.color_type().has_color() { Colours::Rgb } else { Colours::Grey };
+    Ok(((height, width), colours))
+}
+
+fn undecodable(path: &Path, error: &ImageError) -> Error {
+    Error::file(path, format!("content: the image cannot be decoded ({error})"), REPLACE)
+}
+
 /// Decodes a file by its content, whatever its name, within limits.
 fn decode(path: &Path) -> Result<DynamicImage> {
-    let fail = |problem: String| Error::file(path, problem, "replace the image, or remove it from the folder");
+    reader(path)?.decode().map_err(|error| undecodable(path, &error))
+}
+
+fn reader(path: &Path) -> Result<ImageReader<BufReader<fs::File>>> {
     let file = files::open(path).map_err(Error::io("open", path))?;
     let reader = ImageReader::new(BufReader::new(file)).with_guessed_format();
     let mut reader = reader.map_err(Error::io("read", path))?;
     if reader.format().is_none() {
-        return Err(fail("content: this is neither a PNG nor a JPEG image".into()));
+        return Err(Error::file(path, "content: this is neither a PNG nor a JPEG image", REPLACE));
     }
     let mut limits = Limits::default();
     limits.max_image_width = Some(PIXELS);
     limits.max_image_height = Some(PIXELS);
     limits.max_alloc = Some(MEMORY);
     reader.limits(limits);
-    reader.decode().map_err(|error| fail(format!("content: the image cannot be decoded ({error})")))
+    Ok(reader)
 }
 
 fn is_image(name: &str) -> bool {
@@ -227,6 +325,25 @@ mod tests {
         let mut values = vec![9.0; 96];
         grey.read(2, &mut values).unwrap();
         assert!(values.iter().all(|value| (-1.0..=1.0).contains(value)));
+    }
+
+    #[test]
+    fn a_survey_finds_the_common_shape_and_leaves_out_what_is_no_image() {
+        let root = example();
+        let survey = Survey::new(root.path()).unwrap();
+        assert_eq!((survey.size, survey.colours, survey.unreadable.len()), (Some((8, 12)), Colours::Rgb, 0));
+        fs::write(root.path().join("zebra/c.png"), "no image").unwrap();
+        image::GrayImage::new(3, 3).save(root.path().join("ape/grey.png")).unwrap();
+        let survey = Survey::new(root.path()).unwrap();
+        assert_eq!((survey.size, survey.files().count()), (None, 4));
+        assert!(survey.unreadable[0].to_string().contains("zebra/c.png`: content"), "{:?}", survey.unreadable);
+        let images = survey.open((4, 4), Colours::Grey, &Normalise::none()).unwrap();
+        assert_eq!((images.count(), images.shape()), (4, [1, 4, 4].as_slice()));
+        assert!(has_classes(root.path()) && !has_classes(&root.path().join("ape")));
+        let bad = tempfile::tempdir().unwrap();
+        fs::create_dir(bad.path().join("a")).unwrap();
+        fs::write(bad.path().join("a/b.jpg"), "no image").unwrap();
+        assert!(Survey::new(bad.path()).unwrap_err().to_string().contains("a/b.jpg"));
     }
 
     #[test]

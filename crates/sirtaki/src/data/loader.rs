@@ -227,7 +227,8 @@ impl Shared {
             if lock(&self.state).stop {
                 break;
             }
-            let label = self.samples.read(index as usize, &mut values[place * size..(place + 1) * size])?;
+            let values = &mut values[place * size..(place + 1) * size];
+            let label = self.samples.read_in(self.plan.epoch(), index as usize, values)?;
             labels.push(label);
         }
         Ok(())

@@ -12,7 +12,7 @@ pub const SIZE: usize = 28;
 pub const CLASSES: usize = 10;
 
 /// Mean and deviation of the pixels of all training images, as fractions of white.
-const NORMAL: (f32, f32) = (0.1307, 0.3081);
+pub(crate) const NORMAL: (f32, f32) = (0.1307, 0.3081);
 
 /// Reads the four files of a folder, packed with gzip or not. Samples have the shape `[1, 28, 28]`.
 pub fn load(folder: &Path) -> Result<Split<Memory>> {

@@ -35,16 +35,29 @@ pub struct Partition {
     order: Vec<u32>,
     position: Position,
     worker: Worker,
-    batch: usize,
+    /// Samples per step of all workers.
+    all: usize,
 }
 
 impl Partition {
     /// What `worker` does from `position` to the end of the epoch, with `batch` samples per worker and step.
     pub fn new(samples: usize, position: Position, worker: Worker, batch: usize) -> Result<Self> {
         worker.check()?;
-        if batch == 0 || batch.checked_mul(worker.world).is_none() {
-            let problem = format!("batches of {batch} samples on {} workers cannot be made", worker.world);
-            return Err(Error::setting(problem, "give each worker at least one sample per step"));
+        match batch.checked_mul(worker.world) {
+            Some(all) if batch > 0 => Self::of_all(samples, position, worker, all),
+            _ => {
+                let problem = format!("batches of {batch} samples on {} workers cannot be made", worker.world);
+                Err(Error::setting(problem, "give each worker at least one sample per step"))
+            }
+        }
+    }
+
+    /// The same with `all` samples per step of all workers, of which some have one more than others if their number does
+    /// not divide it.
+    pub fn of_all(samples: usize, position: Position, worker: Worker, all: usize) -> Result<Self> {
+        worker.check()?;
+        if all == 0 {
+            return Err(Error::setting("a step without samples cannot be made", "give a step at least one sample"));
         }
         let Ok(count) = u32::try_from(samples) else {
             let problem = format!("{samples} samples are more than the {} that can be numbered", u32::MAX);
@@ -57,7 +70,7 @@ impl Partition {
         }
         let mut order: Vec<u32> = (0..count).collect();
         Stream::new("order of samples", &[position.seed, position.epoch]).shuffle(&mut order);
-        Ok(Self { order, position, worker, batch })
+        Ok(Self { order, position, worker, all })
     }
 
     /// Where training is after that many batches of every worker; after the last one, at the next epoch's beginning.
@@ -95,7 +108,7 @@ impl Partition {
 
     /// The places of a batch of all workers in the order.
     fn range(&self, batch: usize) -> std::ops::Range<usize> {
-        let (end, all) = (self.order.len(), self.batch * self.worker.world);
+        let (end, all) = (self.order.len(), self.all);
         let start = all.saturating_mul(batch).saturating_add(self.position.seen as usize).min(end);
         start..start.saturating_add(all).min(end)
     }
@@ -105,7 +118,11 @@ impl Plan for Partition {
     /// The same on all workers. In the last batch a worker may have one sample fewer than others, or none.
     fn batches(&self) -> usize {
         let left = self.order.len() - self.position.seen as usize;
-        left.div_ceil(self.batch * self.worker.world)
+        left.div_ceil(self.all)
+    }
+
+    fn epoch(&self) -> u64 {
+        self.position.epoch
     }
 
     fn indices(&self, batch: usize, indices: &mut Vec<u32>) {
@@ -127,6 +144,17 @@ mod tests {
             [0, 1, 2].map(|rank| Partition::new(7, Position::start(0), worker(rank), 2).unwrap().weight(batch))
         };
         assert_eq!((weights(0), weights(1)), ([1.0; 3], [3.0, 0.0, 0.0]));
+    }
+
+    #[test]
+    fn a_step_that_workers_cannot_share_equally_is_shared_as_well_as_possible() {
+        let plan = |rank| Partition::of_all(20, Position::start(0), Worker { rank, world: 3 }, 8).unwrap();
+        let plans = [plan(0), plan(1), plan(2)];
+        let sizes = |step| plans.each_ref().map(|plan| plan.part(step, plan.worker.rank).count());
+        assert_eq!([sizes(0), sizes(1), sizes(2)], [[3, 3, 2], [3, 3, 2], [2, 1, 1]]);
+        assert_eq!(plans.each_ref().map(|plan| plan.weight(0)), [9.0 / 8.0, 9.0 / 8.0, 6.0 / 8.0]);
+        assert!(plans.iter().all(|plan| plan.batches() == 3 && plan.position(2).seen == 16));
+        assert!(Partition::of_all(20, Position::start(0), Worker { rank: 0, world: 3 }, 0).is_err());
     }
 
     /// What all workers see in `steps` steps at most: the indices of each worker, and the position afterwards.

@@ -2,7 +2,10 @@
 //!
 //! The batch of a step is cut into a fixed number of shards, and a worker computes a run of neighbouring shards one
 //! after the other, each as a separate batch. Whatever happens within a shard, its random numbers included, is then the
-//! same on 1, 2 or 4 workers, and gradients that are added along a fixed tree over the shards have the same bits.
+//! same on 1, 2 or 3 workers, and gradients that are added along a fixed tree over the shards have the same bits. Where
+//! the number of workers does not divide that of shards, some have one shard more than others.
+
+use std::ops::Range;
 
 use super::{Partition, Plan, Position, Worker};
 use crate::{Error, Result, random::Stream};
@@ -17,6 +20,12 @@ pub struct FixedShards {
     total: usize,
     first: usize,
     mine: usize,
+}
+
+/// The shards of every step that a worker has: as many as any other, or one more or fewer.
+pub(crate) fn shards_of(worker: Worker, shards: usize) -> Range<usize> {
+    let begin = |rank: usize| (rank as u128 * shards as u128 / worker.world.max(1) as u128) as usize;
+    begin(worker.rank)..begin(worker.rank + 1)
 }
 
 /// One shard of one step.
@@ -36,17 +45,17 @@ impl FixedShards {
     /// What `worker` does from `position` to the end of the epoch, with `global_batch` samples per step in `shards` shards.
     pub fn new(samples: usize, position: Position, worker: Worker, shards: usize, global_batch: usize) -> Result<Self> {
         worker.check()?;
-        if shards == 0 || !shards.is_multiple_of(worker.world) {
-            let problem = format!("{shards} shards cannot be shared equally by {} workers", worker.world);
-            return Err(Error::setting(problem, "take a number of shards that the number of workers divides"));
+        if shards < worker.world {
+            let problem = format!("{shards} shards are too few for {} workers", worker.world);
+            return Err(Error::setting(problem, "take at least as many shards as workers"));
         }
         if global_batch == 0 || !global_batch.is_multiple_of(shards) {
             let problem = format!("a batch of {global_batch} samples cannot be cut into {shards} equal shards");
             return Err(Error::setting(problem, "take a batch size that is a multiple of the number of shards"));
         }
-        let (total, mine) = (shards, shards / worker.world);
+        let (total, own) = (shards, shards_of(worker, shards));
         let shards = Partition::new(samples, position, Worker { rank: 0, world: total }, global_batch / total)?;
-        Ok(Self { shards, from: position, global_batch, total, first: worker.rank * mine, mine })
+        Ok(Self { shards, from: position, global_batch, total, first: own.start, mine: own.len() })
     }
 
     /// How many shards every step has, over all workers.
@@ -62,6 +71,12 @@ impl FixedShards {
     /// How many shards of a step are this worker's.
     pub fn per_step(&self) -> usize {
         self.mine
+    }
+
+    /// Whether these are the shards of that worker.
+    #[cfg(feature = "burn")]
+    pub(crate) fn is_for(&self, worker: Worker) -> bool {
+        shards_of(worker, self.total) == (self.first..self.first + self.mine)
     }
 
     /// Step and shard of a batch.
@@ -102,6 +117,10 @@ impl FixedShards {
 impl Plan for FixedShards {
     fn batches(&self) -> usize {
         self.steps() * self.mine
+    }
+
+    fn epoch(&self) -> u64 {
+        self.from.epoch
     }
 
     fn indices(&self, batch: usize, indices: &mut Vec<u32>) {
@@ -146,7 +165,7 @@ mod tests {
         #[test]
         fn shards_are_the_same_on_any_number_of_workers(samples in 0_usize..200, seed: u64) {
             let one = run(samples, Position::start(seed), 1, usize::MAX).0;
-            for world in [2, 3, 4, 6, 12] {
+            for world in [2, 3, 4, 5, 6, 7, 11, 12] {
                 prop_assert_eq!(&run(samples, Position::start(seed), world, usize::MAX).0, &one);
             }
             let mut all: Vec<u32> = one.into_iter().flat_map(|(_, _, indices, _)| indices).collect();
@@ -159,7 +178,7 @@ mod tests {
             let whole = run(samples, Position::start(seed), 4, usize::MAX).0;
             let (mut shards, position) = run(samples, Position::start(seed), 2, stop);
             if position.epoch == 0 {
-                shards.extend(run(samples, position, 6, usize::MAX).0);
+                shards.extend(run(samples, position, 5, usize::MAX).0);
             }
             prop_assert_eq!(shards, whole);
         }
@@ -175,12 +194,24 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_divide_is_refused() {
+    fn workers_differ_by_one_shard_at_most() {
+        for (world, shards) in [(1, 8), (3, 8), (5, 8), (8, 8), (7, 100)] {
+            let all: Vec<Range<usize>> = (0..world).map(|rank| shards_of(Worker { rank, world }, shards)).collect();
+            assert!(all.windows(2).all(|pair| pair[0].end == pair[1].start), "{all:?}");
+            assert_eq!((all[0].start, all[world - 1].end), (0, shards));
+            assert!(
+                all.iter().all(|own| own.len() == shards / world || own.len() == shards.div_ceil(world)),
+                "{all:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_cut_is_refused() {
         let new =
             |world, shards, batch| FixedShards::new(10, Position::start(0), Worker { rank: 0, world }, shards, batch);
-        assert!(new(2, 4, 8).is_ok());
-        assert_eq!(new(3, 4, 8).unwrap_err().to_string(), "4 shards cannot be shared equally by 3 workers");
-        assert_eq!(new(8, 4, 8).unwrap_err().to_string(), "4 shards cannot be shared equally by 8 workers");
+        assert!(new(2, 4, 8).is_ok() && new(3, 4, 8).is_ok());
+        assert_eq!(new(8, 4, 8).unwrap_err().to_string(), "4 shards are too few for 8 workers");
         assert_eq!(new(1, 4, 6).unwrap_err().to_string(), "a batch of 6 samples cannot be cut into 4 equal shards");
         assert!(new(1, 0, 6).is_err() && new(1, 4, 0).is_err() && new(0, 4, 8).is_err());
     }

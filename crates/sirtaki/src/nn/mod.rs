@@ -6,6 +6,7 @@
 //! CPU is left to Burn.
 
 mod convolution;
+mod mixed_scale;
 mod pool;
 mod product;
 mod raw;
@@ -16,6 +17,7 @@ use burn::{
     tensor::{DType, Device, Tensor, module::max_pool2d, ops::MaxPoolOptions},
 };
 
+pub use mixed_scale::{MixedScaleConfig, MixedScaleDense, MixedScaleLayer};
 use window::Window;
 
 /// What `layer.forward(images)` gives.
@@ -40,7 +42,7 @@ pub fn max_pool(images: Tensor<4>, side: usize) -> Tensor<4> {
     }
 }
 
-fn is_ours(tensor: &Tensor<4>) -> bool {
+fn is_ours<const D: usize>(tensor: &Tensor<D>) -> bool {
     let device = tensor.device();
     tensor.dtype() == DType::F32 && (device == Device::flex() || device == Device::flex().autodiff())
 }

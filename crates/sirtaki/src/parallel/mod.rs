@@ -14,6 +14,7 @@
 //! - [`optimizer`], [`passes`], [`share_state`]: any Burn optimizer, with reduced gradients.
 //! - [`sharded`]: the same with the optimizer's state split over the ranks.
 //! - [`local_sgd`]: weights averaged now and then, instead of gradients in every step.
+//! - [`server`]: weights and state on parameter servers.
 //! - [`norm`]: the norm of all gradients, whoever has them.
 //! - [`tree_sums`], [`leaf_sums`], [`leaf_rows`], [`shards`]: steps whose bits do not depend on the number of ranks.
 //! - [`checkpoint_tensors`], [`optimizer_record`], [`resume`]: checkpoints of a module and its optimizer.
@@ -44,6 +45,7 @@ mod optimizer_record;
 mod passes;
 mod pipeline;
 mod resume;
+mod server;
 mod sharded;
 mod shards;
 mod share_state;
@@ -65,6 +67,7 @@ pub use local_sgd::LocalSgd;
 pub use optimizer::DistributedOptimizer;
 pub use pipeline::{Carried, Chain, Flow, Layer, Pipeline, PipelineTime};
 pub use resume::Resumed;
+pub use server::{ServerOptimizer, ServerOptions};
 pub use sharded::ShardedOptimizer;
 pub use shards::seed;
 pub use update::{Gradients, OptimizerState, Update, UpdateCost};

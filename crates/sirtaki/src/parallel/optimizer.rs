@@ -204,6 +204,10 @@ impl<M: Module> Update<M> for DistributedOptimizer {
         self.broadcast(module, 0)
     }
 
+    fn whole(&self) -> Option<&ModuleOptimizer> {
+        Some(&self.optimizer)
+    }
+
     fn check_parts(&self, module: &M) -> Result<()> {
         // State that it has goes with parameters of their own sizes, which the trial does not have.
         match self.optimizer.to_record().is_empty() {

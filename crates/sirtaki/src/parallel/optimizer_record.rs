@@ -29,6 +29,8 @@ use crate::{
 
 const TENSOR: &str = "optimizer/";
 const NUMBER: &str = "optimizer number/";
+/// The number under which Burn keeps how many dimensions a parameter has; of a slice, that is one.
+pub(super) const DIMENSIONS: &str = "__rank";
 
 /// Whether a tensor of a checkpoint is a part of the optimizer's state.
 pub(super) fn is_state(name: &str) -> bool {

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 use burn::module::Module;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use sirtaki_engine::{Operation, Request, Tensor};
 
 use super::{
     OptimizerState, Update,
@@ -19,7 +18,6 @@ use super::{
 use crate::{
     Error, Result, World,
     checkpoint::{self, Content, Description, Found, Manifest},
-    world::elements,
 };
 
 pub(super) const MODULE: &str = "module";
@@ -159,9 +157,7 @@ impl World {
         });
         let broken = |error: postcard::Error| Error::setting(format!("{name}: {error}"), "report this");
         let message = message.map_or(Ok(Vec::new()), |message| postcard::to_stdvec(&message)).map_err(broken)?;
-        let length = self.broadcast_elements(&format!("{name}: length"), vec![message.len() as i64], 1)?;
-        let length = length.first().and_then(|&length| usize::try_from(length).ok()).unwrap_or(0);
-        let received = self.broadcast_elements(name, message, length)?;
+        let received = self.broadcast_bytes(name, 0, message)?;
         match outcome {
             Some(outcome) => outcome,
             None => match postcard::from_bytes::<std::result::Result<T, Refusal>>(&received).map_err(broken)? {
@@ -169,17 +165,5 @@ impl World {
                 Err(Refusal { problem, hint }) => Err(Error::setting(problem, hint)),
             },
         }
-    }
-
-    /// The `length` elements that rank 0 has.
-    fn broadcast_elements<T: sirtaki_comm::Element + Send + Default>(
-        &self,
-        name: &str,
-        mut mine: Vec<T>,
-        length: usize,
-    ) -> Result<Vec<T>> {
-        mine.resize(length, T::default());
-        let request = Request::new(name, Operation::Broadcast { root: 0 }, T::DTYPE, &[length]);
-        elements(name, self.engine().submit(request, Tensor::from_vec(mine)).wait_one()?)
     }
 }

@@ -101,9 +101,8 @@ impl DistributedOptimizer {
 
 /// Whether this rank can take this step of the plan.
 pub(super) fn check(world: &World, plan: &FixedShards, step: usize) -> Result<()> {
-    let (rank, mine) = (world.rank(), plan.per_step());
-    if plan.place(0).1 != rank * mine || plan.shards() != world.size() * mine {
-        let problem = format!("the plan of shards is not that of rank {rank} of {}", world.size());
+    if !plan.is_for(world.worker()) {
+        let problem = format!("the plan of shards is not that of rank {} of {}", world.rank(), world.size());
         return Err(Error::setting(problem, "make it with `Worker { rank: world.rank(), world: world.size() }`"));
     }
     if step >= plan.steps() {

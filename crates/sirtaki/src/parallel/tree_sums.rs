@@ -19,6 +19,7 @@ use sirtaki_engine::{Operation, Request, Tensor, decide::request::shares};
 use super::convert::engine_type;
 use crate::{
     Result, World,
+    data::{Worker, shards_of},
     world::{elements, wrong_type},
 };
 
@@ -172,9 +173,9 @@ impl Exchange<'_> {
 
     /// Adds what came from all ranks, `count` elements for each of their branches.
     fn add(&self, mut received: Tensor, count: usize) -> Tensor {
-        let (dtype, mine) = (received.dtype(), self.total / self.world.size());
+        let (dtype, world) = (received.dtype(), self.world.size());
         let bytes = count * dtype.size();
-        let runs = (0..self.world.size()).flat_map(|rank| branches(self.total, rank * mine..(rank + 1) * mine));
+        let runs = (0..world).flat_map(|rank| branches(self.total, shards_of(Worker { rank, world }, self.total)));
         let mut sums = Branches::new(self.total);
         for (row, branch) in runs.enumerate() {
             sums.add(branch, row, |&mut left, right| {

@@ -3,15 +3,18 @@
 //! How gradients are computed (on one device, in stages, in parts of layers) and how they become weights are
 //! independent of each other, and [`Update`] is where the two meet: training loops know nothing else of optimizers.
 //! [`DistributedOptimizer`](super::DistributedOptimizer) keeps the whole state on every rank,
-//! [`ShardedOptimizer`](super::ShardedOptimizer) a part of it; either takes the gradients of the ranks, or their sums
-//! over leaves of the tree, which give the same bits on any number of ranks.
+//! [`ShardedOptimizer`](super::ShardedOptimizer) a part of it, [`ServerOptimizer`](super::ServerOptimizer) none; each
+//! takes the gradients of the ranks, or their sums over leaves of the tree, which give the same bits on any number of
+//! ranks.
 
 use std::{path::PathBuf, time::Duration};
 
 use burn::{
     module::Module,
-    optim::{GradientsParams, lr_scheduler::module_lr_scheduler::ModuleLearningRate},
+    optim::{GradientsParams, ModuleOptimizer, lr_scheduler::module_lr_scheduler::ModuleLearningRate},
 };
+
+use serde::{Deserialize, Serialize};
 
 use super::LeafSums;
 use crate::{Error, Result, World, checkpoint::Description};
@@ -34,9 +37,19 @@ pub trait Update<M: Module> {
     /// Makes the state that which rank 0 has, after the module has become that rank's.
     fn restore(&mut self, module: &M, state: OptimizerState<'_>) -> Result<()>;
 
+    /// The optimizer with its state, where every rank has all of it, so that training can go on in another world.
+    fn whole(&self) -> Option<&ModuleOptimizer> {
+        None
+    }
+
     /// Refuses to change parameters of which this rank has only a part, if that would need all of it.
     fn check_parts(&self, _: &M) -> Result<()> {
         Ok(())
+    }
+
+    /// How many steps the fastest rank may be ahead of the slowest; `None` if that is not limited.
+    fn ahead(&self) -> Option<u64> {
+        Some(0)
     }
 
     /// Whether gradients are added instead of averaged.
@@ -60,7 +73,7 @@ pub trait Update<M: Module> {
 
 /// What the steps of an [`Update`] have cost a rank: bytes that it sent and received, counted as the algorithms move them
 /// that move least, whichever were chosen.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpdateCost {
     /// Bytes of gradients, weights and state.
     pub bytes: u64,
@@ -73,6 +86,17 @@ pub struct UpdateCost {
 }
 
 impl UpdateCost {
+    /// What two spans of steps, one after the other, have cost.
+    #[must_use]
+    pub fn and(mut self, next: &Self) -> Self {
+        self.bytes += next.bytes;
+        self.bytes_of_data_parallelism += next.bytes_of_data_parallelism;
+        self.shared = self.shared.max(next.shared);
+        self.staleness.resize(self.staleness.len().max(next.staleness.len()), 0);
+        self.staleness.iter_mut().zip(&next.staleness).for_each(|(steps, more)| *steps += more);
+        self
+    }
+
     /// A step with gradients of so many bytes.
     pub(super) fn step(&mut self, ranks: usize, gradients: u64) {
         self.bytes_of_data_parallelism += 2 * passed_on(ranks, gradients);

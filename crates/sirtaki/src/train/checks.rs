@@ -4,8 +4,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::{
     data_sets::{DataSet, Domain, SampleKind as _},
-    networks::Network,
-    settings::{Method, Model, Precision, Settings, Stages},
+    networks::{Model, Network},
+    settings::{BatchSize, Method, Precision, Settings, Stages},
     strategy::LearningStrategy,
     work_split::Shares,
 };
@@ -28,12 +28,69 @@ pub fn check(settings: &Settings, workers: usize) -> Result<()> {
             format!("--context is the length of sequences of text, and {} is not for text", settings.model.name());
         return Err(Error::setting(problem, "leave --context out, or take --model transformer"));
     }
+    check_volumes(settings)?;
     if let Some(stages) = settings.stages {
         check_parts(settings, stages)?;
     }
+    if settings.model.has_statistics() && settings.precision != Precision::F32 {
+        let (name, precision) = (settings.model.name(), settings.precision.name());
+        let problem = format!("the batch norm of {name} keeps running statistics, which {precision} is too coarse for");
+        return Err(Error::setting(problem, "leave out --precision, or take a network without batch norm"));
+    }
     rates(settings, copies, 1)?;
     let worker = Worker { rank: 0, world: copies };
-    Shares::new(0, Position::start(0), worker, settings.shards, sizes).map(drop)
+    Shares::new(0, Position::start(0), worker, settings.shards, sizes.1).map(drop)
+}
+
+/// Whether workers may come and go, up to this many.
+pub fn check_rounds(settings: &Settings, most: usize) -> Result<()> {
+    if let (Some(_), BatchSize::Worker(size)) = (settings.shards, settings.batch) {
+        let problem = "a batch for each worker changes with their number, and with --reproducible nothing may";
+        return Err(Error::setting(problem, format!("give the batch of all, such as --global-batch {}", size * most)));
+    }
+    if settings.model.has_statistics() {
+        let name = settings.model.name();
+        let problem = format!(
+            "the batch norm of {name} gathers statistics during a step, and a step that a lost worker breaks off has to \
+             change nothing"
+        );
+        let hint = "take a network without batch norm, or let --restarts 3 go on from the last checkpoint";
+        return Err(Error::setting(problem, hint));
+    }
+    let excluded = match settings {
+        Settings { stages: Some(Stages { shard_parameters: true, .. }), .. } => "--shard-parameters".to_owned(),
+        Settings { stages: Some(_), .. } => "--mesh".to_owned(),
+        Settings { strategy: LearningStrategy::Data, .. } => return check(settings, most),
+        Settings { strategy, .. } => format!("--strategy {}", strategy.name()),
+    };
+    let problem = format!("with {excluded} no worker has all of the training's state, so none may be lost");
+    let hint = format!("leave out {excluded}, or let --restarts 3 go on from the last checkpoint");
+    Err(Error::setting(problem, hint))
+}
+
+/// What is asked for can only be asked of networks for volumes, and of whole ones.
+fn check_volumes(settings: &Settings) -> Result<()> {
+    let name = settings.model.name();
+    let able = |can: fn(Model) -> bool| {
+        let names: Vec<&str> = Model::all().filter(|model| can(*model)).map(Model::name).collect();
+        names.join(" or ")
+    };
+    if settings.patch.is_some() && settings.model.domain() != Domain::Volumes {
+        let problem = format!("--patch is the size of patches of volumes, and {name} is not for volumes");
+        let others = able(|model| model.domain() == Domain::Volumes);
+        return Err(Error::setting(problem, format!("leave --patch out, or take --model {others}")));
+    }
+    if settings.export.is_some() && !settings.model.exports() {
+        let problem = format!("{name} cannot be written as an ONNX file");
+        return Err(Error::setting(problem, format!("leave --export out, or take --model {}", able(Model::exports))));
+    }
+    if settings.export.is_some() && settings.stages.is_some() {
+        let problem = "a network that is divided among workers cannot be written as an ONNX file";
+        let hint =
+            "leave --export out; afterwards --resume with it, and without --mesh and --shard-parameters, writes one";
+        return Err(Error::setting(problem, hint));
+    }
+    Ok(())
 }
 
 /// Whether workers can keep parts of the parameters.
@@ -92,7 +149,7 @@ pub(super) fn data<N: Network>(settings: &Settings, workers: usize) -> Result<()
         let problem = format!("scores of {classes} classes cannot be split over {parts} workers");
         return Err(Error::setting(problem, format!("take --mesh with tensor={classes} at most")));
     }
-    N::new(kind).map(drop)
+    N::new(kind, settings.size).map(drop)
 }
 
 /// The learning rates of all steps.

@@ -2,8 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 /// Losses and correct answers for some samples.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Score {
     /// Sum of the losses.
     pub(super) loss: f64,
@@ -33,8 +35,8 @@ impl Score {
     }
 }
 
-/// A stopwatch that is paused while something else is done.
-#[derive(Debug)]
+/// A stopwatch that is paused while something else is done. As data it is its time, from which it runs on elsewhere.
+#[derive(Debug, Clone)]
 pub(super) struct Watch {
     before: Duration,
     since: Option<Instant>,
@@ -57,6 +59,18 @@ impl Watch {
 
     pub(super) fn time(&self) -> Duration {
         self.before + self.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+}
+
+impl Serialize for Watch {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.time().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Watch {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self { before: Duration::deserialize(deserializer)?, ..Self::running() })
     }
 }
 

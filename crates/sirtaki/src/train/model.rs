@@ -58,7 +58,8 @@ impl Passes {
 
     /// Without gradients, to test what these train.
     pub(super) fn for_tests(&self) -> Self {
-        Self::new(&self.world, self.world.device(), Precision::F32, self.tensors).split(self.split.clone())
+        let device = self.device.clone().without_autodiff();
+        Self::new(&self.world, device, Precision::F32, self.tensors).split(self.split.clone())
     }
 
     /// The gradients of a batch, of its mean loss times `weight`. An empty batch has none.
@@ -132,20 +133,24 @@ fn recognised(guesses: Tensor<1, Int>, labels: Tensor<1, Int>) -> f64 {
     right as f64
 }
 
-/// The optimizer of that name, for all ranks.
+/// How gradients become weights, for all ranks.
 pub(super) fn update<L: Layer>(world: &World, settings: &Settings) -> Result<Box<dyn Update<Chain<L>>>> {
-    let optimizer = DistributedOptimizer::new(world, optimizer(settings.method));
-    // What is exact, or goes to the worker that has the elements, is not compressed.
+    settings.strategy.update(world, settings.method, for_all(world, settings, optimizer(settings.method)))
+}
+
+/// An optimizer for all ranks.
+pub(super) fn for_all(world: &World, settings: &Settings, optimizer: ModuleOptimizer) -> DistributedOptimizer {
+    let optimizer = DistributedOptimizer::new(world, optimizer);
+    // What is exact, or goes to those who have the elements, is not compressed.
     let compressed = |optimizer: DistributedOptimizer, to: Compression| match settings.shards {
         None if settings.strategy.compresses() => optimizer.compress(to),
         _ => optimizer,
     };
-    let optimizer = match settings.precision {
+    match settings.precision {
         Precision::F32 => optimizer,
         Precision::BF16 => compressed(optimizer, Compression::BF16),
         Precision::F16 => compressed(optimizer, Compression::F16).loss_scale(LOSS_SCALE),
-    };
-    settings.strategy.update(optimizer)
+    }
 }
 
 /// The optimizer of that name, for one rank.

@@ -8,11 +8,16 @@ use super::data_sets::Domain;
 
 /// Follows a run, and may end it. Called on every rank, at the same points.
 pub trait Observer {
-    /// Everything is ready.
+    /// Everything is ready: once, or in every round where workers come and go.
     fn begins(&mut self, _: &Start) {}
     /// An epoch is done, and the model was tested.
     fn epoch_ends(&mut self, _: &Epoch) {}
-    /// Asked in every step: whether the run should end after it, with a checkpoint. One rank that wants it is enough.
+    /// A round of a benchmark is done, with so many samples per second of all workers.
+    fn bench_round(&mut self, _number: usize, _samples_per_second: f64) {}
+    /// Samples could not be read, and others took their places: why, for each that was not told before.
+    fn replaced(&mut self, _: &[String]) {}
+    /// Asked in every step: whether the run should end after it, with a checkpoint. One rank that wants it is enough; where
+    /// workers come and go, it leaves and the others go on, unless all of them want it.
     fn wants_to_stop(&mut self) -> bool {
         false
     }
@@ -31,6 +36,10 @@ pub struct Start {
     pub parameters: usize,
     /// How many workers there are.
     pub workers: usize,
+    /// Which one of them this is.
+    pub rank: usize,
+    /// Whether the run had begun before, among other workers.
+    pub goes_on: bool,
     /// How many copies of the network they have.
     pub copies: usize,
     /// Samples per step of one of these.
@@ -39,8 +48,10 @@ pub struct Start {
     pub samples: (usize, usize),
     /// Epochs there will be.
     pub epochs: u64,
-    /// Samples per second of one worker alone, if there are several.
-    pub one_worker: Option<f64>,
+    /// The data set that was found, in one line.
+    pub found: String,
+    /// Its files or lines that were left out because they could not be read, and why.
+    pub unreadable: Vec<String>,
     /// The checkpoint that the run resumes from, and its step.
     pub resumed: Option<(PathBuf, u64)>,
     /// Why newer checkpoints could not be used.
@@ -117,7 +128,12 @@ pub struct ExchangeReport {
     pub shared: u64,
     /// Seconds in which a worker waited for others, with what was done to combine what they have; mean over workers.
     pub waited: f64,
-    /// How many steps were made with weights that lacked 0, 1, 2 … steps of others; empty where none can be lacking.
+    /// The same of each worker.
+    pub waited_each: Vec<f64>,
+    /// Seconds in which each worker did anything else.
+    pub computed_each: Vec<f64>,
+    /// How many steps of all workers were made with weights that lacked 0, 1, 2 … steps of the slowest; empty where none can
+    /// be lacking.
     pub staleness: Vec<u64>,
 }
 
@@ -150,6 +166,8 @@ pub struct Report {
     pub shards: Option<usize>,
     /// Steps since the very beginning.
     pub steps: u64,
+    /// Rounds there were, where workers come and go; zero where they do not.
+    pub rounds: u64,
     /// Whether the run was ended early; the checkpoint contains all of it.
     pub interrupted: bool,
     /// All epochs of this run.
@@ -167,8 +185,14 @@ pub struct Report {
     pub seconds: f64,
     /// Samples per second of all workers, tests not counted.
     pub samples_per_second: f64,
-    /// The same of one worker alone on one rank's share of the machine, measured before the run.
+    /// The same of one worker alone on one rank's share of the machine, the median of some turns.
     pub samples_per_second_one_worker: Option<f64>,
+    /// What was measured in each of these, half of them before the run and half after it.
+    #[serde(default)]
+    pub turns_of_one_worker: Vec<f64>,
+    /// How many processes wanted a processor of rank 0's machine during the run, on average; none for short runs.
+    #[serde(default)]
+    pub load: Option<f64>,
     /// How many times faster all workers were than that one.
     pub speedup: Option<f64>,
     /// Share of the training time in which a rank waited for gradients, mean over ranks.
@@ -183,4 +207,45 @@ pub struct Report {
     pub skipped: u64,
     /// The newest checkpoint.
     pub checkpoint: Option<PathBuf>,
+    /// The ONNX file of the network.
+    pub export: Option<PathBuf>,
+}
+
+/// The results of a benchmark.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BenchReport {
+    /// The network's name.
+    pub model: String,
+    /// What it was trained on.
+    pub domain: Domain,
+    /// The data set, in one line.
+    pub found: String,
+    /// How many weights it has.
+    pub parameters: usize,
+    /// How many workers there were.
+    pub workers: usize,
+    /// Samples per step of a worker.
+    pub batch_per_worker: usize,
+    /// Samples per step of all.
+    pub global_batch: usize,
+    /// The optimizer's name.
+    pub optimizer: String,
+    /// How workers learned together.
+    pub strategy: String,
+    /// The precision of the computation.
+    pub precision: String,
+    /// Steps before the first round.
+    pub warm: usize,
+    /// Steps of each round.
+    pub steps_per_round: usize,
+    /// Samples per second of all workers, in each round.
+    pub rounds: Vec<f64>,
+    /// Share of the time in which a rank waited for gradients, mean over ranks.
+    pub communication_share: f64,
+    /// Seconds of all steps.
+    pub seconds: f64,
+    /// How many processes wanted a processor of rank 0's machine meanwhile, on average; none if that was short.
+    pub load: Option<f64>,
+    /// Whether it was ended early.
+    pub interrupted: bool,
 }

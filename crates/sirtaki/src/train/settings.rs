@@ -10,11 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     data_sets::{DataSet, Domain},
-    networks::{NETWORKS, NetworkEntry},
-    report::{Observer, Report},
+    networks::Model,
     strategy::LearningStrategy,
 };
-use crate::{Error, Result, World, pipeline::PipelineSchedule};
+use crate::{Error, Result, pipeline::PipelineSchedule};
 
 /// What the text of the grammar is called.
 const MADE: &str = "made by a grammar";
@@ -26,8 +25,16 @@ pub struct Settings {
     pub model: Model,
     /// The folder or file with the data set; none for the text that a grammar makes.
     pub data: Option<PathBuf>,
+    /// Made-up samples instead of a data set.
+    pub synthetic: Option<Synthetic>,
+    /// Height and width of images that differ, if they are not the usual ones.
+    pub image_size: Option<usize>,
     /// How many characters a sequence of text has, if it is not the usual number.
     pub context: Option<usize>,
+    /// How many voxels a patch of a volume has along each axis, if it is not the usual number.
+    pub patch: Option<usize>,
+    /// How large the network is, if that can be chosen.
+    pub size: Option<NetworkSize>,
     /// How many times all samples are seen.
     pub epochs: u64,
     /// Ends the run early, after this many steps since its very beginning.
@@ -62,6 +69,26 @@ pub struct Settings {
     pub keep: usize,
     /// Whether to go on when the loss is not a finite number any more.
     pub allow_nan: bool,
+    /// Where the network is written at the end, as an ONNX file, if anywhere.
+    pub export: Option<PathBuf>,
+}
+
+/// How large a network is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkSize {
+    /// Layers.
+    pub depth: usize,
+    /// Maps of each of them.
+    pub width: usize,
+}
+
+/// Made-up samples: what goes into a network is as large as that of a data set, and says nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Synthetic {
+    /// Channels, height and width.
+    pub shape: [usize; 3],
+    /// How many classes there are.
+    pub classes: usize,
 }
 
 /// A network in stages, or with layers that are split over workers.
@@ -79,96 +106,15 @@ pub struct Stages {
     pub shard_parameters: bool,
 }
 
-/// One of the networks to choose from.
-#[derive(Clone, Copy, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
-pub struct Model(&'static NetworkEntry);
-
-impl Model {
-    /// All of them.
-    pub fn all() -> impl Iterator<Item = Model> {
-        NETWORKS.iter().map(Model)
-    }
-
-    /// The network of this name.
-    pub fn named(name: &str) -> Result<Model> {
-        Self::all().find(|model| model.name() == name).ok_or_else(|| {
-            let names: Vec<&str> = Self::all().map(Self::name).collect();
-            Error::setting(format!("there is no network `{name}`"), format!("choose one of {}", names.join(", ")))
-        })
-    }
-
-    /// What it is called.
-    pub fn name(self) -> &'static str {
-        self.0.name
-    }
-
-    /// What it is, in one line.
-    pub fn about(self) -> &'static str {
-        self.0.about
-    }
-
-    /// What it is trained on.
-    pub fn domain(self) -> Domain {
-        self.0.domain
-    }
-
-    /// An optimizer that suits it.
-    pub fn method(self) -> Method {
-        self.0.method
-    }
-
-    /// A share of the test samples that it should recognise.
-    pub fn target(self) -> f64 {
-        self.0.target
-    }
-
-    /// Over how many workers each of its layers can be split.
-    pub fn parts(self) -> usize {
-        self.0.parts
-    }
-
-    pub(super) fn check_data(self, settings: &Settings, workers: usize) -> Result<()> {
-        (self.0.check_data)(settings, workers)
-    }
-
-    pub(super) fn train(self, world: &World, settings: &Settings, observer: &mut dyn Observer) -> Result<Report> {
-        (self.0.train)(world, settings, observer)
-    }
-}
-
-impl Default for Model {
-    fn default() -> Self {
-        Self(&NETWORKS[0])
-    }
-}
-
-impl PartialEq for Model {
-    fn eq(&self, other: &Self) -> bool {
-        self.name() == other.name()
-    }
-}
-
-impl Eq for Model {}
-
-impl std::fmt::Debug for Model {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl From<Model> for String {
-    fn from(model: Model) -> Self {
-        model.name().into()
-    }
-}
-
-impl TryFrom<String> for Model {
-    type Error = Error;
-
-    fn try_from(name: String) -> Result<Self> {
-        Self::named(&name)
-    }
+/// What a benchmark of training measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bench {
+    /// Steps before the first round.
+    pub warm: usize,
+    /// Steps of a round.
+    pub steps: usize,
+    /// How many rounds there are.
+    pub rounds: usize,
 }
 
 /// How many samples a step has.
@@ -176,22 +122,23 @@ impl TryFrom<String> for Model {
 pub enum BatchSize {
     /// On each worker: more workers, larger steps.
     Worker(usize),
-    /// On all workers together: more workers, less for each.
+    /// On all workers together: more workers, less for each; some have one sample more than others where the number of
+    /// workers does not divide it.
     Global(usize),
 }
 
 impl BatchSize {
-    /// Samples per step of a worker and of all. With [`BatchSize::Global`] the number of workers has to divide it.
+    /// Samples per step of a worker, the one that has most, and of all.
     pub fn sizes(self, workers: usize) -> Result<(usize, usize)> {
         let (each, all) = match self {
             BatchSize::Worker(each) => (each, each.checked_mul(workers)),
-            BatchSize::Global(all) => (all / workers, Some(all)),
+            BatchSize::Global(all) => (all.div_ceil(workers.max(1)), Some(all)),
         };
         match all {
-            Some(all) if each > 0 && each * workers == all => Ok((each, all)),
+            Some(all) if each > 0 && all >= workers => Ok((each, all)),
             _ => {
-                let problem = format!("{self} cannot be shared equally by {workers} workers");
-                Err(Error::setting(problem, "take a multiple of the number of workers"))
+                let problem = format!("{self} cannot be shared by {workers} workers");
+                Err(Error::setting(problem, "take at least one sample per worker"))
             }
         }
     }
@@ -234,7 +181,7 @@ impl Method {
     fn rate(self, batch: usize, domain: Domain) -> f64 {
         let usual = match (self, domain) {
             (Method::Sgd, _) => 0.01,
-            (Method::Adam | Method::AdamW, Domain::Images) => 0.001,
+            (Method::Adam | Method::AdamW, Domain::Images | Domain::Tables | Domain::Volumes) => 0.001,
             (Method::Adam | Method::AdamW, Domain::Text) => 0.003,
             (Method::Lars, _) => 0.1,
         };
@@ -331,8 +278,10 @@ impl Settings {
             ("shards", self.shards.map_or("none".to_owned(), |shards| shards.to_string())),
             ("samples", data.train.count().to_string()),
         ];
+        let size = self.size.map(|size| [("depth", size.depth.to_string()), ("width", size.width.to_string())]);
         entries
             .into_iter()
+            .chain(size.into_iter().flatten())
             .chain(self.strategy.told())
             .chain(data.identity.clone())
             .map(|(name, value)| (name.to_owned(), value))
@@ -345,10 +294,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn batches_are_shared_equally_or_refused() {
+    fn batches_are_shared_or_refused() {
         assert_eq!(BatchSize::Worker(64).sizes(3).unwrap(), (64, 192));
         assert_eq!(BatchSize::Global(96).sizes(3).unwrap(), (32, 96));
-        for bad in [BatchSize::Global(100), BatchSize::Worker(0), BatchSize::Global(2), BatchSize::Worker(usize::MAX)] {
+        assert_eq!(BatchSize::Global(100).sizes(3).unwrap(), (34, 100));
+        for bad in [BatchSize::Worker(0), BatchSize::Global(2), BatchSize::Worker(usize::MAX)] {
             let error = bad.sizes(3).unwrap_err();
             assert!(error.to_string().contains("3 workers") && error.hint().is_some(), "{error}");
         }

@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     local::Local,
+    server::Servers,
     settings::{Method, Settings},
 };
-use crate::{Chain, DistributedOptimizer, Error, Layer, Result, Update};
+use crate::{Chain, DistributedOptimizer, Error, Layer, Result, Update, World};
 
 /// How workers learn together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +23,8 @@ pub enum LearningStrategy {
     Sharded,
     /// The same, with weights in memory once per host.
     Central,
+    /// Weights and state on parameter servers.
+    Server(Servers),
     /// Every worker by itself, with weights averaged now and then.
     Local(Local),
 }
@@ -33,6 +36,7 @@ impl LearningStrategy {
             LearningStrategy::Data => "data",
             LearningStrategy::Sharded => "sharded",
             LearningStrategy::Central => "central",
+            LearningStrategy::Server(_) => "server",
             LearningStrategy::Local(_) => "local",
         }
     }
@@ -48,6 +52,7 @@ impl LearningStrategy {
                 Err(Error::setting(problem, hint))
             }
             LearningStrategy::Sharded | LearningStrategy::Central => Ok(()),
+            LearningStrategy::Server(servers) => servers.check(settings),
             LearningStrategy::Local(_) => Local::check(settings),
         }
     }
@@ -57,24 +62,31 @@ impl LearningStrategy {
     pub(super) fn told(self) -> Vec<(&'static str, String)> {
         match self {
             LearningStrategy::Data | LearningStrategy::Sharded | LearningStrategy::Central => Vec::new(),
+            LearningStrategy::Server(servers) => servers.told(),
             LearningStrategy::Local(local) => local.told().into(),
         }
     }
 
-    /// Whether gradients may be sent as a smaller type: not where they go to the worker that has their elements.
+    /// Whether gradients may be sent as a smaller type: not where they go to those who have their elements.
     pub(super) fn compresses(self) -> bool {
         match self {
             LearningStrategy::Data | LearningStrategy::Local(_) => true,
-            LearningStrategy::Sharded | LearningStrategy::Central => false,
+            LearningStrategy::Sharded | LearningStrategy::Central | LearningStrategy::Server(_) => false,
         }
     }
 
-    /// How gradients become weights, from an optimizer for all workers. All of them call it.
-    pub(super) fn update<L: Layer>(self, optimizer: DistributedOptimizer) -> Result<Box<dyn Update<Chain<L>>>> {
+    /// How gradients become weights, from an optimizer for all workers with this method. All of them call it.
+    pub(super) fn update<L: Layer>(
+        self,
+        world: &World,
+        method: Method,
+        optimizer: DistributedOptimizer,
+    ) -> Result<Box<dyn Update<Chain<L>>>> {
         Ok(match self {
             LearningStrategy::Data => Box::new(optimizer),
             LearningStrategy::Sharded => Box::new(optimizer.shard()),
             LearningStrategy::Central => Box::new(optimizer.shard().central()?),
+            LearningStrategy::Server(servers) => Box::new(servers.update(world, method)?),
             LearningStrategy::Local(local) => Box::new(local.update(optimizer)?),
         })
     }

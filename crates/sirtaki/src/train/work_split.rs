@@ -15,16 +15,16 @@ pub(super) enum Shares {
 }
 
 impl Shares {
-    /// From `position` to the end of the epoch, with these numbers of samples per worker and per step of all workers.
+    /// From `position` to the end of the epoch, with so many samples per step of all workers.
     pub(super) fn new(
         samples: usize,
         position: Position,
         worker: Worker,
         shards: Option<usize>,
-        (each, all): (usize, usize),
+        all: usize,
     ) -> Result<Self> {
         Ok(match shards {
-            None => Shares::Workers(Partition::new(samples, position, worker, each)?),
+            None => Shares::Workers(Partition::of_all(samples, position, worker, all)?),
             Some(shards) => Shares::Shards(FixedShards::new(samples, position, worker, shards, all)?),
         })
     }
@@ -58,6 +58,13 @@ impl Plan for Shares {
         match self {
             Shares::Workers(plan) => plan.batches(),
             Shares::Shards(plan) => plan.batches(),
+        }
+    }
+
+    fn epoch(&self) -> u64 {
+        match self {
+            Shares::Workers(plan) => plan.epoch(),
+            Shares::Shards(plan) => plan.epoch(),
         }
     }
 

@@ -30,7 +30,11 @@ class OptimizerStateHandler(StateHandler):
         super().__init__(optimizer)
 
     def sync(self) -> None:
-        """Gives all ranks the state of rank 0."""
+        """Gives all ranks the state of rank 0. A step that is not complete begins again."""
+        if getattr(self.value, "backward_passes_per_step", 1) > 1:
+            # Loading makes all ranks, also rank 0, count passes from the first one again.
+            self.value.load_state_dict(self.value.state_dict())
+            self.value.zero_grad()
         broadcast_optimizer_state(self.value, root_rank=0)
         self.save()
 

@@ -3,6 +3,7 @@
 //! Looking changes nothing: no file is written, no network is used, and libraries are opened only to ask for their
 //! version.
 
+mod container;
 mod finding;
 mod gpu;
 mod machine;

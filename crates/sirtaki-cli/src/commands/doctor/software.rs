@@ -6,12 +6,14 @@ use std::{
     process::{Command, Stdio},
 };
 
+use sirtaki_volume::format::hdf5_library;
+
 use super::finding::Finding;
-use crate::commands::infer::find_library;
+use crate::commands::infer::{find_library, look_for_hdf5};
 
 /// Programs that start jobs, and Python.
 pub(super) fn examine() -> Vec<Finding> {
-    vec![mpirun(), slurm(), ssh(), python(), onnx_runtime()]
+    vec![mpirun(), slurm(), ssh(), python(), onnx_runtime(), hdf5()]
 }
 
 fn mpirun() -> Finding {
@@ -56,6 +58,14 @@ fn onnx_runtime() -> Finding {
             error.to_string(),
             "only needed for `sirtaki infer`: pip install onnxruntime",
         ),
+    }
+}
+
+fn hdf5() -> Finding {
+    look_for_hdf5(None, None);
+    match hdf5_library() {
+        Some(path) => Finding::ok("HDF5", path.display().to_string()),
+        None => Finding::missing("HDF5", "libhdf5 not found", "only needed to read .h5 volumes: pip install h5py"),
     }
 }
 

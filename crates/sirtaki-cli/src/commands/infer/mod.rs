@@ -4,11 +4,12 @@
 //! take tiles from the ledger there. Nothing goes from worker to worker or to the launcher, so that workers which somebody
 //! else started (`--join`), and those of a later attempt, are the same.
 //!
-//! - `prepare`: from what is typed to a job; `library` finds ONNX Runtime, `memory` how much there is.
+//! - `prepare`: from what is typed to a job; `library` finds ONNX Runtime and HDF5, `memory` how much there is.
 //! - `worker`: what a worker does; `watch`: the workers as seen by whoever started them.
-//! - `show`: plans and results in words; `page` with `slice`: the result with pictures.
+//! - `show`: plans and results in words; `page` with `slice`: the result with pictures; `map`: which tiles are done.
 
 mod library;
+mod map;
 mod memory;
 mod page;
 mod prepare;
@@ -34,7 +35,7 @@ use sirtaki_launch::{Outcome, placement::Placement};
 use sirtaki_volume::ledger::Ledger;
 
 pub(crate) use self::library::find as find_library;
-pub use self::worker::work;
+pub use self::{library::look_for_hdf5, worker::work};
 use self::{prepare::Decided, watch::Watched};
 use crate::{
     args::infer::Infer,
@@ -47,6 +48,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Decides what is to be done, and has it done.
 pub fn run(arguments: &Infer, program: &Path, printer: &mut Printer) -> Result<u8> {
+    look_for_hdf5(None, None);
     let settings = prepare::settings(arguments)?;
     let place = Place::of(&settings.output)?;
     if arguments.join && place.is_complete()? {
@@ -54,6 +56,9 @@ pub fn run(arguments: &Infer, program: &Path, printer: &mut Printer) -> Result<u
     }
     let (options, placement) = prepare::placement(arguments, &settings.output)?;
     let mut prepared = prepare::decide(arguments, settings, &place, placement.plan.size())?;
+    if !arguments.quiet {
+        show::understood(&prepared.job.settings, printer)?;
+    }
     if let Some(file) = &arguments.report {
         outputs::check(file, "--report")?;
     }
@@ -105,14 +110,15 @@ fn complete(
     };
     let done = prepared.job.tiles_done(&prepared.job.plan()?, ledger) - began.1;
     let seconds = began.0.elapsed().as_secs_f64();
-    let told = place.told();
+    let (told, tiles) = (place.told(), ledger.done().clone());
     while !place.finish(&prepared.job, ledger, now())? {
         if place.is_complete()? {
             break;
         }
         thread::sleep(LOOK);
     }
-    let result = show::Finished { job: &prepared.job, seconds, done, workers: placement.plan.size(), told, verdict };
+    let workers = placement.plan.size();
+    let result = show::Finished { job: &prepared.job, seconds, done, workers, told, tiles, verdict };
     if let Some(file) = &arguments.report {
         files::write(file, page::write(&result)?.as_bytes())
             .with_context(|| format!("cannot write {}", file.display()))?;

@@ -1,11 +1,12 @@
 //! The result as a page: planes of input and output side by side, tiles and halos, and where the time of workers went.
 
 use anyhow::Result;
-use sirtaki_infer::{Content, source::Source};
+use sirtaki_infer::{Content, source::Source, work::WorkerReport};
 use sirtaki_launch::words::{percent, seconds_in_words};
 use sirtaki_volume::format::Choices;
 
 use super::{
+    map,
     show::{self, Finished},
     slice::Slice,
 };
@@ -31,8 +32,8 @@ const READING: [&str; 3] = [
 pub(super) fn write(result: &Finished<'_>) -> Result<String> {
     let (job, plan) = (result.job, result.job.plan()?);
     let sections = [
-        Section { title: "Input and output", figures: planes(result)? },
-        Section { title: "Workers", figures: workers(result) },
+        Section { title: "Input and output".into(), figures: planes(result)? },
+        Section { title: "Workers".into(), figures: workers(result).into_iter().chain([tiles(result)?]).collect() },
     ];
     let sections: Vec<Section> = sections.into_iter().filter(|section| !section.figures.is_empty()).collect();
     let keys = show::planned(job, &plan)?.into_iter().chain(result.rows(&plan));
@@ -49,6 +50,7 @@ pub(super) fn write(result: &Finished<'_>) -> Result<String> {
         keys: keys.map(|(name, value, detail)| Key { name, value, detail }).collect(),
         notes: job.reach.notes.clone(),
         tables: vec![table(result)],
+        links: Vec::new(),
     };
     Ok(page::assemble(&document, "", &sections, &READING, page::Appearance::Inside))
 }
@@ -76,7 +78,7 @@ fn planes(result: &Finished<'_>) -> Result<Vec<Figure>> {
             let slice = Slice::read(source, channel, *axis, 0.5)?;
             let objects = what == "Output" && settings.content == Content::Labels;
             let svg = if objects { slice.of_objects() } else { slice }.svg(&title);
-            figures.push(Figure { svg, title, note: format!("Channel {channel}.") });
+            figures.push(Figure::new(title, format!("Channel {channel}."), svg));
         }
     }
     Ok(figures)
@@ -88,31 +90,42 @@ fn workers(result: &Finished<'_>) -> Vec<Figure> {
         name: worker.name.clone(),
         bars: vec![vec![(0, worker.computing)], vec![(1, worker.reading), (2, worker.writing)]],
         note: format!("{} tiles", worker.tiles),
+        key: None,
     });
     let bars = Bars {
         title: "Seconds of each worker".to_owned(),
         x: ("seconds", Scale::Plain),
-        parts: vec!["computing", "reading", "writing"],
+        parts: ["computing", "reading", "writing"].map(Into::into).to_vec(),
         rows: rows.collect(),
         show: seconds_in_words,
     };
     match result.told.is_empty() {
         true => Vec::new(),
-        false => vec![Figure {
-            title: "Time of the workers".to_owned(),
-            note: "Reading and writing happen beside computing.".to_owned(),
-            svg: bars.draw(),
-        }],
+        false => {
+            vec![Figure::new("Time of the workers", "Reading and writing happen beside computing.", bars.draw())]
+        }
     }
 }
 
+/// Who computed which tile.
+fn tiles(result: &Finished<'_>) -> Result<Figure> {
+    let (job, plan) = (result.job, result.job.plan()?);
+    let axis = Source::open(&job.settings.input, &job.settings.choices)?.space_name(0);
+    let cells = map::picture(job, &plan, &result.tiles, &axis);
+    let note = "Layers of tiles; those that a mask leaves out are empty.";
+    Ok(Figure::new(cells.title.clone(), note, cells.draw()))
+}
+
 fn table(result: &Finished<'_>) -> Table {
-    let row = |worker: &sirtaki_infer::work::WorkerReport| TableRow {
+    let share = |worker: &WorkerReport, part: f64| percent(part / worker.seconds.max(1e-9), 1);
+    let row = |worker: &WorkerReport| TableRow {
         cells: vec![
             worker.name.clone(),
             worker.tiles.to_string(),
             seconds_in_words(worker.seconds),
-            percent(worker.computing / worker.seconds.max(1e-9), 1),
+            share(worker, worker.computing),
+            share(worker, worker.reading),
+            share(worker, worker.writing),
             format!("{} MB", worker.memory / 1_000_000),
         ],
         marked: false,
@@ -120,7 +133,7 @@ fn table(result: &Finished<'_>) -> Table {
     Table {
         title: "Workers".to_owned(),
         note: "Those that ended well; others gave their tiles back.".to_owned(),
-        head: vec!["worker", "#tiles", "#time", "#computing", "#memory"],
+        head: vec!["worker", "#tiles", "#time", "#computing", "#reading", "#writing", "#memory"],
         more: Vec::new(),
         rows: result.told.iter().map(row).collect(),
     }

@@ -7,11 +7,14 @@ use sirtaki_infer::{
     Content, InferError, Job, Model, Settings,
     decide::{self, Means},
     gather, norms,
-    onnx::{Graph, Runtime},
+    onnx::{Graph, Processor, Runtime},
     place::Place,
 };
 use sirtaki_launch::{allocation::Allocation, cores, outside::Outside, placement::Placement, protocol::ITSELF};
-use sirtaki_volume::{format::Choices, grid::choose::Limits};
+use sirtaki_volume::{
+    format::{Choices, hdf5_library, is_hdf5},
+    grid::choose::Limits,
+};
 
 use super::{absolute, library, memory};
 use crate::{args::infer::Infer, launch::options::Options, printer::Printer};
@@ -25,7 +28,7 @@ const TILES: u64 = 4;
 pub(super) struct Decided {
     pub(super) job: Job,
     graph: Graph,
-    threads: usize,
+    processor: Processor,
     /// Bytes that each worker may use.
     memory: u64,
     runtime: Option<Runtime>,
@@ -34,7 +37,7 @@ pub(super) struct Decided {
 impl Decided {
     /// The network, ready to compute in this process.
     pub(super) fn model(&mut self) -> Result<Box<dyn Model>, InferError> {
-        load(&self.graph, &mut self.runtime, self.threads)
+        load(&self.graph, &mut self.runtime, self.processor)
     }
 
     /// Looks at the whole input for what it is scaled by and for what the network normalises with, unless a job that was
@@ -64,16 +67,18 @@ impl Decided {
     /// Whether the result should be that of the whole volume in every bit.
     pub(super) fn is_exact(&self) -> bool {
         let settings = &self.job.settings;
-        settings.tolerance.is_none() && !settings.inexact && settings.blend.is_none() && self.job.reach.notes.is_empty()
+        let whole = settings.tolerance.is_none() && !settings.inexact && settings.blend.is_none();
+        // GPUs add up in an order that depends on the size of a tile.
+        whole && self.job.reach.notes.is_empty() && self.processor.gpu.is_none()
     }
 }
 
-fn load(graph: &Graph, runtime: &mut Option<Runtime>, threads: usize) -> Result<Box<dyn Model>, InferError> {
+fn load(graph: &Graph, runtime: &mut Option<Runtime>, processor: Processor) -> Result<Box<dyn Model>, InferError> {
     let runtime = match runtime {
         Some(runtime) => runtime,
         None => runtime.insert(library::find(None)?),
     };
-    Ok(Box::new(graph.clone().load(runtime, threads)?))
+    Ok(Box::new(graph.clone().load(runtime, processor)?))
 }
 
 /// What is asked for.
@@ -110,13 +115,23 @@ pub(super) fn settings(arguments: &Infer) -> Result<Settings> {
 pub(super) fn placement(arguments: &Infer, output: &Path) -> Result<(Options, Placement)> {
     let outside = Outside::real();
     let output = output.to_str().with_context(|| format!("{}: the name is not text", output.display()))?;
-    let library = library::find(None)?.path().display().to_string();
+    let runtime = library::find(None)?;
+    if arguments.gpus.is_some() {
+        runtime.check_gpu()?;
+    }
+    let library = runtime.path().display().to_string();
     let words =
         ["infer-worker", "--output", output, "--threads", &arguments.threads.to_string(), "--library", &library];
-    let mut job = arguments.job([ITSELF].iter().chain(&words).map(ToString::to_string).collect());
+    let gpus = arguments.gpus.map(|gpus| ["--gpus".to_owned(), gpus.to_string()]);
+    let mut volumes = [Some(&arguments.input), arguments.mask.as_ref()].into_iter().flatten();
+    let hdf5 = volumes.any(|volume| is_hdf5(volume)).then(hdf5_library).flatten();
+    let hdf5 = hdf5.map(|library| ["--hdf5".to_owned(), library.display().to_string()]);
+    let words = [ITSELF].iter().chain(&words).map(ToString::to_string).chain(gpus.into_iter().flatten());
+    let mut job = arguments.job(words.chain(hdf5.into_iter().flatten()).collect());
     let elsewhere = job.hosts.is_some() || job.hostfile.is_some() || Allocation::find(&outside)?.is_some();
     if job.ranks.is_none() && !elsewhere {
-        job.ranks = (cores::usable().len() / arguments.threads).max(1).try_into().ok();
+        let cores = (cores::usable().len() / arguments.threads).max(1).try_into().ok();
+        job.ranks = arguments.gpus.or(cores);
     }
     let mut options = Options::resolve(job, &outside)?;
     options.job.independent = true;
@@ -129,7 +144,8 @@ pub(super) fn placement(arguments: &Infer, output: &Path) -> Result<(Options, Pl
 pub(super) fn decide(arguments: &Infer, settings: Settings, place: &Place, workers: usize) -> Result<Decided> {
     let graph = Graph::open(&settings.model)?;
     let graph = if settings.inexact || settings.global_statistics { graph.locally() } else { graph };
-    let (threads, mut runtime) = (arguments.threads.get(), None);
+    let processor = Processor { threads: arguments.threads.get(), gpu: arguments.gpus.map(|_| 0) };
+    let mut runtime = None;
     let begun = place.job()?.filter(|_| settings.tile.is_none());
     let memory = match arguments.memory {
         Some(bytes) => bytes as u64,
@@ -141,12 +157,12 @@ pub(super) fn decide(arguments: &Infer, settings: Settings, place: &Place, worke
         network: &graph,
         facts: graph.facts(),
         sum: decide::sum_of(&settings.model)?,
-        model: &mut || load(&graph, &mut runtime, threads),
+        model: &mut || load(&graph, &mut runtime, processor),
     };
     let limits = Limits { memory, tiles: workers as u64 * TILES };
     let mut job = decide::decide(tiled.as_ref().unwrap_or(&settings), &mut means, limits)?;
     job.settings = settings;
-    Ok(Decided { job, graph, threads, memory, runtime })
+    Ok(Decided { job, graph, processor, memory, runtime })
 }
 
 /// The network that a worker computes.

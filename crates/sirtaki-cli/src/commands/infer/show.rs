@@ -1,11 +1,16 @@
 //! Plans and results in words, and as JSON.
 
-use std::{io, time::Instant};
+use std::{collections::BTreeMap, io, time::Instant};
 
 use serde_json::{Value, json};
-use sirtaki_infer::{Job, verify::Verdict, work::WorkerReport};
+use sirtaki_infer::{Job, Settings, source::Source, verify::Verdict, work::WorkerReport};
 use sirtaki_launch::words::{grouped, percent, seconds_in_words};
-use sirtaki_volume::{Extent, grid::plan::Plan, ledger::Ledger};
+use sirtaki_volume::{
+    Extent,
+    format::{Choices, is_hdf5},
+    grid::plan::Plan,
+    ledger::{Done, Ledger},
+};
 
 use super::prepare::Decided;
 use crate::printer::{Printer, Style};
@@ -94,6 +99,16 @@ pub(super) fn beginning(job: &Job, ledger: &Ledger, workers: usize, printer: &mu
     Ok(())
 }
 
+/// Which dataset of an HDF5 file is read, where nobody named it.
+pub(super) fn understood(settings: &Settings, printer: &mut Printer) -> anyhow::Result<()> {
+    for path in [Some(&settings.input), settings.mask.as_ref()].into_iter().flatten().filter(|path| is_hdf5(path)) {
+        if let Some(note) = Source::open(path, &Choices::default())?.note() {
+            printer.labelled(Style::Bold, "note:", note);
+        }
+    }
+    Ok(())
+}
+
 /// What keeps the result from being exact.
 fn notes(job: &Job, printer: &mut Printer) {
     for note in &job.reach.notes {
@@ -109,6 +124,8 @@ pub(super) struct Finished<'a> {
     pub(super) done: usize,
     pub(super) workers: usize,
     pub(super) told: Vec<WorkerReport>,
+    /// All tiles, with whoever computed them.
+    pub(super) tiles: BTreeMap<u64, Done>,
     pub(super) verdict: Option<Verdict>,
 }
 

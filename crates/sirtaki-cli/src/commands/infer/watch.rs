@@ -10,7 +10,7 @@ use sirtaki_launch::{
 };
 use sirtaki_volume::ledger::Ledger;
 
-use super::name_of;
+use super::{map::TileMap, name_of};
 use crate::{
     launch::{options::Options, signals},
     printer::{Printer, Style},
@@ -22,6 +22,9 @@ const REFRESH: Duration = Duration::from_millis(250);
 const LINE: Duration = Duration::from_secs(10);
 /// How long what workers left behind may take to end.
 const CLEANING: Duration = Duration::from_secs(5);
+
+/// Columns that progress has.
+const COLUMNS: usize = 80;
 
 /// How the workers ended.
 #[derive(Debug)]
@@ -39,7 +42,8 @@ pub(super) fn run(
     program: &std::path::Path,
     (printer, quiet): (&mut Printer, bool),
 ) -> Result<Watched> {
-    let steps = job.steps(&job.plan()?)?.len();
+    let plan = job.plan()?;
+    let (steps, map) = (job.steps(&plan)?.len(), TileMap::new(job.order(&plan)?));
     let launched = Launched::new(options.job, placement, program)?;
     tree::adopt_orphans().context("cannot adopt orphans")?;
     let signals = signals::Receiver::start()?;
@@ -50,6 +54,7 @@ pub(super) fn run(
     let mut watch = Watch {
         voxels: job.spec.output.voxels() as f64 / steps.max(1) as f64,
         tiles: steps,
+        map,
         first: ledger.done().len(),
         done: ledger.done().len(),
         controller: launcher.controller(),
@@ -80,6 +85,8 @@ struct Watch<'a> {
     voxels: f64,
     /// Tiles, each of them twice where objects are numbered.
     tiles: usize,
+    /// Where they are.
+    map: TileMap,
     /// Tiles that were done before.
     first: usize,
     done: usize,
@@ -95,7 +102,7 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// How far it is, in at most 80 columns.
+    /// How far it is: which tiles are done, as far as there is room, and how many.
     fn line(&self, now: Instant) -> String {
         let seconds = now.duration_since(self.began).as_secs_f64();
         let new = self.done.saturating_sub(self.first);
@@ -107,7 +114,12 @@ impl Watch<'_> {
             line.push_str(&format!("  {rate:.2} Mvoxel/s  {} left", seconds_in_words(left)));
         }
         let workers = if self.running == 1 { "1 worker".to_owned() } else { format!("{} workers", self.running) };
-        format!("{line}  {workers}")
+        line.push_str(&format!("  {workers}"));
+        let room = COLUMNS.saturating_sub(line.chars().count() + 2);
+        match self.map.row(self.ledger.done(), room) {
+            Some(row) => format!("{row}  {line}"),
+            None => line,
+        }
     }
 
     /// Shows whole lines of a worker.

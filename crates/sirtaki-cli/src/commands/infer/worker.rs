@@ -6,11 +6,12 @@ use anyhow::{Context, Result, bail};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use sirtaki_infer::{
     decide::sum_of,
+    onnx::Processor,
     place::Place,
     work::{self, Worker, WorkerReport},
 };
 
-use super::{library, memory, name_of, now, own_name, prepare};
+use super::{library, look_for_hdf5, memory, name_of, now, own_name, prepare};
 use crate::{args::infer::InferWorker, env};
 
 /// Computes tiles until none is left.
@@ -36,9 +37,11 @@ fn work_at(place: &Place, arguments: &InferWorker) -> Result<()> {
         bail!("{}: the network has changed since the job was begun", model.display());
     }
     let runtime = library::find(Some(arguments.library.clone()))?;
-    let mut model = prepare::graph_of(&job)?.load(&runtime, arguments.threads.get())?;
+    look_for_hdf5(arguments.hdf5.clone(), None);
     let number =
         |name: &str, otherwise: usize| env::process(name).and_then(|text| text.parse().ok()).unwrap_or(otherwise);
+    let gpu = arguments.gpus.map(|gpus| (number(env::LOCAL_RANK, 0) % gpus) as u32);
+    let mut model = prepare::graph_of(&job)?.load(&runtime, Processor { threads: arguments.threads.get(), gpu })?;
     let rank = number(env::RANK, 0);
     let worker = Worker {
         name: env::process(env::JOB).map_or_else(own_name, |job| name_of(&job, rank)),

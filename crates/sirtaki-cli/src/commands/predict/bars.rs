@@ -35,18 +35,22 @@ fn cells(row: &Prediction) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::strategy::Strategy, *};
 
     fn row(workers: usize, step_seconds: f64, straggler_seconds: f64, communication_seconds: f64) -> Prediction {
         Prediction {
             workers,
             hosts: 1,
+            strategy: Strategy::Data,
             step_seconds,
             efficiency: 1.0,
             speedup: 1.0,
             samples_per_second: None,
             straggler_seconds,
             communication_seconds,
+            sent_bytes: 0.0,
+            memory_bytes: 0,
+            failures: None,
             collectives: Vec::new(),
         }
     }

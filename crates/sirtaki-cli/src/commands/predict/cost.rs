@@ -7,6 +7,8 @@
 
 use sirtaki_comm::collective::{Algorithm, Topology, all_reduce, choose};
 
+use super::topology::Spine;
+
 /// The share of a link's nominal bandwidth that headers leave for data: Ethernet, IP and TCP take 90 of 1538 bytes.
 pub(super) const PAYLOAD: f64 = 1448.0 / 1538.0;
 /// Bytes per second that one process sends and receives through sockets, however fast the link is.
@@ -34,10 +36,16 @@ pub(super) struct Network {
     pub latency: f64,
     /// Bytes per second out of a host, headers included, and as many into it at the same time.
     pub bandwidth: f64,
+    /// Links of a host with this bandwidth each, of which a stream uses one.
+    pub rails: usize,
+    /// What groups of hosts share, if not all links can be used at once.
+    pub spine: Option<Spine>,
     /// Workers on a host.
     pub per_host: usize,
     /// An all-reduce inside a host.
     pub local: LinearCost,
+    /// Seconds of a processor for each message, where a process has many at once; otherwise part of the latency.
+    pub per_message: f64,
     /// The one algorithm to use, if it is not chosen by size.
     pub forced: Option<Algorithm>,
 }
@@ -72,13 +80,9 @@ impl Network {
             _ if workers <= 1 => 0.0,
             Algorithm::Flat => self.local.at(size),
             Algorithm::Layered => self.layered(bytes, hosts),
-            Algorithm::Ring => self.ring(size, workers, self.bandwidth),
-            Algorithm::Direct => {
-                let (k, n) = (self.per_host as f64, workers as f64);
-                2.0 * self.step(k * (n - k).max(1.0) * size / n, self.bandwidth)
-            }
-            // Two for each step: up and down. At most one worker of a host communicates with other hosts at a time.
-            Algorithm::Tree => 2.0 * steps(workers) * self.step(size, self.bandwidth),
+            Algorithm::Ring => self.ring(size, workers),
+            Algorithm::Direct => self.direct(size, workers),
+            Algorithm::Tree => self.tree(size, workers),
             Algorithm::Doubling | Algorithm::Halving => self.pairs(algorithm, size, workers),
         };
         Cost { algorithm, seconds }
@@ -90,7 +94,8 @@ impl Network {
             _ if workers <= 1 => 0.0,
             1 => self.local.fixed,
             hosts => {
-                self.pairs(Algorithm::Doubling, 16.0, hosts) + if self.per_host > 1 { self.local.fixed } else { 0.0 }
+                self.each().pairs(Algorithm::Doubling, 16.0, hosts)
+                    + if self.per_host > 1 { self.local.fixed } else { 0.0 }
             }
         }
     }
@@ -100,35 +105,109 @@ impl Network {
         self.latency + bytes / (bandwidth * PAYLOAD).min(PROCESS)
     }
 
-    /// Windows of a piece per rank; in each, `2(n - 1)` steps.
-    fn ring(&self, bytes: f64, workers: usize, bandwidth: f64) -> f64 {
+    /// The bandwidth of one of so many streams of a host.
+    fn stream(&self, streams: f64) -> f64 {
+        self.bandwidth * (self.rails as f64 / streams).min(1.0)
+    }
+
+    /// What connects groups, if these workers are in several.
+    fn crossed(&self, workers: usize) -> Option<Spine> {
+        self.spine.filter(|spine| self.hosts(workers) > spine.hosts)
+    }
+
+    /// Bytes per second of data in and out of a process that has a link of its own.
+    pub(super) fn payload(&self) -> f64 {
+        (self.bandwidth * PAYLOAD).min(PROCESS)
+    }
+
+    /// Bytes per second of data and the latency of each worker, if all communicate with processes elsewhere.
+    pub(super) fn outwards(&self, workers: usize) -> (f64, f64) {
+        let k = self.per_host.min(workers) as f64;
+        let (own, crossed) = (self.stream(k), self.crossed(workers));
+        let shared = crossed.map_or(own, |spine| own.min(spine.bandwidth / (k * spine.hosts as f64)));
+        ((shared * PAYLOAD).min(PROCESS), self.latency + crossed.map_or(0.0, |spine| spine.latency))
+    }
+
+    /// An all-gather around a ring of one worker of each host, which has `bytes` in the end.
+    pub(super) fn gather_between_hosts(&self, bytes: usize, workers: usize) -> f64 {
+        let hosts = self.hosts(workers);
+        let (bandwidth, late) = self.around(hosts * self.per_host);
+        let steps = hosts.saturating_sub(1) as f64;
+        steps * self.step(bytes as f64 / hosts as f64, bandwidth) + if hosts > 1 { late } else { 0.0 }
+    }
+
+    /// The slowest link of a ring, and the latency that it has once around because of what connects groups.
+    fn around(&self, workers: usize) -> (f64, f64) {
+        match self.crossed(workers) {
+            None => (self.bandwidth, 0.0),
+            Some(spine) => {
+                let groups = spine.groups(self.hosts(workers)) as f64;
+                (self.bandwidth.min(spine.bandwidth), groups * spine.latency)
+            }
+        }
+    }
+
+    /// Windows of a piece per rank; in each, `2(n - 1)` steps, twice around.
+    fn ring(&self, bytes: f64, workers: usize) -> f64 {
         let n = workers as f64;
+        let (bandwidth, late) = self.around(workers);
         let windows = (bytes / (n * all_reduce::PIECE as f64)).ceil().max(1.0);
-        let messages = windows * 2.0 * (n - 1.0);
-        messages * self.step(bytes / n / windows, bandwidth)
+        windows * 2.0 * ((n - 1.0) * self.step(bytes / n / windows, bandwidth) + late)
+    }
+
+    /// All to all, twice.
+    fn direct(&self, bytes: f64, workers: usize) -> f64 {
+        let (k, n) = (self.per_host as f64, workers as f64);
+        let host = self.step(k * (n - k).max(1.0) * bytes / n, self.bandwidth * (self.rails as f64).min(k));
+        let group = self.crossed(workers).map_or(0.0, |spine| {
+            let inside = k * spine.hosts as f64;
+            spine.latency + self.latency + inside * (n - inside).max(0.0) * bytes / n / (spine.bandwidth * PAYLOAD)
+        });
+        2.0 * (host.max(group) + (n - 2.0).max(0.0) * self.per_message)
+    }
+
+    /// Two for each step: up and down. At most one worker of a host communicates with other hosts at a time, and one of a
+    /// group with other groups.
+    fn tree(&self, bytes: f64, workers: usize) -> f64 {
+        let inside = self.step(bytes, self.bandwidth);
+        let far = self.crossed(workers).map_or(0.0, |spine| {
+            let across = self.step(bytes, self.bandwidth.min(spine.bandwidth)) + spine.latency;
+            steps(spine.groups(self.hosts(workers))) * (across - inside)
+        });
+        2.0 * (steps(workers) * inside + far)
     }
 
     /// Exchanges with partners at distances of powers of two: of everything, or of ever smaller parts and back.
     fn pairs(&self, algorithm: Algorithm, bytes: f64, workers: usize) -> f64 {
         let whole = 1 << workers.ilog2();
         // All workers of a host send through its link at once.
-        let bandwidth = self.bandwidth / self.per_host as f64;
+        let (near, (far, late)) = (self.stream(self.per_host as f64), self.outwards(workers));
+        let exchange = |distance: usize, bytes: f64| match self.crossed(workers) {
+            Some(spine) if distance >= spine.hosts * self.per_host => late + bytes / far,
+            _ => self.step(bytes, near),
+        };
         let distances = std::iter::successors(Some(1), |distance| Some(distance * 2)).take_while(|&d| d < whole);
         let seconds: f64 = distances
             .map(|distance| match algorithm {
-                Algorithm::Halving => 2.0 * self.step(bytes * distance as f64 / whole as f64, bandwidth),
-                _ => self.step(bytes, bandwidth),
+                Algorithm::Halving => 2.0 * exchange(distance, bytes * distance as f64 / whole as f64),
+                _ => exchange(distance, bytes),
             })
             .sum();
         // Workers beyond the power of two first pass everything to a partner and in the end get everything back.
-        seconds + if workers == whole { 0.0 } else { 2.0 * self.step(bytes, bandwidth) }
+        seconds + if workers == whole { 0.0 } else { 2.0 * self.step(bytes, near) }
+    }
+
+    /// What one worker of each host has, if all of them communicate at once.
+    fn each(&self) -> Network {
+        let k = self.per_host as f64;
+        let spine = self.spine.map(|spine| Spine { bandwidth: spine.bandwidth / k, ..spine });
+        Network { bandwidth: self.stream(k), rails: 1, spine, per_host: 1, forced: None, ..*self }
     }
 
     /// Reduced inside every host, each worker's share across hosts, all shares collected inside again.
     fn layered(&self, bytes: usize, hosts: usize) -> f64 {
         let share = bytes.div_ceil(self.per_host);
-        let each = Network { bandwidth: self.bandwidth / self.per_host as f64, per_host: 1, forced: None, ..*self };
-        self.local.at(bytes as f64) + each.all_reduce(share, hosts).seconds
+        self.local.at(bytes as f64) + self.each().all_reduce(share, hosts).seconds
     }
 }
 
@@ -138,70 +217,5 @@ fn steps(workers: usize) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// 1 ms and 1 MB/s of data.
-    fn network(per_host: usize, forced: Option<Algorithm>) -> Network {
-        let local = LinearCost { fixed: 0.5, per_byte: 1e-6 };
-        Network { latency: 1e-3, bandwidth: 1e6 / PAYLOAD, per_host, local, forced }
-    }
-
-    fn seconds(algorithm: Algorithm, bytes: usize, workers: usize) -> f64 {
-        network(1, Some(algorithm)).all_reduce(bytes, workers).seconds
-    }
-
-    fn near(one: f64, other: f64) {
-        assert!((one - other).abs() < 1e-9, "{one} and {other}");
-    }
-
-    #[test]
-    fn one_worker_has_nobody_to_talk_to() {
-        near(network(1, None).all_reduce(1 << 20, 1).seconds, 0.0);
-        near(network(1, None).vote(1), 0.0);
-    }
-
-    #[test]
-    fn costs_are_those_of_the_algorithms() {
-        // 6 steps of 1 ms and of 10 kB.
-        near(seconds(Algorithm::Ring, 40_000, 4), 6.0 * (0.001 + 0.01));
-        // 8 MiB are 8 windows of 4 pieces of 256 KiB.
-        near(seconds(Algorithm::Ring, 8 << 20, 4), 8.0 * 6.0 * (0.001 + 0.262_144));
-        near(seconds(Algorithm::Doubling, 1000, 4), 2.0 * 0.002);
-        near(seconds(Algorithm::Doubling, 1000, 5), 4.0 * 0.002);
-        // Halves, quarters and back: 3/4 of everything each way.
-        near(seconds(Algorithm::Halving, 40_000, 4), 4.0 * 0.001 + 2.0 * 0.03);
-        near(seconds(Algorithm::Tree, 1000, 4), 4.0 * 0.002);
-        near(seconds(Algorithm::Tree, 1000, 5), 6.0 * 0.002);
-        near(seconds(Algorithm::Direct, 40_000, 4), 2.0 * (0.001 + 0.03));
-    }
-
-    #[test]
-    fn the_algorithm_is_the_one_the_communicator_would_choose() {
-        let chosen = |bytes, workers, per_host| network(per_host, None).all_reduce(bytes, workers).algorithm;
-        assert_eq!(chosen(1000, 4, 1), Algorithm::Doubling);
-        assert_eq!(chosen(100_000, 4, 1), Algorithm::Halving);
-        assert_eq!(chosen(10 << 20, 4, 1), Algorithm::Ring);
-        assert_eq!(chosen(1000, 4, 4), Algorithm::Flat);
-        assert_eq!(chosen(1000, 8, 4), Algorithm::Layered);
-        // A single host has shared memory, whatever is forced between hosts.
-        assert_eq!(network(4, Some(Algorithm::Ring)).all_reduce(1000, 4).algorithm, Algorithm::Flat);
-    }
-
-    #[test]
-    fn workers_of_a_host_share_its_link() {
-        // Inside: 0.5 s and 1 µs a byte. Across 2 hosts: each worker its half, by a ring over half the link.
-        let expected = 0.5 + 0.2 + 2.0 * (0.001 + 0.05 / 0.5);
-        near(network(2, None).all_reduce(200_000, 4).seconds, expected);
-        // Around a ring only one of them sends to another host.
-        near(network(2, Some(Algorithm::Ring)).all_reduce(40_000, 4).seconds, 6.0 * 0.011);
-        near(network(2, None).vote(8), 0.5 + 2.0 * (0.001 + 32e-6));
-        near(network(2, None).vote(2), 0.5);
-    }
-
-    #[test]
-    fn no_link_is_faster_than_a_process() {
-        let fast = Network { bandwidth: 1e12, latency: 0.0, ..network(1, Some(Algorithm::Tree)) };
-        near(fast.all_reduce(3_500_000_000, 2).seconds, 2.0);
-    }
-}
+#[path = "cost_tests.rs"]
+mod tests;

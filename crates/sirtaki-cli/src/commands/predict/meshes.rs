@@ -239,12 +239,24 @@ mod tests {
             fixed: 0.0,
             local: None,
             copy: 0.0,
+            noise: None,
+            recorded_step: None,
             notes: Vec::new(),
         }
     }
 
     fn forecast(schedule: PipelineSchedule, memory: Option<u64>, bandwidth: f64) -> Vec<MeshForecast> {
-        let network = Network { latency: 0.0, bandwidth, per_host: 1, local: LinearCost::default(), forced: None };
+        let local = LinearCost::default();
+        let network = Network {
+            latency: 0.0,
+            bandwidth,
+            per_host: 1,
+            local,
+            rails: 1,
+            spine: None,
+            per_message: 0.0,
+            forced: None,
+        };
         let wanted = MeshQuery { micros: 16, schedule, memory, activations: 0.0 };
         meshes(&work(), &network, ScalingMode::Weak, wanted, &[4]).unwrap()
     }

@@ -7,16 +7,11 @@ use anyhow::Result;
 use serde::Deserialize;
 use sirtaki_engine::files;
 
-use super::{
-    scale::Random,
-    work::{Sample, Tensor, Work},
-};
+use super::work::{Sample, Tensor, Work};
 use crate::printer::Advice;
 
 /// Bytes of a description at most.
 const LARGEST: u64 = 64 << 20;
-/// Steps made up from the mean and its variation.
-const STEPS: usize = 1000;
 
 /// The file.
 #[derive(Debug, Deserialize)]
@@ -91,10 +86,6 @@ fn work(model: Model) -> Result<Work, String> {
         ready.push(model.optimizer_seconds + model.forward_seconds + share * model.backward_seconds);
     }
     let computed = model.optimizer_seconds + model.forward_seconds + model.backward_seconds;
-    let mut notes: Vec<String> = model.sources;
-    if model.variation > 0.0 {
-        notes.push(format!("Computing times vary by {:.1} % as the file says.", model.variation * 100.0));
-    }
     let bytes = model.tensors.iter().fold(0_usize, |sum, tensor| sum.saturating_add(tensor.bytes));
     if bytes > 1 << 50 {
         return Err("its tensors have more than 1 PiB".into());
@@ -102,23 +93,16 @@ fn work(model: Model) -> Result<Work, String> {
     Ok(Work {
         title: model.name,
         tensors: model.tensors.into_iter().map(|Gradient { name, bytes, .. }| Tensor { name, bytes }).collect(),
-        samples: samples(&Sample { ready, computed }, model.variation),
+        samples: vec![Sample { ready, computed }],
         workers: 1,
         batch: model.batch,
         fixed: model.optimizer_seconds,
         local: None,
         copy: 0.0,
-        notes,
+        noise: (model.variation > 0.0).then_some(model.variation),
+        recorded_step: None,
+        notes: model.sources,
     })
-}
-
-/// Steps that vary around this one.
-fn samples(mean: &Sample, variation: f64) -> Vec<Sample> {
-    if variation == 0.0 {
-        return vec![mean.clone()];
-    }
-    let mut random = Random(0xa11);
-    (0..STEPS).map(|_| mean.scaled((1.0 + variation * random.normal()).max(0.1), 0.0)).collect()
 }
 
 #[cfg(test)]
@@ -142,11 +126,10 @@ mod tests {
     }
 
     #[test]
-    fn variation_becomes_steps_that_vary() {
+    fn variation_is_noise_around_the_mean() {
         let varied = parse(&SMALL.replace(r#""name": "small","#, r#""name": "s", "variation": 0.05,"#)).unwrap();
-        assert_eq!(varied.samples.len(), STEPS);
-        assert!((varied.computing() - 3.5).abs() < 0.05, "{}", varied.computing());
-        assert!((varied.variation() - 0.05).abs() < 0.005, "{}", varied.variation());
+        assert_eq!((varied.samples.len(), varied.computing(), varied.variation()), (1, 3.5, 0.05));
+        assert_eq!(parse(SMALL).unwrap().noise, None);
     }
 
     #[test]

@@ -21,7 +21,7 @@ use super::{
 use crate::printer::Advice;
 
 /// The timeline in a run folder.
-const TIMELINE: &str = "timeline.json";
+pub(crate) const TIMELINE: &str = "timeline.json";
 /// What the run was, in the same folder.
 const RUN: &str = "run.json";
 /// Largest timeline in bytes: twice the largest limit that is likely to be set.
@@ -60,13 +60,20 @@ fn batch(folder: &Path) -> Option<usize> {
 }
 
 /// One step of one rank: its tensors, and when it had the results of the step before.
-struct Step<'a> {
-    began: f64,
-    tensors: Vec<&'a Handed>,
+pub(crate) struct Step<'a> {
+    pub(crate) began: f64,
+    pub(crate) tensors: Vec<&'a Handed>,
+}
+
+impl Step<'_> {
+    /// When the rank had the results of this one.
+    fn ended(&self) -> f64 {
+        self.tensors.iter().map(|tensor| tensor.ended).fold(0.0, f64::max)
+    }
 }
 
 /// A rank's steps, without the first, whose beginning is not known.
-fn steps(rank: &Rank) -> Vec<Step<'_>> {
+pub(crate) fn steps(rank: &Rank) -> Vec<Step<'_>> {
     let mut tensors: Vec<&Handed> = rank.tensors.iter().collect();
     tensors.sort_by(|a, b| a.submitted.total_cmp(&b.submitted));
     let mut steps: Vec<Vec<&Handed>> = Vec::new();
@@ -109,7 +116,7 @@ fn sample(step: &Step<'_>, tensors: &[Tensor], rank: &Rank) -> Option<Sample> {
     let time = |tensor: &Tensor| times.get(tensor.name.as_str()).map(|time| time.max(0.0));
     let ready: Vec<f64> = tensors.iter().map(time).collect::<Option<_>>()?;
     let handed = ready.iter().copied().fold(0.0, f64::max);
-    let ended = step.tensors.iter().map(|tensor| tensor.ended).fold(0.0, f64::max);
+    let ended = step.ended();
     let within = |&&(phase, begin, _): &&(&str, f64, f64)| phase == "backward" && begin >= step.began && begin < ended;
     // They come in order, so the ones before can be skipped quickly.
     let from = rank.phases.partition_point(|(_, begin, _)| *begin < step.began);
@@ -127,11 +134,13 @@ fn work(trace: &Trace) -> Result<Work, String> {
     }
     let mut samples = Vec::new();
     for (rank, steps) in &ranks {
-        samples.extend(steps.iter().filter_map(|step| sample(step, &tensors, rank)));
+        let timed = |step: &Step<'_>| Some((sample(step, &tensors, rank)?, step.ended() - step.began));
+        samples.extend(steps.iter().filter_map(timed));
     }
     let found = samples.len();
-    let median = median(samples.iter().map(|sample| sample.computed));
-    samples.retain(|sample| sample.computed <= PAUSE * median);
+    let median = median(samples.iter().map(|(sample, _)| sample.computed));
+    samples.retain(|(sample, _)| sample.computed <= PAUSE * median);
+    let (samples, times): (Vec<Sample>, Vec<f64>) = samples.into_iter().unzip();
     if samples.len() < FEWEST {
         return Err(format!("it shows {} whole steps, and {FEWEST} are the fewest to go by", samples.len()));
     }
@@ -159,6 +168,8 @@ fn work(trace: &Trace) -> Result<Work, String> {
         fixed: optimizer(&trace.ranks),
         local: local(&trace.ranks),
         copy: copying(&trace.ranks),
+        noise: None,
+        recorded_step: Some(times.iter().sum::<f64>() / times.len().max(1) as f64),
         notes,
     })
 }

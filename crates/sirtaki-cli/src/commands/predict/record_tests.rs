@@ -77,6 +77,7 @@ fn a_step_begins_with_the_results_of_the_one_before() {
     near(&work.samples[0].ready, &[0.063, 0.083]);
     near(&work.samples[7].ready, &[0.063, 0.093]);
     near(&[work.samples[7].computed], &[0.093]);
+    near(&[work.recorded_step.unwrap()], &[0.1]);
     near(&[work.copy], &[1e-3 / 2000.0]);
     near(&[work.local.unwrap().at(2000.0)], &[1e-3]);
     assert!(work.notes.is_empty());

@@ -78,7 +78,16 @@ mod tests {
     use crate::commands::predict::cost::{LinearCost, PAYLOAD};
 
     fn network() -> Network {
-        Network { latency: 0.0, bandwidth: 1e6 / PAYLOAD, per_host: 1, local: LinearCost::default(), forced: None }
+        Network {
+            latency: 0.0,
+            rails: 1,
+            spine: None,
+            bandwidth: 1e6 / PAYLOAD,
+            per_host: 1,
+            local: LinearCost::default(),
+            per_message: 0.0,
+            forced: None,
+        }
     }
 
     fn tensors(sizes: &[usize]) -> Vec<Tensor> {

@@ -2,14 +2,19 @@
 //!
 //! A tensor is reduced when the slowest worker has it. So every draw gives each worker one of the recorded steps, takes
 //! the latest time of every tensor, and replays that; the prediction is the mean over the draws. The stream of random
-//! numbers is always the same, and so are the predictions.
+//! numbers is always the same, and so are the predictions. Where times vary normally, the slowest worker's step is the
+//! usual one stretched by the largest of as many normal numbers, of which quantiles take the place of draws.
 
 use serde::Serialize;
 use sirtaki_engine::decide::fuse::Limits;
 
 use super::{
     cost::Network,
+    faults::Goodput,
+    random::{Random, largest_normals},
     replay::{Batch, StepTimes, batches, replay},
+    server::{self, ServerTraffic},
+    strategy::{Placement, Strategy},
     work::{Sample, Work},
 };
 
@@ -17,6 +22,10 @@ use super::{
 const DRAWS: usize = 200;
 /// Most times that are examined for one number of workers.
 const EFFORT: usize = 200_000_000;
+/// Steps of a window from which its time is taken to vary normally, however single steps do.
+const LONG: usize = 256;
+/// The least part of its usual time that a step takes, however much noise there is.
+const LEAST: f64 = 0.1;
 
 /// How much every worker has to do when there are more of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -33,6 +42,7 @@ pub(super) enum ScalingMode {
 pub(super) struct Prediction {
     pub workers: usize,
     pub hosts: usize,
+    pub strategy: Strategy,
     pub step_seconds: f64,
     /// Share of the speed that as many workers would have without any loss.
     pub efficiency: f64,
@@ -43,6 +53,11 @@ pub(super) struct Prediction {
     pub straggler_seconds: f64,
     /// Communication after everything is computed.
     pub communication_seconds: f64,
+    /// What a worker sends in a step.
+    pub sent_bytes: f64,
+    /// Weights, gradients and Adam's state of a worker.
+    pub memory_bytes: u64,
+    pub failures: Option<Goodput>,
     pub collectives: Vec<Collectives>,
 }
 
@@ -60,21 +75,41 @@ pub(super) fn predict(
     work: &Work,
     network: &Network,
     limits: Limits,
-    (scaling, every): (ScalingMode, usize),
+    (scaling, strategy): (ScalingMode, Strategy),
     workers: &[usize],
 ) -> Vec<Prediction> {
-    let row = |&workers: &usize| Forecast { work, network, limits, scaling, every, workers }.row();
+    let basis = work.basis();
+    let row = |&workers: &usize| Forecast { work, basis: &basis, network, limits, scaling, strategy, workers }.row();
     workers.iter().map(row).collect()
 }
 
 struct Forecast<'a> {
     work: &'a Work,
+    basis: &'a [Sample],
     network: &'a Network,
     limits: Limits,
     scaling: ScalingMode,
-    /// Steps that workers make by themselves before they average weights; with one, gradients are averaged.
-    every: usize,
+    strategy: Strategy,
     workers: usize,
+}
+
+/// What follows computing in a step in which all workers take part.
+struct Exchange {
+    batches: Vec<Batch>,
+    vote: f64,
+    /// Seconds at the beginning of a step that other workers do instead.
+    saved: f64,
+    /// Seconds at the end that nothing hides.
+    after: f64,
+}
+
+impl Exchange {
+    fn step(&self, slowest: &Sample) -> StepTimes {
+        let earlier = |time: f64| time - time.min(self.saved);
+        let ready: Vec<f64> = slowest.ready.iter().copied().map(earlier).collect();
+        let times = replay(&self.batches, self.vote, &ready, earlier(slowest.computed));
+        StepTimes { ended: times.ended + self.after, ..times }
+    }
 }
 
 impl Forecast<'_> {
@@ -88,15 +123,19 @@ impl Forecast<'_> {
 
     fn samples(&self, workers: usize) -> Vec<Sample> {
         let share = self.share(workers);
-        self.work.samples.iter().map(|sample| sample.scaled(share, self.work.fixed)).collect()
+        self.basis.iter().map(|sample| sample.scaled(share, self.work.fixed)).collect()
     }
 
     fn row(&self) -> Prediction {
         let alone = mean(self.samples(1).iter().map(|sample| sample.computed));
         let samples = self.samples(self.workers);
-        let own = mean(samples.iter().map(|sample| sample.computed));
         let batches = batches(&self.work.tensors, self.limits, self.network, self.workers, self.work.copy);
-        let courses = if self.every > 1 { self.windows(&samples, &batches) } else { self.courses(&samples, &batches) };
+        let collectives = match self.strategy {
+            Strategy::Server { .. } => Vec::new(),
+            _ => summary(&batches),
+        };
+        let own = mean(samples.iter().map(|sample| sample.computed)) - self.saved();
+        let courses = self.courses(&samples, batches);
         let step = mean(courses.iter().map(|course| course.ended));
         let computed = mean(courses.iter().map(|course| course.computed));
         let n = self.workers as f64;
@@ -106,53 +145,106 @@ impl Forecast<'_> {
             ScalingMode::Strong => alone / step,
         };
         let batch = self.work.batch.map(|batch| batch as f64 * self.share(self.workers));
+        let (hosts, per_host) = (self.network.hosts(self.workers), self.network.per_host);
+        let place = Placement { workers: self.workers, hosts, per_host };
         Prediction {
             workers: self.workers,
-            hosts: self.network.hosts(self.workers),
+            hosts,
+            strategy: self.strategy,
             step_seconds: step,
             efficiency: speedup / n,
             speedup,
             samples_per_second: batch.map(|batch| batch * n / step),
             straggler_seconds: computed - own,
             communication_seconds: step - computed,
-            collectives: summary(&batches),
+            sent_bytes: self.strategy.sent_bytes(self.work.bytes(), place),
+            memory_bytes: self.strategy.memory_bytes(self.work.bytes(), place),
+            failures: None,
+            collectives,
         }
     }
 
-    fn courses(&self, samples: &[Sample], batches: &[Batch]) -> Vec<StepTimes> {
-        let vote = self.network.vote(self.workers);
-        let step = |ready: &[f64], computed| match self.workers {
-            1 => StepTimes { computed, ended: computed },
-            _ => replay(batches, vote, ready, computed),
+    /// How the steps of this strategy go.
+    fn courses(&self, samples: &[Sample], batches: Vec<Batch>) -> Vec<StepTimes> {
+        match self.strategy {
+            Strategy::Server { servers, delay } => {
+                let traffic = ServerTraffic::new(self.network, self.work.bytes(), self.workers, servers);
+                let own = mean(samples.iter().map(|sample| sample.computed));
+                let mut random = Random(0x5eed);
+                let draw = || self.drawn(samples, &mut random);
+                vec![server::step(traffic, (self.workers, delay), own, draw)]
+            }
+            Strategy::Local { every: every @ 2.. } => self.windows(samples, &batches, every),
+            _ => self.in_step(samples, &self.exchange(batches)),
+        }
+    }
+
+    /// Seconds of the optimizer that other workers do for this one.
+    fn saved(&self) -> f64 {
+        let others = 1.0 - 1.0 / self.workers as f64;
+        if self.strategy.is_split() { self.work.fixed * others } else { 0.0 }
+    }
+
+    /// With split state, half of every reduction takes gradients to the workers that change weights with them; the other
+    /// half, or less if the workers of a host share their weights, returns weights after the step.
+    fn exchange(&self, mut batches: Vec<Batch>) -> Exchange {
+        let (vote, saved) = (self.network.vote(self.workers), self.saved());
+        if !self.strategy.is_split() || self.workers == 1 {
+            return Exchange { batches, vote, saved, after: 0.0 };
+        }
+        batches.iter_mut().for_each(|batch| batch.seconds /= 2.0);
+        let back = match self.strategy {
+            Strategy::Central => {
+                let meeting = if self.network.per_host > 1 { self.network.local.fixed } else { 0.0 };
+                meeting + self.network.gather_between_hosts(self.work.bytes(), self.workers)
+            }
+            _ => vote + batches.iter().map(|batch| batch.seconds).sum::<f64>(),
         };
+        Exchange { batches, vote, saved, after: back }
+    }
+
+    /// Computing of one worker in one step.
+    fn drawn(&self, samples: &[Sample], random: &mut Random) -> f64 {
+        match self.work.noise {
+            Some(noise) => samples[0].computed * (1.0 + noise * random.normal()).max(LEAST),
+            None => samples[random.below(samples.len())].computed,
+        }
+    }
+
+    /// Steps in which every worker waits for all.
+    fn in_step(&self, samples: &[Sample], exchange: &Exchange) -> Vec<StepTimes> {
+        if let Some(noise) = self.work.noise {
+            let stretched = |largest: f64| samples[0].scaled((1.0 + noise * largest).max(LEAST), 0.0);
+            return largest_normals(self.workers, DRAWS).map(|largest| exchange.step(&stretched(largest))).collect();
+        }
         // One worker's recorded steps need no drawing.
         if self.workers == 1 || samples.len() == 1 {
-            return samples.iter().map(|sample| step(&sample.ready, sample.computed)).collect();
+            return samples.iter().map(|sample| exchange.step(sample)).collect();
         }
         let effort = self.workers * (self.work.tensors.len() + 1);
         let draws = (EFFORT / effort).clamp(10, DRAWS);
         let mut random = Random(0x5eed);
-        let draw = |_| {
-            let slowest = slowest(samples, self.workers, &mut random);
-            step(&slowest.ready, slowest.computed)
-        };
-        (0..draws).map(draw).collect()
+        (0..draws).map(|_| exchange.step(&slowest(samples, self.workers, &mut random))).collect()
     }
 
     /// Steps of workers by themselves, with an average of all weights after some of them; each is the mean of such a window.
-    fn windows(&self, samples: &[Sample], batches: &[Batch]) -> Vec<StepTimes> {
+    fn windows(&self, samples: &[Sample], batches: &[Batch], every: usize) -> Vec<StepTimes> {
         let average: f64 = match self.workers {
             1 => 0.0,
             _ => self.network.vote(self.workers) + batches.iter().map(|batch| batch.seconds).sum::<f64>(),
         };
-        let (mut random, every) = (Random(0x5eed), self.every as f64);
-        let mut alone = || (0..self.every).map(|_| samples[random.below(samples.len())].computed).sum::<f64>();
-        let window = |_| {
-            let slowest = (0..self.workers).map(|_| alone()).fold(0.0, f64::max);
-            StepTimes { computed: slowest / every, ended: (slowest + average) / every }
-        };
-        let draws = (EFFORT / self.workers.saturating_mul(self.every)).clamp(10, DRAWS);
-        (0..draws).map(window).collect()
+        let count = every as f64;
+        let window = |slowest: f64| StepTimes { computed: slowest / count, ended: (slowest + average) / count };
+        if let Some(noise) = self.work.noise.or_else(|| (every > LONG).then(|| self.work.variation())) {
+            // The time of a window varies by as much as that of a step, divided by the root of its steps.
+            let usual = mean(samples.iter().map(|sample| sample.computed)) * count;
+            let slowest = |largest: f64| usual * (1.0 + noise / count.sqrt() * largest).max(LEAST);
+            return largest_normals(self.workers, DRAWS).map(|largest| window(slowest(largest))).collect();
+        }
+        let mut random = Random(0x5eed);
+        let mut alone = || (0..every).map(|_| samples[random.below(samples.len())].computed).sum::<f64>();
+        let draws = (EFFORT / self.workers.saturating_mul(every)).clamp(10, DRAWS);
+        (0..draws).map(|_| window((0..self.workers).map(|_| alone()).fold(0.0, f64::max))).collect()
     }
 }
 
@@ -187,133 +279,6 @@ fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
     values.sum::<f64>() / count as f64
 }
 
-/// Numbers that look random and are always the same (SplitMix64).
-pub(super) struct Random(pub u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit.max(1) as u64) as usize
-    }
-
-    /// From 0 to 1, never 0 itself.
-    fn unit(&mut self) -> f64 {
-        ((self.next() >> 11) + 1) as f64 / (1_u64 << 53) as f64
-    }
-
-    /// Normally distributed around 0 with a deviation of 1.
-    pub(super) fn normal(&mut self) -> f64 {
-        (-2.0 * self.unit().ln()).sqrt() * (std::f64::consts::TAU * self.unit()).cos()
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use sirtaki_comm::collective::Algorithm;
-
-    use super::*;
-    use crate::commands::predict::{
-        cost::{LinearCost, PAYLOAD},
-        work::Tensor,
-    };
-
-    const LIMITS: Limits = Limits { fused: 16 << 20, large: 1 << 20 };
-
-    fn network() -> Network {
-        Network {
-            latency: 0.0,
-            bandwidth: 1e6 / PAYLOAD,
-            per_host: 1,
-            local: LinearCost::default(),
-            forced: Some(Algorithm::Doubling),
-        }
-    }
-
-    fn work(computed: &[f64]) -> Work {
-        let samples = computed.iter().map(|&computed| Sample { ready: vec![computed], computed }).collect();
-        Work {
-            title: "test".into(),
-            tensors: vec![Tensor { name: "t".into(), bytes: 1_000_000 }],
-            samples,
-            workers: 2,
-            batch: Some(10),
-            fixed: 0.0,
-            local: None,
-            copy: 0.0,
-            notes: Vec::new(),
-        }
-    }
-
-    fn near(one: f64, other: f64, within: f64) {
-        assert!((one - other).abs() < within, "{one} and {other}");
-    }
-
-    #[test]
-    fn weak_scaling_keeps_the_work_of_a_worker() {
-        let rows = predict(&work(&[4.0]), &network(), LIMITS, (ScalingMode::Weak, 1), &[1, 2, 4]);
-        assert_eq!((rows[0].step_seconds, rows[0].efficiency, rows[0].samples_per_second), (4.0, 1.0, Some(2.5)));
-        // 1 s by doubling between two, 2 s among four.
-        near(rows[1].step_seconds, 5.0, 1e-3);
-        near(rows[2].efficiency, 4.0 / 6.0, 1e-3);
-        near(rows[2].speedup, 16.0 / 6.0, 1e-3);
-        near(rows[2].communication_seconds, 2.0, 1e-3);
-        assert_eq!(rows[2].collectives.len(), 1);
-        assert_eq!((rows[2].collectives[0].algorithm, rows[2].collectives[0].count), ("doubling", 1));
-    }
-
-    #[test]
-    fn strong_scaling_shares_the_work_of_the_recorded_workers() {
-        let rows = predict(&work(&[4.0]), &network(), LIMITS, (ScalingMode::Strong, 1), &[1, 2, 4]);
-        assert_eq!((rows[0].step_seconds, rows[0].samples_per_second), (8.0, Some(2.5)));
-        near(rows[1].step_seconds, 5.0, 1e-3);
-        near(rows[2].step_seconds, 2.0 + 2.0, 1e-3);
-        near(rows[2].efficiency, 8.0 / 4.0 / 4.0, 1e-3);
-        near(rows[2].samples_per_second.unwrap(), 20.0 / 4.0, 1e-2);
-    }
-
-    #[test]
-    fn many_workers_wait_for_the_slowest() {
-        // One step in ten takes twice as long: two workers meet it in 19 % of steps, a hundred nearly always.
-        let mut times = vec![1.0; 9];
-        times.push(2.0);
-        let fast = Network { bandwidth: 1e12, ..network() };
-        let rows = predict(&work(&times), &fast, LIMITS, (ScalingMode::Weak, 1), &[2, 100]);
-        near(rows[0].step_seconds, 1.19, 0.07);
-        near(rows[1].step_seconds, 2.0, 0.02);
-        near(rows[1].straggler_seconds, 0.9, 0.02);
-        let again = predict(&work(&times), &fast, LIMITS, (ScalingMode::Weak, 1), &[2, 100]);
-        assert_eq!(rows, again);
-    }
-
-    #[test]
-    fn averages_of_weights_are_shared_by_the_steps_between_them_and_so_is_waiting() {
-        let rows = predict(&work(&[4.0]), &network(), LIMITS, (ScalingMode::Weak, 8), &[1, 2, 4]);
-        assert_eq!((rows[0].step_seconds, rows[0].efficiency), (4.0, 1.0));
-        // An eighth of 1 s by doubling between two, and of 2 s among four.
-        near(rows[1].step_seconds, 4.0 + 1.0 / 8.0, 1e-3);
-        near(rows[2].communication_seconds, 2.0 / 8.0, 1e-3);
-        // Slow steps happen to all of a hundred workers in long windows, so none of them waits long for another.
-        let times = [vec![1.0; 9], vec![2.0]].concat();
-        let fast = Network { bandwidth: 1e12, ..network() };
-        let waits =
-            |every| predict(&work(&times), &fast, LIMITS, (ScalingMode::Weak, every), &[100])[0].straggler_seconds;
-        assert!(waits(100) < waits(10) && waits(10) < 0.5 * waits(1), "{} {} {}", waits(100), waits(10), waits(1));
-    }
-
-    #[test]
-    fn normal_numbers_are_normal() {
-        let mut random = Random(1);
-        let numbers: Vec<f64> = (0..10_000).map(|_| random.normal()).collect();
-        let mean = numbers.iter().sum::<f64>() / 1e4;
-        let variance = numbers.iter().map(|number| (number - mean).powi(2)).sum::<f64>() / 1e4;
-        near(mean, 0.0, 0.05);
-        near(variance, 1.0, 0.05);
-    }
-}
+#[path = "scale_tests.rs"]
+mod tests;

@@ -2,12 +2,17 @@
 
 use std::io;
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
     bars::bars,
     cost::Network,
+    failure_table,
+    faults::Faults,
     scale::{Prediction, ScalingMode},
+    strategy::Strategy,
+    strategy_table, topology,
     work::Work,
 };
 use crate::{
@@ -16,52 +21,82 @@ use crate::{
 };
 
 /// What no prediction contains.
-const LEFT_OUT: &str = "Left out: other traffic and switches that are slower than the links, the loss of packets, memory \
+pub(super) const LEFT_OUT: &str = "Left out: other traffic and switches that are slower than --topology says, the loss of packets, memory \
                         and processors shared by workers, reading of data that does not keep up, results that are waited \
                         for within a step.";
+
+/// Seconds that are shown as none.
+const NOTHING: f64 = 5e-9;
 
 /// A prediction with what it was made from.
 pub(super) struct Forecast {
     pub work: Work,
     pub network: Network,
     pub scaling: ScalingMode,
-    /// Steps between two averages of weights; with one, gradients are averaged.
-    pub every: usize,
+    /// At least one; each number of workers has a row for each.
+    pub strategies: Vec<Strategy>,
+    pub faults: Option<Faults>,
+    pub calibration: Option<Calibration>,
     pub rows: Vec<Prediction>,
 }
 
+/// What the prediction says about the record that it was made from.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(super) struct Calibration {
+    pub workers: usize,
+    pub recorded_step_seconds: f64,
+    pub predicted_step_seconds: f64,
+}
+
+impl Calibration {
+    /// By how much the prediction is above the record, relative to it.
+    pub(super) fn difference(&self) -> f64 {
+        self.predicted_step_seconds / self.recorded_step_seconds - 1.0
+    }
+}
+
 impl Forecast {
-    fn assumptions(&self) -> Vec<String> {
+    /// What it was made from, and what was assumed.
+    pub(super) fn assumptions(&self) -> Vec<String> {
         let mut list = self.work.notes.clone();
+        list.extend(self.calibration.map(|found| {
+            format!(
+                "The record itself: {} took {} a step, and {} are predicted for that ({:+.1} %).",
+                count(found.workers, "worker"),
+                seconds(found.recorded_step_seconds),
+                seconds(found.predicted_step_seconds),
+                100.0 * found.difference()
+            )
+        }));
         let most = self.rows.iter().map(|row| row.workers).max().unwrap_or(1);
-        if most > self.work.samples.len() && self.work.samples.len() > 1 {
-            let count = self.work.samples.len();
+        let (count, variation) = (self.work.samples.len(), self.work.variation() * 100.0);
+        if self.work.noise.is_some() {
             list.push(format!(
-                "{count} steps were recorded; how slow the slowest of {most} workers is follows from these."
+                "Each worker's computing time varies by {variation:.1} % from step to step, normally and by itself."
+            ));
+        } else if variation == 0.0 {
+            list.push("All steps take equally long here, so nobody waits for a slower worker.".into());
+        } else if most > count {
+            list.push(format!(
+                "{count} steps were recorded; how slow the slowest of {most} workers is follows from these. \
+                 `--noise {variation:.1}%` lets it be slower than any of them."
             ));
         }
-        if self.work.variation() == 0.0 {
-            list.push("All steps take equally long here, so nobody waits for a slower worker.".into());
-        }
+        list.extend(topology::description(self.network.rails, self.network.spine));
         if self.network.per_host > 1 && self.work.local.is_none() {
             list.push("No all-reduce inside a host was recorded; 5 GB/s are assumed.".into());
         }
         if self.scaling == ScalingMode::Strong && self.work.fixed == 0.0 {
             list.push("No time of the optimizer is known; all computing is taken to shrink with the data.".into());
         }
-        if self.every > 1 {
-            list.push(format!(
-                "Weights are averaged every {} steps, after them; the collectives are those of one average. What that \
-                 costs in accuracy is not predicted.",
-                self.every
-            ));
-        }
+        list.extend(strategy_table::assumptions(&self.strategies, &self.work));
+        list.extend(self.faults.iter().flat_map(failure_table::assumptions));
         list
     }
 
     /// Everything as one object.
     pub(super) fn json(&self) -> Value {
-        let Self { work, network, scaling, every, rows } = self;
+        let Self { work, network, scaling, rows, .. } = self;
         json!({
             "title": work.title,
             "tensors": work.tensors.len(),
@@ -74,8 +109,16 @@ impl Forecast {
             "latency_seconds": network.latency,
             "bandwidth_bytes_per_second": network.bandwidth,
             "workers_per_host": network.per_host,
+            "rails": network.rails,
+            "hosts_per_group": network.spine.map(|spine| spine.hosts),
+            "group_bandwidth_bytes_per_second": network.spine.map(|spine| spine.bandwidth),
+            "group_latency_seconds": network.spine.map(|spine| spine.latency),
             "scaling": scaling,
-            "every": every,
+            "message_seconds": network.per_message,
+            "strategies": self.strategies,
+            "every": self.strategies.iter().find_map(|strategy| strategy.every()).unwrap_or(1),
+            "servers": self.strategies.iter().find_map(|strategy| strategy.servers()),
+            "calibration": self.calibration,
             "rows": rows,
             "notes": self.assumptions(),
             "left_out": LEFT_OUT,
@@ -102,23 +145,40 @@ impl Forecast {
             (network.bandwidth * 8e-5).round() / 1e4,
             seconds(network.latency)
         ));
-        for (at, line) in table(&self.rows).iter().enumerate() {
-            let style = if at == 0 { Style::Bold } else { Style::Plain };
-            let line = printer.paint(style, line);
-            printer.data(&line)?;
+        if let [strategy] = self.strategies[..] {
+            if strategy != Strategy::Data {
+                printer.message(&format!("strategy {}", strategy.label()));
+            }
+            lines(&table(&self.rows), printer)?;
+            bars(&self.rows).iter().for_each(|line| printer.message(line));
+        } else {
+            lines(&strategy_table::table(&self.rows), printer)?;
         }
-        bars(&self.rows).iter().for_each(|line| printer.message(line));
+        if self.faults.is_some() {
+            printer.data("")?;
+            lines(&failure_table::table(&self.rows, self.strategies.len() > 1), printer)?;
+        }
         self.assumptions().iter().for_each(|note| printer.message(note));
         printer.message(LEFT_OUT);
         Ok(())
     }
 }
 
-pub(super) fn seconds(value: f64) -> String {
-    if value == 0.0 { "0".into() } else { time(value * 1e6) }
+/// A table, with its head in bold.
+fn lines(table: &[String], printer: &mut Printer) -> io::Result<()> {
+    for (at, line) in table.iter().enumerate() {
+        let style = if at == 0 { Style::Bold } else { Style::Plain };
+        let line = printer.paint(style, line);
+        printer.data(&line)?;
+    }
+    Ok(())
 }
 
-fn count(number: usize, what: &str) -> String {
+pub(super) fn seconds(value: f64) -> String {
+    if value < NOTHING { "0".into() } else { time(value * 1e6) }
+}
+
+pub(super) fn count(number: usize, what: &str) -> String {
     if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
 }
 

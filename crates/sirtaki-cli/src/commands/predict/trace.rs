@@ -8,11 +8,11 @@ use serde::{
 };
 
 /// The format named in the file; traces of other programs have something else or nothing there.
-pub(super) const FORMAT: &str = "sirtaki timeline, version 1";
+pub(crate) const FORMAT: &str = "sirtaki timeline, version 1";
 
 /// A timeline.
 #[derive(Debug, Deserialize)]
-pub(super) struct Trace {
+pub(crate) struct Trace {
     #[serde(rename = "otherData")]
     pub about: About,
     #[serde(rename = "traceEvents", deserialize_with = "events")]
@@ -21,7 +21,7 @@ pub(super) struct Trace {
 
 /// What a timeline says about itself.
 #[derive(Debug, Deserialize)]
-pub(super) struct About {
+pub(crate) struct About {
     pub format: String,
     pub ranks: usize,
     pub dropped: u64,
@@ -29,7 +29,7 @@ pub(super) struct About {
 
 /// What one rank did; times in seconds.
 #[derive(Debug, Default)]
-pub(super) struct Rank {
+pub(crate) struct Rank {
     /// Tensors that were reduced, in the order of the file.
     pub tensors: Vec<Handed>,
     /// All-reduces by their number.
@@ -44,7 +44,7 @@ pub(super) struct Rank {
 
 /// A submitted tensor.
 #[derive(Debug, Clone)]
-pub(super) struct Handed {
+pub(crate) struct Handed {
     pub name: String,
     pub bytes: usize,
     pub submitted: f64,
@@ -53,7 +53,7 @@ pub(super) struct Handed {
 
 /// An all-reduce.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Reduced {
+pub(crate) struct Reduced {
     pub bytes: usize,
     pub tensors: usize,
     pub algorithm: String,
@@ -174,7 +174,7 @@ impl Rank {
 
 impl Trace {
     /// The timeline in these bytes.
-    pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, String> {
         let mut trace: Trace = serde_json::from_slice(bytes).map_err(|error| match foreign(bytes) {
             true => "it has no `otherData` and `traceEvents` of ours".to_owned(),
             false => error.to_string(),

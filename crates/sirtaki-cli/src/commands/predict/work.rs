@@ -45,6 +45,11 @@ pub(super) struct Work {
     pub local: Option<LinearCost>,
     /// Copying into and out of a shared buffer, in seconds per byte.
     pub copy: f64,
+    /// The standard deviation of computing times divided by their mean, if they are to vary normally around the mean of the
+    /// samples instead of as these do.
+    pub noise: Option<f64>,
+    /// Seconds that a step of the recorded workers took on average, with its communication.
+    pub recorded_step: Option<f64>,
     /// Remarks about the source of the data.
     pub notes: Vec<String>,
 }
@@ -57,10 +62,24 @@ impl Work {
 
     /// How much the computing time varies: the standard deviation divided by the mean.
     pub(super) fn variation(&self) -> f64 {
+        if let Some(noise) = self.noise {
+            return noise;
+        }
         let mean = self.computing();
         let square = |sample: &Sample| (sample.computed - mean).powi(2);
         let variance = self.samples.iter().map(square).sum::<f64>() / self.samples.len().max(1) as f64;
         if mean > 0.0 { variance.sqrt() / mean } else { 0.0 }
+    }
+
+    /// The samples, or their mean where times vary normally around it.
+    pub(super) fn basis(&self) -> Vec<Sample> {
+        if self.noise.is_none() {
+            return self.samples.clone();
+        }
+        let count = self.samples.len().max(1) as f64;
+        let mean = |time: &dyn Fn(&Sample) -> f64| self.samples.iter().map(time).sum::<f64>() / count;
+        let ready = (0..self.tensors.len()).map(|at| mean(&|sample| sample.ready.get(at).copied().unwrap_or(0.0)));
+        vec![Sample { ready: ready.collect(), computed: self.computing() }]
     }
 
     /// Bytes that every worker reduces in a step.

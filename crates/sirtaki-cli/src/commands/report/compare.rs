@@ -1,11 +1,13 @@
 //! Comparing runs: which are the same except for their seed, and which are steps of one scaling.
 //!
 //! The same work shared by more workers is strong scaling: their batches together stay equal. More workers with the
-//! same work each is weak scaling: the batch of each stays equal. Runs of one worker may belong to both.
+//! same work each is weak scaling: the batch of each stays equal. Runs of one worker may belong to both. Runs that were cut
+//! short, continued from a checkpoint, or changed their workers did a part of the work, and belong to none.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
+    measure::Part,
     read::RecordedRun,
     spread::{Reached, Spread},
 };
@@ -13,13 +15,15 @@ use super::{
 /// The setting that makes no difference.
 const SEED: &str = "seed";
 /// What one worker computes per step.
-const EACH: &str = "batch_per_worker";
+pub(crate) const EACH: &str = "batch_per_worker";
 /// What all workers together compute per step.
-const ALL: &str = "global_batch";
+pub(crate) const ALL: &str = "global_batch";
+/// How work grows with workers, where the run says so.
+pub(crate) const KIND: &str = "scaling";
 /// Settings that change with the number of workers without making it a different job. The rate depends on the batch.
-const FOLLOWING: [&str; 5] = [EACH, ALL, "scaling", "lr", "workers"];
+const FOLLOWING: [&str; 5] = [EACH, ALL, KIND, "lr", "workers"];
 /// Variables that say what a run shows of itself, not what it computes.
-const SHOWING: [&str; 4] = ["RUN_FOLDER", "TIMELINE", "PROFILE", "COMMAND"];
+const SHOWING: [&str; 6] = ["RUN_FOLDER", "TENSORBOARD", "TRACKERS", "TIMELINE", "PROFILE", "COMMAND"];
 
 /// Runs that differ in nothing but their seed.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,11 +36,14 @@ pub(crate) struct Group {
     pub(crate) members: Vec<usize>,
     /// Settings and variables that they have in common.
     pub(crate) settings: BTreeMap<String, String>,
+    /// Which part of a training they are, if they are not a whole one.
+    pub(crate) part: Option<Part>,
     /// Samples per second of those that count.
     pub(crate) throughput: Option<Spread>,
     /// Of those that count.
     pub(crate) accuracy: Option<Spread>,
-    /// The accuracy to reach, and how long that took all runs except those that failed or are still running.
+    /// The accuracy to reach, and how long that took all runs except those that failed or are still running. Of runs that
+    /// were continued, nobody knows; of those that were cut short, only if they reached it.
     pub(crate) reached: Option<(f64, Reached)>,
 }
 
@@ -125,22 +132,31 @@ fn essence(run: &RecordedRun) -> BTreeMap<String, String> {
     essence
 }
 
+/// What runs of a group have in common: workers, settings, and which part of a training they are.
+type Common = (usize, BTreeMap<String, String>, Option<Part>);
+
 /// Groups by workers, then settings.
 pub(crate) fn groups(runs: &[RecordedRun], target: Option<f64>) -> Vec<Group> {
-    let mut found: BTreeMap<(usize, BTreeMap<String, String>), Vec<usize>> = BTreeMap::new();
+    let mut found: BTreeMap<Common, Vec<usize>> = BTreeMap::new();
     for (index, run) in runs.iter().enumerate() {
-        found.entry((run.ranks, essence(run))).or_default().push(index);
+        found.entry((run.ranks, essence(run), run.part())).or_default().push(index);
     }
-    let group = |(index, ((ranks, settings), members)): (usize, ((usize, _), Vec<usize>))| {
+    let group = |(index, ((ranks, settings, part), members)): (usize, (Common, Vec<usize>))| {
         let counting = || members.iter().map(|&member| &runs[member]).filter(|run| run.counts());
-        let target = counting().find_map(|run| run.target(target));
+        let target = counting().find_map(|run| run.target(target)).filter(|_| part != Some(Part::Continued));
+        let times = |target: f64| {
+            let times = counting().map(move |run| run.time_to(target));
+            Reached::of(times.filter(|time| part != Some(Part::CutShort) || time.is_some()))
+        };
+        let reached = target.map(|target| (target, times(target)));
         Group {
             letter: letter(index),
             ranks,
             settings,
+            part,
             throughput: Spread::of(counting().filter_map(RecordedRun::throughput)),
             accuracy: Spread::of(counting().filter_map(RecordedRun::test_accuracy)),
-            reached: target.map(|target| (target, Reached::of(counting().map(|run| run.time_to(target))))),
+            reached: reached.filter(|(_, reached)| part.is_none() || reached.runs > 0),
             members: members.clone(),
         }
     };
@@ -166,7 +182,7 @@ type Family<'a> = (ScalingKind, String, Vec<(&'a str, &'a str)>);
 pub(crate) fn scalings(groups: &[Group]) -> Vec<ScalingSeries> {
     let mut found: BTreeMap<Family<'_>, Vec<usize>> = BTreeMap::new();
     for (index, group) in groups.iter().enumerate() {
-        if group.throughput.is_none() || group.ranks == 0 {
+        if group.throughput.is_none() || group.ranks == 0 || group.part.is_some() {
             continue;
         }
         let following = |name: &str| FOLLOWING.contains(&name) || name.starts_with("OMP_");

@@ -2,10 +2,14 @@
 //! data are different ways to show it.
 
 use super::{
-    compare::{self, Group, ScalingSeries},
+    compare::{self, ALL, EACH, Group, KIND, ScalingSeries},
     read::{RecordedRun, Unreadable},
     words,
 };
+
+/// Settings that a group's words in the legend have, and letters of each.
+const FEW: usize = 2;
+const WORDS: usize = 24;
 
 /// What was found.
 #[derive(Debug)]
@@ -39,6 +43,40 @@ impl Findings {
         if self.groups.len() > 1 { self.group_of(run) } else { run }
     }
 
+    /// The entry of the legend that a run belongs to, if there is a legend.
+    pub(crate) fn key_of(&self, run: usize) -> Option<usize> {
+        (self.runs.len() > 1).then(|| self.style_of(run))
+    }
+
+    /// The entry of the legend that is a group, if the legend is one of groups.
+    pub(crate) fn key_of_group(&self, group: usize) -> Option<usize> {
+        (self.groups.len() > 1).then_some(group)
+    }
+
+    /// What a run is called where there is room for more than its label.
+    pub(crate) fn full_name_of(&self, run: usize) -> String {
+        if self.groups.len() < 2 {
+            return self.label_of(run);
+        }
+        let Group { letter, members, .. } = &self.groups[self.group_of(run)];
+        match self.runs[run].setting("seed").filter(|_| members.len() > 1) {
+            Some(seed) => format!("{letter} seed {seed}"),
+            None => letter.clone(),
+        }
+    }
+
+    /// What can be shown and hidden: groups, or runs where there is only one group. A number as in plots, a short name, and
+    /// a few words.
+    pub(crate) fn legend(&self) -> Vec<(usize, String, String)> {
+        match (self.groups.len(), self.runs.len()) {
+            (_, 0 | 1) => Vec::new(),
+            (1, runs) => (0..runs).map(|run| (run, self.label_of(run), String::new())).collect(),
+            (groups, _) => {
+                (0..groups).map(|group| (group, self.groups[group].letter.clone(), self.describe(group))).collect()
+            }
+        }
+    }
+
     /// A group's name in plots.
     pub(crate) fn name_of(&self, group: usize) -> String {
         let Group { letter, ranks, .. } = &self.groups[group];
@@ -60,19 +98,27 @@ impl Findings {
         }
     }
 
-    /// What makes a group special: settings that differ, for people.
-    pub(crate) fn describe(&self, group: usize) -> String {
-        let Group { ranks, members, .. } = &self.groups[group];
+    /// What makes a group special, in a few words: its workers and the first settings that differ. The table has all.
+    fn describe(&self, group: usize) -> String {
+        let Group { ranks, members, settings, .. } = &self.groups[group];
+        let differing: Vec<(&str, &str)> = compare::table(&self.groups)
+            .into_iter()
+            .filter(|(name, _, differ)| *differ && settings.contains_key(*name))
+            .map(|(name, values, _)| (name, values[group]))
+            .collect();
+        let batch = differing.iter().any(|(name, _)| *name == ALL);
+        // What follows from the number of workers and the batch of all of them.
+        let follows = |name: &str| name.starts_with("OMP_") || name == KIND || (batch && name == EACH);
+        let mut told = differing.into_iter().filter(|(name, _)| !follows(name));
         let mut words = vec![words::count(*ranks, "worker")];
-        for (name, values, differ) in compare::table(&self.groups) {
-            // The threads of a worker follow from the number of workers; the table has them.
-            if differ && self.groups[group].settings.contains_key(name) && !name.starts_with("OMP_") {
-                let variable = name.starts_with(|letter: char| letter.is_ascii_uppercase());
-                let name = if variable { name.to_owned() } else { name.replace('_', " ") };
-                words.push(format!("{name} {}", values[group]));
-            }
-        }
-        format!("{}: {}", words.join(", "), words::count(members.len(), "run"))
+        words.extend(told.by_ref().take(FEW).map(|(name, value)| {
+            let name = if name == ALL { "batch".into() } else { name.replace('_', " ").to_lowercase() };
+            words::shorten(&format!("{} {value}", name.trim_start_matches("sirtaki ")), WORDS)
+        }));
+        let rest = told.count();
+        words.extend((rest > 0).then(|| format!("{rest} more")));
+        words.extend((members.len() > 1).then(|| words::count(members.len(), "run")));
+        words.join(", ")
     }
 
     /// How many runs were given, and what became of them.

@@ -2,7 +2,34 @@
 
 use super::read::{RecordedRun, RunState};
 
+/// The setting that says after how many steps a run was to end, short of its epochs.
+pub(crate) const LIMIT: &str = "max_steps";
+/// The setting that says from which step a run went on.
+pub(crate) const RESUMED: &str = "resumed_step";
+
+/// A part of a training.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Part {
+    /// Its beginning: it was limited to some steps.
+    CutShort,
+    /// Its end: it went on from a checkpoint.
+    Continued,
+    /// All of it, but by workers whose number changed.
+    Changed,
+}
+
 impl RecordedRun {
+    /// Which part of a training this run is, if it is not a whole one on the same workers. Runs of a planned series are all
+    /// cut short in the same way, so they can be compared.
+    pub(crate) fn part(&self) -> Option<Part> {
+        match (self.setting(RESUMED), self.setting(LIMIT)) {
+            (Some(_), _) => Some(Part::Continued),
+            (_, Some(_)) if !self.planned => Some(Part::CutShort),
+            _ if self.rounds.len() > 1 => Some(Part::Changed),
+            _ => None,
+        }
+    }
+
     /// Whether its figures count in a mean. Others are drawn and listed.
     pub(crate) fn counts(&self) -> bool {
         self.state == RunState::Finished
@@ -60,14 +87,14 @@ impl RecordedRun {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::report::read::Step;
+    use crate::commands::report::read::RecordedStep;
 
     fn run(rows: &[(f64, Option<f64>, Option<f64>)]) -> RecordedRun {
-        let row = |&(seconds, samples, test_accuracy)| Step {
+        let row = |&(seconds, samples, test_accuracy)| RecordedStep {
             seconds: Some(seconds),
             samples,
             test_accuracy,
-            ..Step::default()
+            ..RecordedStep::default()
         };
         RecordedRun { steps: rows.iter().map(row).collect(), ..RecordedRun::default() }
     }
@@ -80,6 +107,19 @@ mod tests {
             [(5.0, Some(100.0), None), (6.0, None, Some(0.9)), (7.0, Some(300.0), None), (9.0, Some(300.0), Some(0.9))];
         assert_eq!(run(&rows).throughput(), Some(50.0));
         assert_eq!(run(&[(1.0, Some(100.0), None), (1.0, Some(200.0), None)]).throughput(), Some(100.0));
+    }
+
+    #[test]
+    fn parts_of_a_training_are_told_from_whole_ones() {
+        let with = |name: &str| {
+            let settings = [(name.to_owned(), "20".to_owned())].into();
+            RecordedRun { settings, ..RecordedRun::default() }
+        };
+        assert_eq!((with("seed").part(), with(LIMIT).part()), (None, Some(Part::CutShort)));
+        assert_eq!(RecordedRun { planned: true, ..with(LIMIT) }.part(), None);
+        assert_eq!(RecordedRun { planned: true, ..with(RESUMED) }.part(), Some(Part::Continued));
+        let rounds = |count| RecordedRun { rounds: vec![String::new(); count], ..RecordedRun::default() }.part();
+        assert_eq!((rounds(1), rounds(2)), (None, Some(Part::Changed)));
     }
 
     #[test]

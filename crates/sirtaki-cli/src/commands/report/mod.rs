@@ -5,7 +5,7 @@
 //! is stated. From the folders up: `read` (hostile until checked), `measure`, `spread` and `compare` (pure), `findings`
 //! (all of it), then `document` (words and tables) and `figures` with [`plot`](crate::plot) (SVG), which `page`,
 //! `markdown` and `json` put together. Rejected: a template engine and a plotting library in JavaScript; a page has to
-//! open in ten years.
+//! open in ten years, and to be complete without any script.
 
 mod compare;
 pub(crate) mod document;
@@ -14,6 +14,8 @@ mod findings;
 mod json;
 mod markdown;
 mod measure;
+mod more;
+mod open;
 pub(crate) mod page;
 pub(crate) mod read;
 mod spread;
@@ -30,9 +32,11 @@ use std::{
 use anyhow::{Context, Result};
 use sirtaki_engine::files;
 
+use self::document::Document;
 pub(crate) use self::{document::busy, findings::Findings};
 use crate::{
     args::report::Report,
+    env,
     printer::{Advice, Printer, Stream},
 };
 
@@ -45,27 +49,35 @@ const QUIET: Duration = Duration::from_secs(1);
 pub fn run(arguments: &Report, printer: &mut Printer) -> Result<()> {
     let findings = findings(&arguments.runs, arguments.target_accuracy, printer)?;
     let document = document::write(&findings, arguments.title.as_deref());
-    let text = match (arguments.markdown, arguments.json) {
-        (true, _) => markdown::write(&document),
-        (_, true) => json::write(&findings, &document),
-        _ => page::write(&findings, &document, &figures::draw(&findings)),
+    let census = document.census.clone();
+    let file = match (&arguments.output, arguments.markdown || arguments.json) {
+        (output, false) => {
+            let file = output.as_deref().unwrap_or(Path::new(PAGE));
+            pages(&findings, document, file, printer)?;
+            file
+        }
+        (output, true) => {
+            let text = if arguments.json { json::write(&findings, &document) } else { markdown::write(&document) };
+            let Some(file) = output else { return Ok(printer.write(Stream::Out, text.as_bytes())?) };
+            save(file, &text)?;
+            file
+        }
     };
-    let file = match &arguments.output {
-        None if arguments.markdown || arguments.json => return Ok(printer.write(Stream::Out, text.as_bytes())?),
-        None => Path::new(PAGE),
-        Some(file) => file,
-    };
-    save(file, &text)?;
-    printer.message(&format!("{}: {}", file.display(), document.census));
-    Ok(())
+    printer.message(&format!("{}: {census}", file.display()));
+    if arguments.open { open::open(file, &env::process) } else { Ok(()) }
 }
 
 /// Makes the page of these runs for a command that made the runs.
 pub(crate) fn page(runs: &[PathBuf], file: &Path, title: &str, printer: &mut Printer) -> Result<Findings> {
     let findings = findings(runs, None, printer)?;
-    let document = document::write(&findings, Some(title));
-    save(file, &page::write(&findings, &document, &figures::draw(&findings)))?;
+    pages(&findings, document::write(&findings, Some(title)), file, printer)?;
     Ok(findings)
+}
+
+/// Writes the page and those beside it.
+fn pages(findings: &Findings, document: Document, file: &Path, printer: &mut Printer) -> Result<()> {
+    let document = Document { links: more::write(findings, file, printer)?, ..document };
+    save(file, &page::write(findings, &document, &figures::draw(findings)))
 }
 
 /// The tables of all scalings, as data.

@@ -1,10 +1,13 @@
-//! The page: one file of HTML with everything in it, without scripts, that a browser shows in light or dark and on a
-//! phone. Its own content security policy would refuse anything loaded from elsewhere.
+//! The page: one file of HTML with everything in it that a browser shows in light or dark, on a phone and on paper. One
+//! script, which is in the file too, lets readers explore the charts; without it nothing is missing but that. The page's
+//! own content security policy refuses any other script and anything loaded from elsewhere.
 
 use std::fmt::Write;
 
+use sha2::{Digest, Sha256};
+
 use super::{
-    document::{Document, Table},
+    document::{Document, Link, Table},
     figures::{Figure, Section},
     findings::Findings,
     words::escape,
@@ -12,7 +15,6 @@ use super::{
 use crate::plot;
 
 const STYLE: &str = include_str!("page.css");
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 /// Cells with at least this many letters may be broken into lines.
 const LONG: usize = 32;
 
@@ -46,7 +48,8 @@ pub(crate) fn assemble(
     let title = escape(&document.title);
     let style = match appearance {
         Appearance::Inside => format!(
-            "<meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n<style>\n{}</style>\n",
+            "<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n<style>\n{}</style>\n",
+            policy(),
             style()
         ),
         Appearance::Live => {
@@ -60,21 +63,46 @@ pub(crate) fn assemble(
          <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n{style}</head>\n<body>\n{}\n",
         plot::patterns()
     );
-    head(&mut page, document, legend);
+    head(&mut page, document);
+    if !legend.is_empty() {
+        let _ = writeln!(page, "<div class=\"tools\">\n{legend}</div>");
+    }
     page.push_str("<main>\n");
     for section in sections {
-        let _ = writeln!(page, "<section>\n<h2>{}</h2>\n<div class=\"grid\">", escape(section.title));
-        section.figures.iter().for_each(|one| figure(&mut page, one));
+        let _ = writeln!(page, "<section>\n<h2>{}</h2>\n<div class=\"grid\">", escape(&section.title));
+        section.figures.iter().for_each(|one| figure(&mut page, one, appearance));
         page.push_str("</div>\n</section>\n");
     }
     document.tables.iter().for_each(|one| table(&mut page, one));
     page.push_str("</main>\n");
     foot(&mut page, reading);
+    if appearance == Appearance::Inside {
+        let _ = writeln!(page, "<script>{}</script>", plot::SCRIPT);
+    }
     page.push_str("</body>\n</html>\n");
     page
 }
 
-fn head(page: &mut String, document: &Document, legend: &str) {
+/// Nothing but what is in the page, and no script but ours.
+fn policy() -> String {
+    let hash = base64(&Sha256::digest(plot::SCRIPT));
+    format!("default-src 'none'; script-src 'sha256-{hash}'; style-src 'unsafe-inline'; img-src data:")
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let group = |three: &[u8]| {
+        let bits = three.iter().fold(0, |bits, &byte| bits << 8 | usize::from(byte)) << (8 * (3 - three.len()));
+        let letter = |place: usize| match place <= three.len() {
+            true => char::from(LETTERS[bits >> (6 * (3 - place)) & 63]),
+            false => '=',
+        };
+        (0..4).map(letter).collect::<String>()
+    };
+    bytes.chunks(3).map(group).collect()
+}
+
+fn head(page: &mut String, document: &Document) {
     let (title, sentence, census) = (escape(&document.title), escape(&document.sentence), escape(&document.census));
     let _ = writeln!(
         page,
@@ -88,7 +116,11 @@ fn head(page: &mut String, document: &Document, legend: &str) {
         );
     }
     page.push_str("</dl>\n");
-    page.push_str(legend);
+    if !document.links.is_empty() {
+        let link = |link: &Link| format!("<a href=\"{}\">{}</a>", address(&link.file), escape(link.words));
+        let links: Vec<String> = document.links.iter().map(link).collect();
+        let _ = writeln!(page, "<p class=\"links\">See also: {}</p>", links.join(" · "));
+    }
     if !document.notes.is_empty() {
         page.push_str("<ul class=\"notes\" aria-label=\"What to keep in mind\">\n");
         for note in &document.notes {
@@ -98,25 +130,35 @@ fn head(page: &mut String, document: &Document, legend: &str) {
     }
 }
 
-/// The groups of runs, where there are several.
+/// The address of a file in the same folder, whatever its name is.
+fn address(file: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let letter = |byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    file.bytes().map(letter).collect()
+}
+
+/// The groups of runs, or the runs of the only group, where there are several.
 fn legend(findings: &Findings) -> String {
-    let mut text = String::new();
-    if findings.groups.len() > 1 {
-        text.push_str("<ul class=\"legend\" aria-label=\"Groups of runs\">\n");
-        for (index, group) in findings.groups.iter().enumerate() {
-            let (letter, words) = (escape(&group.letter), escape(&findings.describe(index)));
-            let _ = writeln!(text, "<li>{}<b>{letter}</b> <span>{words}</span></li>", plot::sample(index));
-        }
-        text.push_str("</ul>\n");
+    let entries = findings.legend();
+    if entries.is_empty() {
+        return String::new();
     }
+    let mut text = "<ul class=\"legend\" aria-label=\"Runs\">\n".to_owned();
+    for (index, name, words) in entries {
+        let (name, words, sample) = (escape(&name), escape(&words), plot::sample(index));
+        let _ = writeln!(text, "<li data-key=\"{index}\">{sample}<b>{name}</b> <span>{words}</span></li>");
+    }
+    text.push_str("</ul>\n");
     text
 }
 
-fn figure(page: &mut String, figure: &Figure) {
+fn figure(page: &mut String, figure: &Figure, appearance: Appearance) {
     let (title, note) = (escape(&figure.title), escape(&figure.note));
+    let data = figure.data.as_ref().filter(|_| appearance == Appearance::Inside);
+    let data = data.map_or(String::new(), |data| format!("<script type=\"application/json\">{data}</script>\n"));
     let _ = writeln!(
         page,
-        "<figure>\n<figcaption><h3>{title}</h3></figcaption>\n{}\n<p class=\"note\">{note}</p>\n</figure>",
+        "<figure>\n<figcaption><h3>{title}</h3></figcaption>\n{}\n{data}<p class=\"note\">{note}</p>\n</figure>",
         figure.svg
     );
 }
@@ -162,4 +204,37 @@ fn foot(page: &mut String, reading: &[&str]) {
         let _ = writeln!(page, "<p>{}</p>", escape(line));
     }
     let _ = writeln!(page, "<p>Made by sirtaki {}.</p>\n</footer>", env!("CARGO_PKG_VERSION"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_policy_allows_the_one_script() {
+        assert_eq!(
+            ["", "f", "fo", "foo", "foob"].map(|text| base64(text.as_bytes())),
+            ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg=="]
+        );
+        assert!(policy().contains("script-src 'sha256-") && !plot::SCRIPT.contains("</"), "it would end its element");
+    }
+
+    #[test]
+    fn links_stay_in_the_folder() {
+        assert_eq!(address("report-profile.html"), "report-profile.html");
+        assert_eq!(address("a:b \"c\"/ü.html"), "a%3Ab%20%22c%22%2F%C3%BC.html");
+    }
+
+    #[test]
+    fn data_is_in_the_file_and_not_in_the_live_page() {
+        let data = Some("{\"series\":[]}".to_owned());
+        let one = Figure { data, ..Figure::new("Loss", "of training", "<svg></svg>".into()) };
+        let written = |appearance| {
+            let mut page = String::new();
+            figure(&mut page, &one, appearance);
+            page
+        };
+        assert!(written(Appearance::Inside).contains("<script type=\"application/json\">{\"series\":[]}</script>"));
+        assert!(!written(Appearance::Live).contains("script"));
+    }
 }

@@ -5,16 +5,16 @@ use super::{
     document, figures,
     findings::Findings,
     json, markdown, page,
-    read::{GpuProfile, Profile, RankProfile, RecordedRun, RunState, Step, Unreadable},
+    read::{GpuProfile, Profile, RankProfile, RecordedRun, RecordedStep, RunState, Unreadable},
 };
 
 fn run(ranks: usize, batch: usize, seed: usize, rate: f64) -> RecordedRun {
-    let row = |seconds: f64, test_accuracy| Step {
+    let row = |seconds: f64, test_accuracy| RecordedStep {
         seconds: Some(seconds),
         samples: Some(seconds * rate),
         loss: Some(1.0 / (1.0 + seconds)),
         test_accuracy,
-        ..Step::default()
+        ..RecordedStep::default()
     };
     let settings = [
         ("model", "lenet".to_owned()),
@@ -87,6 +87,87 @@ fn a_baseline_of_two_workers_has_a_speed_up_of_two() {
     assert_eq!((points[0].speedup.mean, points[1].speedup.mean, points[1].efficiency.mean), (2.0, 3.0, 0.75));
     let notes = document::write(&Findings::new(runs.to_vec(), Vec::new(), None), None).notes;
     assert!(notes.iter().any(|note| note.contains("what one worker does is not known")), "{notes:?}");
+}
+
+#[test]
+fn parts_of_a_training_are_in_no_scaling() {
+    let with = |mut run: RecordedRun, name: &str| {
+        run.settings.insert(name.into(), "500".into());
+        run
+    };
+    let findings = |other: RecordedRun| Findings::new(vec![run(1, 128, 1, 100.0), other], Vec::new(), None);
+    let notes = |findings: &Findings| document::write(findings, None).notes.join("\n");
+    let whole = findings(run(2, 128, 1, 150.0));
+    assert!(!whole.scalings.is_empty() && !notes(&whole).contains("not compared as scaling"));
+    let limited = findings(with(run(2, 128, 1, 150.0), "max_steps"));
+    assert!(limited.scalings.is_empty() && limited.groups[1].reached.is_some(), "it reached its goal before");
+    let note = "1 run (B) stopped after a number of steps that was set. Such runs did not do the whole work on one \
+                number of workers and are not compared as scaling.";
+    assert!(notes(&limited).contains(note), "{}", notes(&limited));
+    let continued = findings(with(run(2, 128, 1, 150.0), "resumed_step"));
+    assert!(continued.scalings.is_empty() && continued.groups[1].reached.is_none());
+    assert!(notes(&continued).contains("1 run (B) went on from a checkpoint."), "{}", notes(&continued));
+    let changed = findings(RecordedRun { rounds: vec!["one".into(), "two".into()], ..run(2, 128, 1, 150.0) });
+    assert!(changed.scalings.is_empty() && notes(&changed).contains("changed workers"), "{}", notes(&changed));
+    let planned = [1, 2].map(|ranks| RecordedRun { planned: true, ..with(run(ranks, 128, 1, 100.0), "max_steps") });
+    assert!(!Findings::new(planned.to_vec(), Vec::new(), None).scalings.is_empty(), "all in the same way");
+}
+
+#[test]
+fn a_legend_has_a_few_words() {
+    let words = |runs: &[RecordedRun]| {
+        let legend = Findings::new(runs.to_vec(), Vec::new(), None).legend();
+        legend.into_iter().map(|(_, name, words)| format!("{name}: {words}")).collect::<Vec<_>>()
+    };
+    let runs = scaling_runs();
+    assert_eq!(words(&runs[..1]), Vec::<String>::new());
+    assert_eq!(words(&[run(1, 128, 1, 90.0), run(1, 128, 7, 90.0)]), ["seed 1: ", "seed 7: "]);
+    let expected =
+        ["A: 1 worker, batch 128, 2 runs", "B: 2 workers, batch 256, 2 runs", "C: 2 workers, batch 128, 2 runs"];
+    assert_eq!(words(&runs), expected);
+    let mut other = run(1, 128, 1, 90.0);
+    for name in ["a", "b", "c", "d"] {
+        other.settings.insert(name.into(), "a value of many letters and more".into());
+    }
+    other.environment.insert("SIRTAKI_ALGORITHM".into(), "ring".into());
+    assert_eq!(
+        words(&[run(1, 128, 1, 90.0), other])[0],
+        "A: 1 worker, algorithm ring, a a value of many lette…, 3 more"
+    );
+}
+
+#[test]
+fn charts_have_their_data_beside_them() {
+    let findings = Findings::new(scaling_runs(), Vec::new(), None);
+    let sections = figures::draw(&findings);
+    let data = |title: &str| -> serde_json::Value {
+        let figure = sections.iter().flat_map(|section| &section.figures).find(|figure| figure.title == title).unwrap();
+        serde_json::from_str(figure.data.as_ref().unwrap()).unwrap()
+    };
+    let loss = data("Loss over time");
+    assert_eq!(loss["series"].as_array().unwrap().len(), 6, "training alone, as no test has a loss");
+    let first = &loss["series"][0];
+    assert_eq!(
+        (&first["full"], &first["key"], &first["noisy"]),
+        (&"A seed 1 training".into(), &0.into(), &true.into())
+    );
+    assert_eq!(first["points"][2], serde_json::json!([3.0, 0.25]));
+    assert_eq!(data("Speed-up")["series"][0]["key"], serde_json::Value::Null, "a scaling is no entry of the legend");
+    let page = page::write(&findings, &document::write(&findings, None), &sections);
+    assert!(page.contains("<li data-key=\"2\">") && page.contains("<g data-key=\"2\">"));
+}
+
+#[test]
+fn the_axis_of_accuracy_begins_with_the_first_test() {
+    let mut one = run(1, 128, 1, 100.0);
+    one.steps.iter_mut().zip([0.1, 0.7, 0.9]).for_each(|(step, accuracy)| step.accuracy = Some(accuracy));
+    let sections = figures::draw(&Findings::new(vec![one], Vec::new(), None));
+    let figure = sections.iter().flat_map(|section| &section.figures).find(|one| one.title == "Accuracy over time");
+    let data: serde_json::Value = serde_json::from_str(figure.unwrap().data.as_ref().unwrap()).unwrap();
+    let values: Vec<&serde_json::Value> =
+        data["series"].as_array().unwrap().iter().flat_map(|one| one["points"].as_array().unwrap()).collect();
+    assert_eq!(values.len(), 3, "one point of training and two tests: {data}");
+    assert!(figure.unwrap().svg.contains(">80</text>") && !figure.unwrap().svg.contains(">70</text>"));
 }
 
 #[test]
@@ -170,7 +251,9 @@ fn names_from_files_stay_names() {
         let findings = Findings::new(runs, vec![Unreadable { name: bad.into(), why: bad.into() }], None);
         let document = document::write(&findings, Some(bad));
         let page = page::write(&findings, &document, &figures::draw(&findings));
-        assert!(page.contains("&lt;script&gt;") && !page.contains("<script") && !page.contains("<img"));
+        assert!(page.contains("&lt;script&gt;") && !page.contains("<script>alert") && !page.contains("<img"));
+        let data = page.matches("<script type=\"application/json\">").count();
+        assert_eq!((page.matches("<script").count(), page.matches("</script").count()), (data + 1, data + 1));
         assert!(!markdown::write(&document).contains('<'));
         let data: serde_json::Value = serde_json::from_str(&json::write(&findings, &document)).unwrap();
         assert_eq!(data["unreadable"][0]["name"], bad);

@@ -22,6 +22,11 @@ pub(crate) fn escape(text: &str) -> String {
     escaped
 }
 
+/// Text in which every character can be seen: those with an effect become the replacement character.
+pub(crate) fn visible(text: &str) -> String {
+    text.chars().map(|letter| if unprintable(letter) { '\u{fffd}' } else { letter }).collect()
+}
+
 /// Whether a character has an effect instead of being visible.
 pub(crate) fn unprintable(letter: char) -> bool {
     letter.is_control() || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -8,7 +8,9 @@
 //! - `folder`: where checkpoints go.
 //! - `strategy`: how workers learn together.
 //! - `stages`: how they share a network.
+//! - `bench`: what `sirtaki bench train` does instead.
 
+mod bench;
 mod display;
 mod folder;
 pub(crate) mod stages;
@@ -22,7 +24,9 @@ use std::{
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use sirtaki::train::{BatchSize, Domain, Method, Model, Precision, Settings, check, check_data};
+use sirtaki::train::{
+    BatchSize, Domain, Method, Model, NetworkSize, Precision, Settings, check, check_data, check_rounds, suggest,
+};
 use sirtaki_launch::{
     allocation::Allocation,
     cores,
@@ -31,10 +35,16 @@ use sirtaki_launch::{
     protocol::ITSELF,
 };
 
-use self::folder::Claim;
+pub(crate) use self::bench::bench;
 pub use self::worker::work;
+use self::{bench::BenchRequest, folder::Claim};
 use crate::{
-    args::{self, run::Run, train::Train},
+    args::{
+        self,
+        run::Run,
+        train::{ModelName, StrategyName, Train},
+    },
+    commands::infer::look_for_hdf5,
     env,
     launch::{options::Options, output::Tag, outputs},
     printer::{Advice, Printer},
@@ -42,6 +52,12 @@ use crate::{
 
 /// Decides what is to be done, and has it done.
 pub fn run(arguments: Train, program: &Path, printer: &mut Printer) -> Result<u8> {
+    look_for_hdf5(None, None);
+    start(arguments, None, program, printer)
+}
+
+/// The same, or a measurement of its steps.
+fn start(arguments: Train, measurement: Option<BenchRequest>, program: &Path, printer: &mut Printer) -> Result<u8> {
     let mut job = arguments.job.0.clone();
     if let Some(word) = job.program.first() {
         let hint = "options begin with two dashes; `sirtaki train --help` lists them";
@@ -49,23 +65,35 @@ pub fn run(arguments: Train, program: &Path, printer: &mut Printer) -> Result<u8
     }
     let outside = Outside::real();
     job.program = vec![ITSELF.into()];
+    if arguments.elastic {
+        job.elastic.min_ranks.get_or_insert(NonZeroUsize::MIN);
+    }
+    if arguments.strategy == StrategyName::Server {
+        job.roles.servers = Some(strategy::servers(&arguments));
+    }
     one_worker_per_core(&mut job, &arguments, &outside)?;
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let options = Options::resolve(job.clone(), &outside)?;
-    if options.job.elastic.is_some() {
-        let hint = "--restarts 3 starts them again when one fails, and the training goes on from its last checkpoint";
-        return Err(Advice::new("the workers of `sirtaki train` cannot come and go", hint).into());
-    }
     let placement = Placement::find(&options.job, &outside, &name)?;
-    let workers = workers(&arguments, placement.plan.size())?;
-    let mut settings = settings(&arguments, workers)?;
-    check(&settings, workers).map_err(advice)?;
+    let (elastic, all) = (options.job.elastic.as_ref(), placement.plan.size());
+    let most = elastic.and_then(|elastic| elastic.max).map_or(all, |max| max.get().min(all));
+    let workers = workers(&arguments, most)?;
+    let mut settings = settings(&arguments, workers, elastic.is_some())?;
+    if let Some(measurement) = &measurement {
+        settings = measurement.of(settings, elastic.is_some())?;
+    }
+    match elastic {
+        Some(_) => check_elastic(&arguments, &settings, workers)?,
+        None => check(&settings, workers).map_err(advice)?,
+    }
     let first_is_here = placement.starts[0] == Start::Here;
     if first_is_here && placement.plan.hosts.len() == 1 {
         check_data(&settings, workers).map_err(advice)?;
     }
-    if let (true, Some(file)) = (first_is_here, &arguments.json) {
-        outputs::check(file, "--json")?;
+    for (file, option) in [(&arguments.json, "--json"), (&arguments.export, "--export")] {
+        if let (true, Some(file)) = (first_is_here, file) {
+            outputs::check(file, option)?;
+        }
     }
     let claim = claim(&mut settings, &arguments, first_is_here, options.dry_run)?;
     job.program.extend(["train-worker".into(), "--settings".into(), serde_json::to_string(&settings)?]);
@@ -73,6 +101,12 @@ pub fn run(arguments: Train, program: &Path, printer: &mut Printer) -> Result<u8
         job.program.extend(["--json".into(), text(&std::path::absolute(file)?)?]);
     }
     job.program.extend(["--devices".into(), arguments.devices.to_string()]);
+    if options.job.elastic.is_some() {
+        job.program.push("--elastic".into());
+    }
+    if let Some(BenchRequest { bench, .. }) = &measurement {
+        job.program.extend(["--bench".into(), serde_json::to_string(bench)?]);
+    }
     if job.quiet == Some(true) {
         job.program.push("--quiet".into());
     }
@@ -108,7 +142,7 @@ pub(crate) fn as_trial(
         }
     };
     let workers = self::workers(&arguments, workers).map_err(explain)?;
-    let mut settings = settings(&arguments, workers).map_err(explain)?;
+    let mut settings = settings(&arguments, workers, false).map_err(explain)?;
     settings.allow_nan = true;
     if let Some((folder, again)) = place {
         settings.checkpoints = Some(folder.join("checkpoints"));
@@ -120,6 +154,16 @@ pub(crate) fn as_trial(
     let devices = arguments.devices.to_string();
     let words = [ITSELF, "train-worker", "--settings", &text, "--again", "", "--devices", &devices, "--quiet"];
     Ok(words.map(str::to_owned).to_vec())
+}
+
+/// Whether workers may come and go, up to this many.
+fn check_elastic(arguments: &Train, settings: &Settings, most: usize) -> Result<()> {
+    let devices = arguments.devices;
+    if devices.get() > 1 {
+        let problem = format!("workers come and go by processes, and with --devices {devices} each has several");
+        return Err(Advice::new(problem, "start more processes instead, and leave --devices out").into());
+    }
+    check_rounds(settings, most).map_err(advice)
 }
 
 /// Makes the folder of the checkpoints and keeps other runs out of it, if it is on this host.
@@ -162,27 +206,34 @@ fn workers(arguments: &Train, processes: usize) -> Result<usize> {
     })
 }
 
-/// On this machine, unless the user chose otherwise; fewer if shards could not be shared equally.
+/// On this machine, unless the user chose otherwise; fewer if shards could not be shared equally. Where workers come and go
+/// that is how many there may be, and shards are shared by whoever is there.
 fn one_worker_per_core(job: &mut Run, arguments: &Train, outside: &Outside<'_>) -> Result<()> {
     let (shards, devices) = (arguments.reproducible.then_some(arguments.shards.get()), arguments.devices.get());
     let elsewhere = job.hosts.is_some() || job.hostfile.is_some() || Allocation::find(outside)?.is_some();
-    if job.ranks.is_none() && job.config.is_none() && !elsewhere {
+    let said = job.ranks.or(job.elastic.max_ranks).is_some() || job.config.is_some();
+    if !said && !elsewhere {
         let fits =
             |processes: &usize| shards.is_none_or(|shards| shards.is_multiple_of(processes.saturating_mul(devices)));
-        let most = (cores::usable().len() / devices).max(1);
+        let least = job.elastic.min_ranks;
+        let fits = |processes: &usize| least.is_some() || fits(processes);
+        let most = (cores::usable().len() / devices).max(least.map_or(1, NonZeroUsize::get));
         job.ranks = (1..=most).rev().find(fits).or(Some(1)).and_then(NonZeroUsize::new);
     }
     Ok(())
 }
 
-fn settings(arguments: &Train, workers: usize) -> Result<Settings> {
-    let model = arguments.model.0;
+fn settings(arguments: &Train, workers: usize, is_elastic: bool) -> Result<Settings> {
+    let model = model(arguments)?;
     // Larger steps need more epochs to learn as much.
     let (each, all) = model.domain().usual_batch();
     let batch = match (arguments.batch_size, arguments.global_batch) {
         (Some(size), _) => BatchSize::Worker(size.get()),
         (None, Some(size)) => BatchSize::Global(size.get()),
-        (None, None) if arguments.reproducible || arguments.mesh.is_some() || arguments.shard_parameters => {
+        // The arithmetic does not follow the number of workers.
+        (None, None)
+            if is_elastic || arguments.reproducible || arguments.mesh.is_some() || arguments.shard_parameters =>
+        {
             BatchSize::Global(all)
         }
         (None, None) => BatchSize::Worker((all / workers).clamp(1, each)),
@@ -192,7 +243,11 @@ fn settings(arguments: &Train, workers: usize) -> Result<Settings> {
     Ok(Settings {
         model,
         data: data(arguments, model)?,
+        synthetic: None,
+        image_size: arguments.image_size.map(NonZeroUsize::get),
         context: arguments.context.map(NonZeroUsize::get),
+        patch: arguments.patch.map(NonZeroUsize::get),
+        size: size(arguments, model)?,
         epochs: arguments.epochs.get() as u64,
         most_steps: arguments.max_steps.map(|steps| steps.get() as u64),
         batch,
@@ -223,7 +278,35 @@ fn settings(arguments: &Train, workers: usize) -> Result<Settings> {
         checkpoint_every: arguments.checkpoint_every.map(|steps| steps.get() as u64),
         keep: arguments.keep,
         allow_nan: arguments.allow_nan,
+        export: arguments.export.as_deref().map(std::path::absolute).transpose()?,
     })
+}
+
+/// How large the network is to be.
+fn size(arguments: &Train, model: Model) -> Result<Option<NetworkSize>> {
+    let (depth, width) = (arguments.depth.map(NonZeroUsize::get), arguments.width.map(NonZeroUsize::get));
+    match model.size() {
+        Some(usual) => {
+            Ok(Some(NetworkSize { depth: depth.unwrap_or(usual.depth), width: width.unwrap_or(usual.width) }))
+        }
+        None if depth.is_none() && width.is_none() => Ok(None),
+        None => {
+            let names: Vec<&str> = Model::all().filter(|model| model.size().is_some()).map(Model::name).collect();
+            let hint = format!("leave --depth and --width out, or take --model {}", names.join(" or "));
+            Err(Advice::new(format!("the size of {} is fixed", model.name()), hint).into())
+        }
+    }
+}
+
+/// The network that was asked for, or the one that suits the data set, if that can be seen from here.
+fn model(arguments: &Train) -> Result<Model> {
+    match (arguments.model, &arguments.data) {
+        (Some(ModelName(model)), _) => Ok(model),
+        (None, Some(data)) if data.exists() => {
+            suggest(data, arguments.image_size.map(NonZeroUsize::get)).map_err(advice)
+        }
+        (None, _) => Ok(Model::default()),
+    }
 }
 
 /// Where the data set is; nowhere if it is the text that is made up.

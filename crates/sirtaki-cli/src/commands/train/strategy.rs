@@ -1,7 +1,12 @@
 //! What `--strategy` and the options that belong to one strategy mean.
 
+use std::num::NonZeroUsize;
+
 use anyhow::Result;
-use sirtaki::train::{LearningStrategy, Local};
+use sirtaki::{
+    server::Delay,
+    train::{LearningStrategy, Local, Servers},
+};
 
 use crate::{
     args::train::{StrategyName, Train},
@@ -20,6 +25,12 @@ pub(super) fn strategy(arguments: &Train) -> Result<LearningStrategy> {
             Err(Advice::new(problem, format!("leave out --strategy {} or --shard-optimizer", other.name())).into())
         }
         StrategyName::Central => Ok(LearningStrategy::Central),
+        StrategyName::Server => {
+            let Train { delay, copies, .. } = arguments;
+            let (servers, copies) = (servers(arguments).get(), copies.map_or(1, NonZeroUsize::get));
+            let delay = delay.unwrap_or(Delay::Bounded(0));
+            Ok(LearningStrategy::Server(Servers { servers, delay, copies }))
+        }
         StrategyName::Local => {
             let Train { every, after, outer, .. } = arguments;
             let every = every.map_or(8, |every| every.get() as u64);
@@ -28,10 +39,18 @@ pub(super) fn strategy(arguments: &Train) -> Result<LearningStrategy> {
     }
 }
 
+/// How many servers the launcher starts beside the workers.
+pub(super) fn servers(arguments: &Train) -> NonZeroUsize {
+    arguments.job.0.roles.servers.unwrap_or(NonZeroUsize::MIN)
+}
+
 /// An option that means nothing to the chosen strategy is a mistake.
 fn refuse_options_of_others(arguments: &Train) -> Result<()> {
-    let Train { every, after, outer, .. } = arguments;
+    let Train { every, after, outer, delay, copies, job, .. } = arguments;
     let options = [
+        ("--servers", job.0.roles.servers.is_some(), StrategyName::Server),
+        ("--delay", delay.is_some(), StrategyName::Server),
+        ("--copies", copies.is_some(), StrategyName::Server),
         ("--every", every.is_some(), StrategyName::Local),
         ("--after", after.is_some(), StrategyName::Local),
         ("--outer", outer.is_some(), StrategyName::Local),

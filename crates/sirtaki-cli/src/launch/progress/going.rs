@@ -3,7 +3,7 @@
 use std::array;
 
 use serde::Serialize;
-use sirtaki_engine::telemetry::{GpuSample, Progress, counts::Phase};
+use sirtaki_engine::telemetry::{GpuSample, Progress, counts::Phase, staleness::STALENESS};
 use sirtaki_launch::pulse::Pulse;
 
 use super::trail::Trail;
@@ -44,6 +44,8 @@ pub struct RankMoment {
     pub step: Option<u64>,
     /// How much of its GPU is in use, if it has one that says so.
     pub gpu: Option<GpuSample>,
+    /// How often weights from parameter servers lacked how many steps, by class, if there are servers.
+    pub staleness: Option<[u64; STALENESS]>,
 }
 
 impl Moment {
@@ -154,6 +156,7 @@ fn known((number, (rank, host)): (usize, (&Rank, &String))) -> Option<RankMoment
         memory: last.memory,
         step: last.said().map(|(_, said)| said.step),
         gpu: last.gpu,
+        staleness: last.staleness,
     })
 }
 

@@ -43,6 +43,8 @@ pub enum Show {
     Rows,
     /// A line now and then.
     Lines,
+    /// A line of JSON whenever there is news, for programs.
+    Json,
     /// Not at all.
     Nothing,
 }
@@ -99,7 +101,7 @@ impl Live {
         let seconds = self.seconds(now);
         self.going.heard(pulses, seconds);
         let Some(moment) = self.going.moment(seconds) else { return };
-        if self.show == Show::Rows {
+        if matches!(self.show, Show::Rows | Show::Json) {
             self.due = now;
         }
         if let Some((_, history)) = &mut self.page
@@ -122,7 +124,10 @@ impl Live {
             return;
         }
         let Some(moment) = self.going.moment(self.seconds(now)) else { return };
-        if self.show == Show::Rows {
+        if self.show == Show::Json {
+            self.due = now + PATIENCE;
+            output.note(&as_json(moment));
+        } else if self.show == Show::Rows {
             self.due = now + TICK;
             let mut rows = view::rows(&moment, output.columns(), &|style, text| output.paint(style, text));
             rows.extend(self.rounds.last().filter(|_| self.rounds.len() > 1).map(|(_, words)| words.clone()));
@@ -139,9 +144,14 @@ impl Live {
 
     /// The ranks have ended; `how` in words, and whether that is a success. Rows are removed.
     pub fn ended(&mut self, well: bool, how: &str, output: &mut Output<'_>) {
-        output.set_footer(Instant::now(), Vec::new());
+        let now = Instant::now();
+        output.set_footer(now, Vec::new());
+        let last = self.going.moment(self.seconds(now));
+        self.publish(last.as_ref(), Some((well, how)));
+        if let (Show::Json, Some(last)) = (self.show, last) {
+            output.note(&as_json(last));
+        }
         self.show = Show::Nothing;
-        self.publish(self.going.moment(self.seconds(Instant::now())).as_ref(), Some((well, how)));
     }
 
     /// Lets an open page show the end.
@@ -164,6 +174,11 @@ impl Live {
         });
         page.show(data.to_string());
     }
+}
+
+/// What is known of the whole job, as a line that a program can tell from others.
+fn as_json(moment: Moment) -> String {
+    format!("progress: {}", json!(Moment { ranks: Vec::new(), ..moment }))
 }
 
 #[cfg(test)]
@@ -208,14 +223,14 @@ mod tests {
         assert_eq!(output.footer().last(), live.rounds().last());
     }
 
-    #[test]
-    fn a_log_gets_a_line_now_and_then_and_only_with_news() {
+    /// What a log gets during 45 seconds of which the program reports a step in each of the first 30.
+    fn log_of(show: Show) -> String {
         let log = Log::default();
         let mut printer = Printer::plain(log.clone(), log.clone());
         let start = Instant::now();
         let options = output::OutputOptions { hosts: vec!["a".into()], ..output::OutputOptions::default() };
         let mut output = Output::new(&mut printer, &options, start).unwrap();
-        let mut live = Live::new("train".into(), vec!["a".into()], Show::Lines, None, start);
+        let mut live = Live::new("train".into(), vec!["a".into()], show, None, start);
         assert_eq!(live.next_refresh(), None, "nothing was said");
         for second in 0..45 {
             let step = if second < 30 { second } else { 30 };
@@ -226,8 +241,22 @@ mod tests {
         }
         live.ended(true, "ended", &mut output);
         drop(output);
-        let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        String::from_utf8(log.0.lock().unwrap().clone()).unwrap()
+    }
+
+    #[test]
+    fn a_log_gets_a_line_now_and_then_and_only_with_news() {
         let expected = "step 10/30  20 s left  1.00 steps/s\nstep 20/30  10 s left  1.00 steps/s\n";
-        assert_eq!(text, expected);
+        assert_eq!(log_of(Show::Lines), expected);
+    }
+
+    #[test]
+    fn a_program_gets_all_of_it() {
+        let text = log_of(Show::Json);
+        let lines: Vec<serde_json::Value> =
+            text.lines().map(|line| serde_json::from_str(line.strip_prefix("progress: ").unwrap()).unwrap()).collect();
+        assert_eq!(lines[10]["said"]["step"], 10);
+        assert_eq!((&lines[10]["left"], &lines[10]["steps_per_second"]), (&20.0.into(), &1.0.into()));
+        assert_eq!(lines.last().unwrap()["said"]["step"], 30);
     }
 }

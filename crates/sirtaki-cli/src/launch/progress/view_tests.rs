@@ -9,7 +9,15 @@ fn plain(_: Style, text: &str) -> String {
 
 fn rank(rank: usize, late: f64) -> RankMoment {
     let phase = (late > 0.0).then_some("input");
-    RankMoment { rank, host: "a".into(), late: Some(late), phase, memory: 1 << 20, step: Some(703), gpu: None }
+    RankMoment {
+        rank,
+        host: "a".into(),
+        late: Some(late),
+        phase,
+        memory: 1 << 20,
+        step: Some(703),
+        ..RankMoment::default()
+    }
 }
 
 fn moment() -> Moment {

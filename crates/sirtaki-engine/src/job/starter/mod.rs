@@ -10,7 +10,12 @@ mod torchrun;
 
 use std::{path::PathBuf, str::FromStr};
 
-pub(super) use self::{mpi::by_mpi, sirtaki::by_sirtaki, slurm::by_slurm, torchrun::by_torchrun};
+pub(super) use self::{
+    mpi::by_mpi,
+    sirtaki::{by_sirtaki, role, store},
+    slurm::by_slurm,
+    torchrun::by_torchrun,
+};
 use super::{JobError, Lookup, Place, Position, parse::text, place::Meeting};
 
 /// A number in a variable, if it is set.

@@ -35,12 +35,12 @@ pub(crate) fn by_sirtaki(get: Lookup<'_>) -> Result<Option<Place>, JobError> {
 }
 
 /// What a process is to its job.
-fn role(text: &str) -> Option<&'static str> {
+pub(crate) fn role(text: &str) -> Option<&'static str> {
     ["worker", "server", "coordinator"].into_iter().find(|role| *role == text)
 }
 
 /// Where the launcher's store is, whether it is encrypted, and what has to be proven there.
-fn store(get: Lookup<'_>) -> Result<(SocketAddr, bool, Secret), JobError> {
+pub(crate) fn store(get: Lookup<'_>) -> Result<(SocketAddr, bool, Secret), JobError> {
     let (address, tls) = required(get, v::STORE, |text| {
         let tls = text.starts_with("tls://");
         let address = text.strip_prefix(if tls { "tls://" } else { "tcp://" })?;

@@ -10,6 +10,7 @@ pub mod rewrite;
 #[cfg(test)]
 pub(crate) mod tests;
 pub(crate) mod wire;
+pub mod write;
 
 use std::collections::BTreeMap;
 

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::{
     OnnxModel, OnnxNode,
     read::node,
-    wire::{Content, Field, Fields},
+    wire::{Content, Field, Fields, message_of, put},
+    write::tensor,
 };
 
 /// Mean and variance of each channel over a whole volume.
@@ -101,13 +102,7 @@ fn add_fixed(
 ) -> Result<(), String> {
     let names = ["mean", "variance"].map(|what| format!("sirtaki-{what}-{number}"));
     for (name, values) in names.iter().zip([&statistics.mean, &statistics.variance]) {
-        let mut tensor = Vec::new();
-        put(&mut tensor, 1, Content::Number(values.len() as u64));
-        put(&mut tensor, 2, Content::Number(1));
-        put(&mut tensor, 8, Content::Bytes(name.as_bytes()));
-        let raw: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-        put(&mut tensor, 9, Content::Bytes(&raw));
-        put(out, 5, Content::Bytes(&tensor));
+        put(out, 5, Content::Bytes(&tensor(name, &[values.len()], values)));
     }
     let [x, scale, bias] = node.inputs.as_slice() else {
         return Err(format!("`{}` ({}) has {} inputs instead of 3", node.name, node.operator, node.inputs.len()));
@@ -127,40 +122,6 @@ fn add_fixed(
     }
     put(out, 1, Content::Bytes(&fixed));
     Ok(())
-}
-
-/// A message of texts and other messages.
-fn message_of(fields: &[(u64, &[u8])]) -> Vec<u8> {
-    let mut out = Vec::new();
-    fields.iter().for_each(|(number, bytes)| put(&mut out, *number, Content::Bytes(bytes)));
-    out
-}
-
-fn put(out: &mut Vec<u8>, number: u64, value: Content<'_>) {
-    let kind = match value {
-        Content::Number(_) => 0,
-        Content::Eight(_) => 1,
-        Content::Bytes(_) => 2,
-        Content::Four(_) => 5,
-    };
-    put_number(out, number << 3 | kind);
-    match value {
-        Content::Number(value) => put_number(out, value),
-        Content::Eight(bytes) => out.extend(bytes),
-        Content::Four(bytes) => out.extend(bytes),
-        Content::Bytes(bytes) => {
-            put_number(out, bytes.len() as u64);
-            out.extend(bytes);
-        }
-    }
-}
-
-fn put_number(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! The few rules of protobuf that reading needs: a message is a sequence of numbered fields, each a number, eight or four
+//! The few rules of protobuf that are needed: a message is a sequence of numbered fields, each a number, eight or four
 //! bytes, or a length and so many bytes.
 //!
-//! Nothing is allocated here: what has a length is a part of the message that was given, so a wrong length is noticed
+//! Reading allocates nothing: what has a length is a part of the message that was given, so a wrong length is noticed
 //! when it points behind the end.
 
 /// One field of a message.
@@ -112,6 +112,41 @@ pub(crate) fn floats(content: Content<'_>, into: &mut Vec<f64>) -> Result<(), &'
         _ => return Err("a list of floating-point numbers holds something else"),
     }
     Ok(())
+}
+
+/// A message of texts and other messages.
+pub(super) fn message_of(fields: &[(u64, &[u8])]) -> Vec<u8> {
+    let mut out = Vec::new();
+    fields.iter().for_each(|(number, bytes)| put(&mut out, *number, Content::Bytes(bytes)));
+    out
+}
+
+/// Adds a field to a message.
+pub(super) fn put(out: &mut Vec<u8>, number: u64, value: Content<'_>) {
+    let kind = match value {
+        Content::Number(_) => 0,
+        Content::Eight(_) => 1,
+        Content::Bytes(_) => 2,
+        Content::Four(_) => 5,
+    };
+    put_number(out, number << 3 | kind);
+    match value {
+        Content::Number(value) => put_number(out, value),
+        Content::Eight(bytes) => out.extend(bytes),
+        Content::Four(bytes) => out.extend(bytes),
+        Content::Bytes(bytes) => {
+            put_number(out, bytes.len() as u64);
+            out.extend(bytes);
+        }
+    }
+}
+
+fn put_number(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use burn::{
     },
 };
 
-use super::{rounds::Rounds, update::LearnerUpdate};
+use super::{rounds::LearnerRounds, update::LearnerUpdate};
 use crate::{Result, Update, World, parallel::gradients::Reducer};
 
 /// Where events go: to Burn's metrics and displays on one rank, nowhere on the others.
@@ -35,7 +35,7 @@ impl EpochContext<'_> {
         items: usize,
         mut events: Events<'_, M>,
     ) -> Result<()> {
-        let mut rounds = Rounds::new(self.world, Some(part), self.interrupter);
+        let mut rounds = LearnerRounds::new(self.world, Some(part), self.interrupter);
         let mut gathered = GradientsAccumulator::new();
         let (mut passes, mut seen, mut iteration) = (0, 0, 0);
         loop {
@@ -91,7 +91,7 @@ impl EpochContext<'_> {
         mut events: Events<'_, M>,
     ) -> Result<()> {
         let model = learner.model().valid();
-        let mut rounds = Rounds::new(self.world, part, self.interrupter);
+        let mut rounds = LearnerRounds::new(self.world, part, self.interrupter);
         let (mut seen, mut iteration) = (0, 0);
         loop {
             let (batch, asked) = rounds.begin();

@@ -28,14 +28,14 @@ pub(super) struct Agreed {
 }
 
 /// The batches of a loader; without one, this rank only takes part in the rounds.
-pub(super) struct Rounds<'a, T> {
+pub(super) struct LearnerRounds<'a, T> {
     world: &'a World,
     iterator: Option<Box<dyn DataLoaderIterator<T> + 'a>>,
     seen: usize,
     interrupter: &'a Interrupter,
 }
 
-impl<'a, T: 'static> Rounds<'a, T> {
+impl<'a, T: 'static> LearnerRounds<'a, T> {
     pub(super) fn new(world: &'a World, loader: Option<&'a dyn DataLoader<T>>, interrupter: &'a Interrupter) -> Self {
         Self { world, iterator: loader.map(DataLoader::iter), seen: 0, interrupter }
     }

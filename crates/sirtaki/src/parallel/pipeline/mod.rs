@@ -188,9 +188,12 @@ impl Pipeline {
 
     fn check_step(&self, data: &World, plan: &FixedShards, step: usize) -> Result<()> {
         shards::check(data, plan, step)?;
-        if plan.per_step() != self.plan.micros() {
-            let (shards, micros) = (plan.per_step(), self.plan.micros());
-            let problem = format!("a step has {shards} shards for each pipeline, which has {micros} micro-batches");
+        let (shards, micros) = (plan.shards(), self.plan.micros());
+        if shards != data.size() * micros {
+            let problem = format!(
+                "{shards} shards of a step are not {micros} micro-batches for each of {} pipelines",
+                data.size()
+            );
             return Err(Error::setting(problem, "make as many micro-batches as a worker has shards"));
         }
         Ok(())

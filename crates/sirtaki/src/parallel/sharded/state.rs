@@ -22,14 +22,12 @@ use crate::{
         checkpoint_tensors::stored_type,
         convert::copied,
         optimizer_record::{
-            Field, Fields, Known, fields, number_bytes, number_name, number_of, tensor_name, tensor_type, with_fields,
+            DIMENSIONS, Field, Fields, Known, fields, number_bytes, number_name, number_of, tensor_name, tensor_type,
+            with_fields,
         },
     },
     world::elements,
 };
-
-/// The number under which Burn keeps how many dimensions a parameter has; of a slice, that is one.
-const DIMENSIONS: &str = "__rank";
 
 /// What is kept for a parameter, without the elements.
 #[derive(Serialize, Deserialize)]

@@ -1,93 +1,132 @@
-//! Images in the formats of MNIST and CIFAR.
+//! Images and rows of tables: samples with a class each, from any of the forms that data sets have.
 
 use std::{path::Path, sync::Arc};
 
 use burn::tensor::{DType, Device, Int, Tensor};
+use sirtaki_launch::words::grouped;
 
-use super::{DataSet, Domain, SampleKind, Settings, networks_for, of_other_networks};
+use super::{
+    DataSet, Domain, SampleKind, Settings,
+    formats::{DataContent, Format, FoundData, find, layouts},
+    refuse, refuse_others,
+    replaced::Replaced,
+    synthetic::Noise,
+};
 use crate::{
     Error, Flow, Result,
-    data::{Batch, Normalise, Samples, Split, cifar, mnist, text},
+    data::{Batch, Samples, Split, Subset},
+    train::Synthetic,
 };
 
-/// What images are like: channels, height and width, and the number of classes.
+/// What samples are like: channels, height and width, and the number of classes. A row of a table has its columns as
+/// channels of one pixel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::train) struct ImageKind {
     pub(in crate::train) shape: [usize; 3],
     pub(in crate::train) classes: usize,
 }
 
-/// What can be trained with.
-const FORMS: &str = "name a folder with MNIST's four files (train-images-idx3-ubyte, train-labels-idx1-ubyte, \
-                     t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, compressed as .gz or not), CIFAR-10's \
-                     data_batch_1.bin to data_batch_5.bin and test_batch.bin, or CIFAR-100's train.bin and test.bin";
+/// Values of the samples that are tested at a time, and the most samples.
+const TESTED: (usize, usize) = (500 * 3 * 32 * 32, 500);
 
-/// Mean and deviation of CIFAR's pixels; those of MNIST are known to its reader.
-const COLOURS: [(f32, f32); 3] = [(0.4914, 0.247), (0.4822, 0.2435), (0.4465, 0.2616)];
+impl ImageKind {
+    fn of(path: &Path, samples: &dyn Samples) -> Result<Self> {
+        let shape = samples.shape().try_into().map_err(|_| {
+            let problem = format!("samples have {} dimensions, not channels, height and width", samples.shape().len());
+            Error::file(path, problem, "give a data set of images")
+        })?;
+        Ok(ImageKind { shape, classes: samples.classes() })
+    }
 
-/// Images that are tested at a time.
-const TESTED: usize = 500;
+    /// Reads the data set at a path, of any form.
+    pub(super) fn read(path: &Path, image_size: Option<usize>) -> Result<(&'static Format, FoundData, Self)> {
+        let Some(format) = find(path) else {
+            let problem = match (path.is_dir(), path.exists()) {
+                (true, _) => "there is no data set in this folder",
+                (false, true) => "this is not a data set",
+                (false, false) => "there is no such file or folder",
+            };
+            return Err(Error::file(path, problem, format!("name {}", layouts())));
+        };
+        let DataContent::Classified(read) = format.content else {
+            let problem = format!("this is a data set of {}", format.domain.name());
+            return Err(Error::file(path, problem, format!("name {}", layouts())));
+        };
+        let side = image_size.map(|side| u32::try_from(side).unwrap_or(u32::MAX));
+        let found = read(path, side)?;
+        let kind = Self::of(path, found.train.as_ref())?;
+        Ok((format, found, kind))
+    }
 
-/// The formats.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Format {
-    Mnist,
-    Cifar(cifar::Variant),
-}
+    /// Made-up samples.
+    fn made(made: Synthetic) -> Result<(DataSet, Self)> {
+        let (noise, kind) = (Arc::new(Noise::new(made)?), ImageKind { shape: made.shape, classes: made.classes });
+        let data = DataSet {
+            train: noise.clone(),
+            test: noise,
+            domain: Domain::Images,
+            tested: 1,
+            identity: Vec::new(),
+            found: format!("made-up images of {}", kind.describe(Domain::Images)),
+            unreadable: Vec::new(),
+            replaced: Vec::new(),
+        };
+        Ok((data, kind))
+    }
 
-impl Format {
-    /// That of the data set in a folder.
-    fn of(folder: &Path) -> Option<Self> {
-        let has = |name: &str| folder.join(name).exists();
-        if has("data_batch_1.bin") {
-            Some(Format::Cifar(cifar::Variant::Cifar10))
-        } else if has("train.bin") {
-            Some(Format::Cifar(cifar::Variant::Cifar100))
-        } else if has("train-images-idx3-ubyte") || has("train-images-idx3-ubyte.gz") {
-            Some(Format::Mnist)
-        } else {
-            None
+    /// What it is like, for people.
+    fn describe(&self, domain: Domain) -> String {
+        let [channels, height, width] = self.shape;
+        let classes = grouped(self.classes as f64);
+        match (domain, channels) {
+            (Domain::Tables, _) => format!("{channels} numbers in {classes} classes"),
+            (_, 1) => format!("{height}×{width} pixels in {classes} classes"),
+            _ => format!("{height}×{width} pixels and {channels} channels in {classes} classes"),
         }
     }
-}
-
-/// Whether a folder has a data set of images.
-pub(super) fn are_in(folder: &Path) -> bool {
-    Format::of(folder).is_some()
 }
 
 impl SampleKind for ImageKind {
     const DOMAIN: Domain = Domain::Images;
 
-    /// Reads the data set in a folder: MNIST and data sets in the same format, or CIFAR.
+    /// Reads the data set of the settings, and splits off a test set if it has none.
     fn open(settings: &Settings) -> Result<(DataSet, Self)> {
-        let Some(folder) = &settings.data else {
-            return Err(Error::setting("there is no data set of images", FORMS));
+        if let Some(made) = settings.synthetic {
+            return Self::made(made);
+        }
+        let Some(path) = &settings.data else {
+            return Err(Error::setting("there is no data set", format!("name {} with --data", layouts())));
         };
-        let Some(format) = Format::of(folder) else {
-            let is_folder = folder.is_dir();
-            if text::is_text(folder) && folder.exists() || is_folder && !text::files(folder)?.is_empty() {
-                let problem = of_other_networks(settings, Domain::Text);
-                return Err(Error::file(folder, problem, format!("{}, or {FORMS}", networks_for(Domain::Text))));
+        let forms = format!("name {}", layouts());
+        refuse_others(settings, path, &forms)?;
+        let (format, FoundData { train, test, domain, unreadable, identity }, kind) =
+            Self::read(path, settings.image_size)?;
+        refuse(settings, path, domain, &forms)?;
+        let (count, samples) = (grouped(train.count() as f64), domain.samples());
+        let (train, test, rest) = match test {
+            Some(test) => {
+                let rest = format!("{} more to test with", grouped(test.count() as f64));
+                (train, test, rest)
             }
-            let problem = match (is_folder, folder.exists()) {
-                (true, _) => "there is no data set in this folder",
-                (false, true) => "this is not a folder",
-                (false, false) => "there is no such folder",
-            };
-            return Err(Error::file(folder, problem, FORMS));
+            None => {
+                let Split { train, test } = Subset::split_off(train).map_err(|error| error.in_file(path))?;
+                let rest = format!("{} of them set aside to test with", grouped(test.count() as f64));
+                (Arc::new(train) as Arc<dyn Samples>, Arc::new(test) as Arc<dyn Samples>, rest)
+            }
         };
-        let Split { train, test } = match format {
-            Format::Mnist => mnist::load(folder)?,
-            Format::Cifar(variant) => cifar::load(folder, variant, &Normalise::by(&COLOURS)?)?,
+        let values: usize = kind.shape.iter().product();
+        let (train, test) = (Arc::new(Replaced::new(train)), Arc::new(Replaced::new(test)));
+        let data = DataSet {
+            train: train.clone(),
+            test: test.clone(),
+            domain,
+            tested: (TESTED.0 / values.max(1)).clamp(1, TESTED.1),
+            identity: identity.map(|identity| ("data", identity)).into_iter().collect(),
+            found: format!("{}: {count} {samples} of {}; {rest}", format.name, kind.describe(domain)),
+            unreadable,
+            replaced: vec![train, test],
         };
-        let shape = train.shape().try_into().map_err(|_| {
-            let problem = format!("samples have {} dimensions, not channels, height and width", train.shape().len());
-            Error::file(folder, problem, "give a data set of images")
-        })?;
-        let kind = ImageKind { shape, classes: train.classes() };
-        let (train, test) = (Arc::new(train), Arc::new(test));
-        Ok((DataSet { train, test, domain: Self::DOMAIN, tested: TESTED, identity: Vec::new() }, kind))
+        Ok((data, kind))
     }
 
     fn tensors(batch: Batch, device: &Device, dtype: DType) -> Result<(Flow, Tensor<1, Int>)> {

@@ -1,16 +1,24 @@
-//! What networks are trained on. Each kind of samples is a file here: how a data set is found, and what its samples are as
-//! tensors.
+//! What networks are trained on. Each kind of samples is a file here: what its samples are as tensors. `formats` has the
+//! forms in which data sets are stored.
 
+mod formats;
 mod images;
+mod replaced;
+mod synthetic;
 mod text;
+mod volumes;
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use burn::tensor::{DType, Device, Int, Tensor};
 use serde::{Deserialize, Serialize};
 
-pub(super) use self::{images::ImageKind, text::TextKind};
-use super::settings::{BatchSize, Model, Settings};
+use self::formats::{FORMATS, find};
+pub(super) use self::{images::ImageKind, replaced::Replaced, text::TextKind, volumes::VolumeKind};
+use super::{
+    networks::Model,
+    settings::{BatchSize, Settings},
+};
 use crate::{
     Error, Flow, Result,
     data::{Batch, Samples},
@@ -22,8 +30,12 @@ use crate::{
 pub enum Domain {
     /// Images, each of a class.
     Images,
+    /// Rows of numbers, each of a class.
+    Tables,
     /// Sequences of characters, each followed by another one.
     Text,
+    /// Patches of volumes, of whose voxels each is of a class.
+    Volumes,
 }
 
 impl Domain {
@@ -31,16 +43,19 @@ impl Domain {
     pub fn samples(self) -> &'static str {
         match self {
             Domain::Images => "images",
+            Domain::Tables => "rows",
             Domain::Text => "sequences",
+            Domain::Volumes => "patches",
         }
     }
 
     /// The samples per step of a worker, and of all, for which learning rates are usually good: a sequence has many
-    /// characters to learn from.
+    /// characters to learn from, and a patch many voxels.
     pub fn usual_batch(self) -> (usize, usize) {
         match self {
-            Domain::Images => (64, 128),
+            Domain::Images | Domain::Tables => (64, 128),
             Domain::Text => (16, 32),
+            Domain::Volumes => (4, 8),
         }
     }
 
@@ -48,7 +63,9 @@ impl Domain {
     fn name(self) -> &'static str {
         match self {
             Domain::Images => "images",
+            Domain::Tables => "rows of numbers",
             Domain::Text => "text",
+            Domain::Volumes => "volumes",
         }
     }
 
@@ -56,7 +73,9 @@ impl Domain {
     fn use_by_networks(self) -> &'static str {
         match self {
             Domain::Images => "classifies images",
+            Domain::Tables => "classifies rows of numbers",
             Domain::Text => "continues text",
+            Domain::Volumes => "classifies voxels",
         }
     }
 }
@@ -71,6 +90,12 @@ pub(super) struct DataSet {
     pub(super) tested: usize,
     /// What must be the same to go on from a checkpoint, by the names that people type.
     pub(super) identity: Vec<(&'static str, String)>,
+    /// What was found, in one line.
+    pub(super) found: String,
+    /// Files or lines that were left out, and why.
+    pub(super) unreadable: Vec<String>,
+    /// The samples whose places others may take.
+    pub(super) replaced: Vec<Arc<Replaced>>,
 }
 
 impl DataSet {
@@ -99,14 +124,68 @@ pub(super) trait SampleKind: Sized {
     fn blank(&self, samples: usize, device: &Device) -> Flow;
 }
 
-/// There is a data set, but for other networks.
-fn of_other_networks(settings: &Settings, found: Domain) -> String {
-    let (model, does) = (settings.model, settings.model.domain().use_by_networks());
-    format!("this is a data set of {}, and {} {does}", found.name(), model.name())
+/// Refuses a data set that is one for other networks, as far as names tell; `forms` says what can be trained with.
+fn refuse_others(settings: &Settings, path: &Path, forms: &str) -> Result<()> {
+    find(path).map_or(Ok(()), |format| refuse(settings, path, format.domain, forms))
 }
 
-/// What to do about it: the networks for such a data set.
-fn networks_for(found: Domain) -> String {
-    let names: Vec<&str> = Model::all().filter(|model| model.domain() == found).map(Model::name).collect();
-    format!("choose --model {}", names.join(" or "))
+/// The same for one that consists of this.
+fn refuse(settings: &Settings, path: &Path, found: Domain, forms: &str) -> Result<()> {
+    if settings.model.takes(found) {
+        return Ok(());
+    }
+    let (model, own) = (settings.model.name(), settings.model.domain());
+    let problem = format!("this is a data set of {}, and {model} {}", found.name(), own.use_by_networks());
+    let names: Vec<&str> = Model::all().filter(|model| model.takes(found)).map(Model::name).collect();
+    Err(Error::file(path, problem, format!("choose --model {}, or {forms}", names.join(" or "))))
+}
+
+/// The forms that data sets may have, a line for each.
+pub fn layouts() -> impl Iterator<Item = &'static str> {
+    FORMATS.iter().map(|format| format.layout)
+}
+
+/// The network for the data set at a path, if nobody asks for another one: it depends on what its samples are like.
+pub fn suggest(path: &Path, image_size: Option<usize>) -> Result<Model> {
+    match find(path).map(|format| format.domain) {
+        Some(Domain::Text) => return Model::named("transformer"),
+        Some(Domain::Volumes) => return Model::named("msd"),
+        _ => {}
+    }
+    let (_, found, kind) = ImageKind::read(path, image_size)?;
+    Model::named(suited(found.domain, kind.shape))
+}
+
+/// The name of the network for samples like these.
+fn suited(domain: Domain, [channels, height, width]: [usize; 3]) -> &'static str {
+    match (domain, channels, height.min(width)) {
+        (Domain::Text, ..) => "transformer",
+        (Domain::Volumes, ..) => "msd",
+        (Domain::Tables, ..) | (_, _, ..6) => "mlp",
+        (_, _, 64..) => "resnet18",
+        (_, 1, 16..) => "lenet",
+        _ => "cnn",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_data_set_has_a_network_that_takes_it() {
+        for (domain, shape, name) in [
+            (Domain::Tables, [5, 1, 1], "mlp"),
+            (Domain::Images, [1, 28, 28], "lenet"),
+            (Domain::Images, [3, 32, 32], "cnn"),
+            (Domain::Images, [3, 64, 80], "resnet18"),
+            (Domain::Images, [1, 8, 8], "cnn"),
+            (Domain::Images, [1, 4, 40], "mlp"),
+            (Domain::Text, [1, 1, 1], "transformer"),
+            (Domain::Volumes, [1, 1, 1], "msd"),
+        ] {
+            assert_eq!(suited(domain, shape), name);
+            assert!(Model::named(name).unwrap().takes(domain));
+        }
+    }
 }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use sha2::{Digest as _, Sha256};
+use sirtaki_launch::words::grouped;
 
-use super::{DataSet, Domain, SampleKind, Settings, images, networks_for, of_other_networks};
+use super::{DataSet, Domain, SampleKind, Settings, refuse_others};
 use crate::{
     Error, Flow, Result,
     checkpoint::hex,
@@ -35,12 +36,11 @@ impl SampleKind for TextKind {
     fn open(settings: &Settings) -> Result<(DataSet, Self)> {
         let whole = match &settings.data {
             None => grammar::text(MADE),
-            Some(path) if images::are_in(path) => {
-                let problem = of_other_networks(settings, Domain::Images);
-                return Err(Error::file(path, problem, format!("{}, or {FORMS}", networks_for(Domain::Images))));
-            }
             Some(path) if !path.exists() => return Err(Error::file(path, "there is no such file or folder", FORMS)),
-            Some(path) => text::read(path)?,
+            Some(path) => {
+                refuse_others(settings, path, FORMS)?;
+                text::read(path)?
+            }
         };
         let length = settings.context.unwrap_or(LENGTH);
         let split = Text::split(&whole, length);
@@ -53,8 +53,22 @@ impl SampleKind for TextKind {
         let identity =
             vec![("context", length.to_string()), ("data", format!("a text with SHA-256 {}", &digest[..16]))];
         let tested = (TESTED * LENGTH * LENGTH / length.saturating_mul(length)).clamp(1, TESTED);
-        let (train, test) = (Arc::new(train), Arc::new(test));
-        Ok((DataSet { train, test, domain: Self::DOMAIN, tested, identity }, kind))
+        let origin = if settings.data.is_some() { "text" } else { "text made by a grammar" };
+        let (characters, different) = (whole.chars().count(), kind.characters);
+        let data = DataSet {
+            train: Arc::new(train),
+            test: Arc::new(test),
+            domain: Self::DOMAIN,
+            tested,
+            identity,
+            found: format!(
+                "{origin}: {} characters, {different} different ones; the last tenth to test with",
+                grouped(characters as f64)
+            ),
+            unreadable: Vec::new(),
+            replaced: Vec::new(),
+        };
+        Ok((data, kind))
     }
 
     /// What should come out are the characters that follow those of each sequence, one sequence after the other.

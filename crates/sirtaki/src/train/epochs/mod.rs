@@ -1,30 +1,34 @@
 //! The epochs of a run, from the first step to the last.
 
+mod begin;
+mod bench;
 mod results;
+mod rounds;
+mod so_far;
 
-use std::{path::PathBuf, time::Instant};
+use std::collections::BTreeMap;
 
 use burn::module::Module;
-use sirtaki_engine::{Phase, telemetry};
+use sirtaki_engine::{Phase, files, machine, telemetry};
 
+use self::{begin::Opened, so_far::SoFar};
+pub use self::{bench::bench, rounds::run_in_rounds};
+pub(super) use self::{bench::bench_network, rounds::train_in_rounds};
 use super::{
-    checks::{rates, same_on_all_ranks, same_settings},
-    data_sets::{DataSet, SampleKind as _},
+    data_sets::DataSet,
     layout::{Batches, Layout},
     meter::{Score, Watch},
     model::{self, Passes},
     networks::Network,
+    progress::{Said, StepScores},
     report::{Epoch, Observer, Prediction, Report},
     settings::Settings,
-    single_worker,
+    single_worker::{Alone, Measured},
     work_split::Shares,
 };
 use crate::{
-    Chain, Error, Layer, Result, Resumed, Update, World,
-    checkpoint::Manifest,
-    data::{Loader, Position},
-    schedule::Schedule,
-    seed,
+    Chain, Error, Layer, Result, Resumed, Update, World, checkpoint::Manifest, data::Loader, elastic::Rounds,
+    schedule::Schedule, seed,
 };
 
 /// Number of steps between two reports of progress.
@@ -37,10 +41,14 @@ pub fn run(world: &World, settings: &Settings, observer: &mut dyn Observer) -> R
 
 /// The same for a network by its type.
 pub(super) fn train<N: Network>(world: &World, settings: &Settings, observer: &mut dyn Observer) -> Result<Report> {
-    Course::prepare::<N>(world, settings)?.run(observer)
+    let opened = Opened::<N>::new(settings)?;
+    let mut course = Course::begin(world, settings, &opened, None, None)?;
+    let report = course.run(observer)?;
+    course.export(&opened.network)?;
+    Ok(report)
 }
 
-/// A run in progress.
+/// A run in progress, among the workers of one world.
 struct Course<'a, L> {
     world: &'a World,
     settings: &'a Settings,
@@ -50,155 +58,163 @@ struct Course<'a, L> {
     /// Taken out while it is changed.
     network: Option<Chain<L>>,
     update: Box<dyn Update<Chain<L>>>,
+    scores: StepScores,
     rates: Schedule,
     /// Samples per step of a worker and of all.
     sizes: (usize, usize),
-    position: Position,
-    step: u64,
+    so_far: SoFar,
     resumed: Option<Resumed>,
-    begun: Instant,
-    training: Watch,
-    /// Samples seen in this run by all workers.
-    seen: usize,
-    epochs: Vec<Epoch>,
-    /// The result of the newest test.
-    tested: Option<Score>,
-    checkpoint: Option<PathBuf>,
-    interrupted: bool,
+    /// Where workers come and go.
+    rounds: Option<&'a Rounds>,
+    /// Whether the run had begun before, in another world.
+    joined: bool,
+    /// The machine's load when the run began.
+    load_before: Option<f64>,
+    /// Samples that could not be read and are known to all, by their numbers in each part of the data set.
+    replaced: Vec<BTreeMap<usize, String>>,
 }
 
-impl<'a, L: Layer> Course<'a, L> {
-    fn prepare<N: Network<Layer = L>>(world: &'a World, settings: &'a Settings) -> Result<Self> {
-        let copies = settings.copies(world.size())?;
-        let sizes = settings.batch.sizes(copies)?;
-        let (data, kind) = N::Kind::open(settings)?;
-        same_on_all_ranks(world, settings, copies, &data)?;
-        data.check_batch(settings.batch, sizes.1)?;
-        let device = world.device().autodiff();
-        let network = N::new(kind)?;
-        let layout = Layout::new(world, settings, &network)?;
-        let network = layout.chain(&network, &device, settings.seed)?;
-        let mut update = model::update(layout.equals(), settings)?;
-        let (network, resumed) = match &settings.checkpoints {
-            Some(folder) if settings.resume => {
-                layout.resume(folder, settings.model.name(), network, update.as_mut())?
-            }
-            _ => (layout.equals().broadcast(network, 0)?, None),
-        };
-        if let Some(resumed) = &resumed {
-            same_settings(resumed, settings, copies, &data)?;
+impl<L: Layer> Course<'_, L> {
+    fn run(&mut self, observer: &mut dyn Observer) -> Result<Report> {
+        let parameters = self.layout.parameters(self.network())?;
+        let (mut alone, is_compared) = (Alone::default(), self.is_compared());
+        if is_compared {
+            alone.before(&self.measured())?;
         }
-        let start = (Position::start(settings.seed), 0);
-        let (position, step) =
-            resumed.as_ref().map_or(start, |resumed| (resumed.manifest.position, resumed.manifest.step));
-        let rates = rates(settings, copies, data.train.count().div_ceil(sizes.1))?;
-        let loss = layout.loss(data.train.classes())?;
-        let passes = Passes::new(world, device, settings.precision, N::Kind::tensors).split(loss);
-        let (begun, training) = (Instant::now(), Watch::running());
-        Ok(Self {
-            world,
-            settings,
-            data,
-            layout,
-            passes,
-            network: Some(network),
-            update,
-            rates,
-            sizes,
-            position,
-            step,
-            checkpoint: resumed.as_ref().map(|resumed| resumed.path.clone()),
-            resumed,
-            begun,
-            training,
-            seen: 0,
-            epochs: Vec::new(),
-            tested: None,
-            interrupted: false,
-        })
-    }
-
-    fn run(mut self, observer: &mut dyn Observer) -> Result<Report> {
-        let network = self.network();
-        let method = self.settings.method;
-        let parameters = self.layout.parameters(network)?;
-        let one_worker = match self.is_done() || !self.layout.is_whole() {
-            true => None,
-            false => single_worker::speed(self.world, &self.passes, network, method, &self.data, self.sizes.0)?,
-        };
-        observer.begins(&self.start(parameters, one_worker));
-        let copies = self.layout.copies().size();
-        let settings = self.settings.report_settings(copies, &self.data, self.sizes);
-        self.world.engine().describe(settings);
+        observer.begins(&self.start(parameters));
+        self.world.engine().describe(self.described());
         self.say(telemetry::Progress::default());
-        self.begun = Instant::now();
-        self.training = Watch::running();
-        if self.is_done() {
+        if !self.joined {
+            self.begin_clocks();
+        }
+        if let Some(rounds) = self.rounds {
+            rounds.set_holding();
+        }
+        if self.is_done() && self.so_far.untested.is_none() && self.so_far.tested.is_none() {
             self.test()?;
         }
-        while !self.is_done() && !self.interrupted {
+        while !self.so_far.interrupted && (self.so_far.untested.is_some() || !self.is_done()) {
             self.epoch(observer)?;
         }
-        self.training.pause();
-        self.report(parameters, one_worker)
+        if self.so_far.interrupted {
+            self.save()?;
+        }
+        self.so_far.training.pause();
+        self.so_far.whole.pause();
+        let load = self.load();
+        if is_compared && !self.so_far.interrupted {
+            alone.after(&self.measured(), self.so_far.whole.time())?;
+        }
+        self.report(parameters, load, &alone)
+    }
+
+    /// The first step is next.
+    fn begin_clocks(&mut self) {
+        (self.so_far.whole, self.so_far.training) = (Watch::running(), Watch::running());
+        self.load_before = machine::load();
+    }
+
+    /// Whether the speed is compared with that of one worker; not where their number changes.
+    fn is_compared(&self) -> bool {
+        let is_fixed = !self.joined && self.rounds.is_none();
+        self.world.size() > 1 && is_fixed && !self.is_done() && self.layout.is_whole()
+    }
+
+    /// What one worker alone is measured with.
+    fn measured(&self) -> Measured<'_, L> {
+        let (world, passes, network) = (self.world, &self.passes, self.network());
+        Measured { world, passes, network, method: self.settings.method, data: &self.data, batch: self.sizes.0 }
+    }
+
+    /// How many processes wanted a processor of this machine during the run.
+    fn load(&self) -> Option<f64> {
+        machine::load_during(self.load_before?, machine::load()?, self.so_far.whole.time().as_secs_f64())
+    }
+
+    /// Writes the trained network to the file that is wanted, on one rank.
+    fn export<N: Network<Layer = L>>(&self, definition: &N) -> Result<()> {
+        if let (Some(file), 0, false) = (&self.settings.export, self.world.rank(), self.so_far.interrupted) {
+            let bytes = definition.export(self.network()).unwrap_or_default();
+            files::write(file, &bytes).map_err(Error::io("write", file))?;
+        }
+        Ok(())
     }
 
     fn is_done(&self) -> bool {
-        self.position.epoch >= self.settings.epochs || self.settings.most_steps.is_some_and(|most| self.step >= most)
+        let SoFar { position, step, .. } = &self.so_far;
+        position.epoch >= self.settings.epochs || self.settings.most_steps.is_some_and(|most| *step >= most)
+    }
+
+    /// Epochs done, of which the last one may be a part.
+    fn epochs_done(&self) -> f64 {
+        let position = self.so_far.position;
+        position.epoch as f64 + position.seen as f64 / self.data.train.count().max(1) as f64
     }
 
     fn network(&self) -> &Chain<L> {
         self.network.as_ref().expect("it is back whenever nothing changes it")
     }
 
+    /// The network, to be changed. Where workers may be lost it stays, too, for a change that they keep from being made.
+    fn take(&mut self) -> Chain<L> {
+        let network = if self.rounds.is_some() { self.network.clone() } else { self.network.take() };
+        network.expect("it is back whenever nothing changes it")
+    }
+
     /// Makes the network what is tested and saved.
     fn settle(&mut self) -> Result<()> {
-        let network = self.network.take().expect("it is back whenever nothing changes it");
+        let network = self.take();
         self.network = Some(self.update.settle(network)?);
         Ok(())
     }
 
     /// What is left of an epoch, or of all steps that were wanted; then a test.
     fn epoch(&mut self, observer: &mut dyn Observer) -> Result<()> {
+        if self.so_far.untested.is_none() {
+            self.steps(observer)?;
+        }
+        match self.so_far.untested {
+            Some(epoch) if !self.so_far.interrupted => self.end_epoch(epoch, observer),
+            _ => Ok(()),
+        }
+    }
+
+    fn steps(&mut self, observer: &mut dyn Observer) -> Result<()> {
         let samples = self.data.train.count();
         let worker = self.layout.copies().worker();
-        let shares = Shares::new(samples, self.position, worker, self.settings.shards, self.sizes)?;
+        let shares = Shares::new(samples, self.so_far.position, worker, self.settings.shards, self.sizes.1)?;
         let mut batches = Batches::new(&self.layout, &self.data.train, &shares)?;
-        let (mut whole, mut recent) = (Score::default(), Score::default());
-        let (before, seen_before, epoch) = (self.training.time(), self.seen, self.position.epoch);
-        let steps = shares.steps();
-        for step in 0..steps {
+        let mut recent = Score::default();
+        for step in 0..shares.steps() {
             let mine = self.one_step(&shares, step, &mut batches)?;
-            let score = self.share(mine, observer.wants_to_stop())?;
-            whole.add(score);
+            let mut score = self.share(mine, observer)?;
+            let ends = self.so_far.untested.is_some() || self.so_far.interrupted;
+            if ends || self.saves_now() {
+                score.add(self.catch_up()?);
+            }
             recent.add(score);
-            let ends = step + 1 == steps || self.is_done() || self.interrupted;
             if (step + 1) % TOLD == 0 || ends {
                 let score = std::mem::take(&mut recent);
+                let is_known = score.count > 0.0;
                 self.say(telemetry::Progress {
-                    loss: Some(score.mean_loss()),
-                    accuracy: Some(score.accuracy()),
+                    loss: is_known.then(|| score.mean_loss()),
+                    accuracy: is_known.then(|| score.accuracy()),
                     ..Default::default()
                 });
-            }
-            if self.interrupted {
-                return self.save();
             }
             if ends {
                 break;
             }
-            if self.settings.checkpoint_every.is_some_and(|every| self.step.is_multiple_of(every)) {
+            if self.saves_now() {
                 self.save()?;
             }
         }
-        let trained = self.training.time() - before;
-        let samples_per_second = (self.seen - seen_before) as f64 / trained.as_secs_f64();
-        self.end_epoch(epoch, whole, samples_per_second, observer)
+        Ok(())
     }
 
     fn one_step(&mut self, shares: &Shares, step: usize, batches: &mut Batches) -> Result<Score> {
-        let rate = self.rates.rate(self.step);
-        let network = self.network.take().expect("it is back whenever nothing changes it");
+        let rate = self.rates.rate_at(self.epochs_done());
+        let network = self.take();
         let engine = self.world.engine();
         let next = |batches: &mut Loader| {
             let _input = engine.phase(Phase::Input);
@@ -228,21 +244,50 @@ impl<'a, L: Layer> Course<'a, L> {
             (Shares::Workers(_), Batches::Ends(_)) => return Err(missing_batch(step)),
         };
         self.network = Some(network);
-        self.step += 1;
-        self.seen += shares.together(step);
-        self.position = shares.position(step + 1);
+        let epoch = self.so_far.position.epoch;
+        self.so_far.step += 1;
+        self.so_far.seen += shares.together(step);
+        self.so_far.position = shares.position(step + 1);
+        if self.so_far.position.epoch > epoch || self.is_done() {
+            self.so_far.untested = Some(epoch);
+        }
         Ok(score)
     }
 
-    /// The score of a step on all ranks, from this rank's part of it. Also notices that a rank wants to stop, and that
-    /// the loss is no longer finite.
-    fn share(&mut self, mine: Score, stops: bool) -> Result<Score> {
-        let [loss, right, count] = mine.to_array();
-        let stops = if stops { 1.0 } else { 0.0 };
-        let [loss, right, count, stops] = self.world.sums("progress", [loss, right, count, stops])?;
-        self.interrupted = stops > 0.0;
-        self.check_finite("the training loss", loss)?;
-        Ok(Score { loss, right, count })
+    /// Whether a checkpoint is written after this step, in the middle of an epoch.
+    fn saves_now(&self) -> bool {
+        self.settings.checkpoint_every.is_some_and(|every| self.so_far.step.is_multiple_of(every))
+    }
+
+    /// The score of a step on all ranks, from this rank's part of its latest: of the same step, or of an earlier one where
+    /// ranks may be ahead of each other. Also notices that ranks want to stop or change, and that the loss is no longer
+    /// finite.
+    fn share(&mut self, mine: Score, observer: &mut dyn Observer) -> Result<Score> {
+        let stops = observer.wants_to_stop();
+        if let (true, Some(rounds)) = (stops, self.rounds) {
+            rounds.leaver().leave()?;
+        }
+        let changes = self.world.rank() == 0 && self.rounds.is_some_and(Rounds::is_changing);
+        let said = self.scores.step(self.world, Said { score: mine, stops: stops.into(), changes })?;
+        said.map_or(Ok(Score::default()), |said| self.heard(said))
+    }
+
+    /// The scores of all steps that are left.
+    fn catch_up(&mut self) -> Result<Score> {
+        let mut all = Score::default();
+        while let Some(said) = self.scores.oldest()? {
+            all.add(self.heard(said)?);
+        }
+        Ok(all)
+    }
+
+    fn heard(&mut self, said: Said) -> Result<Score> {
+        // Where workers come and go, one that has to leave does not end the run.
+        let enough = if self.rounds.is_some() { self.world.size() } else { 1 };
+        self.so_far.interrupted |= said.stops >= enough;
+        self.check_finite("the training loss", said.score.loss)?;
+        self.so_far.epoch.add(said.score);
+        if said.changes && !self.so_far.interrupted { Err(Error::Changing) } else { Ok(said.score) }
     }
 
     /// Fails if a value that training depends on is no longer finite; all ranks have the same value.
@@ -250,39 +295,48 @@ impl<'a, L: Layer> Course<'a, L> {
         if value.is_finite() || self.settings.allow_nan {
             return Ok(());
         }
-        let kept = match &self.checkpoint {
+        let kept = match &self.so_far.checkpoint {
             Some(path) => format!("the last good checkpoint is {}", path.display()),
             None => "there is no earlier checkpoint".into(),
         };
-        let problem = format!("{what} is {value} after step {}", self.step);
+        let problem = format!("{what} is {value} after step {}", self.so_far.step);
         let hint = "start again with a smaller --lr or more --warmup-epochs, or add --allow-nan to continue regardless";
         Err(Error::setting(problem, format!("{kept}; {hint}")))
     }
 
-    fn end_epoch(&mut self, epoch: u64, trained: Score, rate: f64, observer: &mut dyn Observer) -> Result<()> {
-        self.training.pause();
+    fn end_epoch(&mut self, epoch: u64, observer: &mut dyn Observer) -> Result<()> {
+        self.so_far.training.pause();
+        let (before, seen_before) = self.so_far.before;
+        let trained = self.so_far.training.time().as_secs_f64();
+        let samples_per_second = (self.so_far.seen - seen_before) as f64 / (trained - before);
         let test = self.test()?;
-        let seconds = self.begun.elapsed().as_secs_f64();
+        let seconds = self.so_far.whole.time().as_secs_f64();
         self.save()?;
+        let score = std::mem::take(&mut self.so_far.epoch);
         let epoch = Epoch {
             epoch: epoch + 1,
             seconds,
-            train_loss: trained.mean_loss(),
-            train_accuracy: trained.accuracy(),
+            train_loss: score.mean_loss(),
+            train_accuracy: score.accuracy(),
             test_loss: test.mean_loss(),
             test_accuracy: test.accuracy(),
             prediction: Prediction::new(self.data.domain, test.mean_loss()),
-            samples_per_second: rate,
-            checkpoint: self.checkpoint.clone(),
+            samples_per_second,
+            checkpoint: self.so_far.checkpoint.clone(),
         };
+        (self.so_far.untested, self.so_far.before) = (None, (trained, self.so_far.seen));
         observer.epoch_ends(&epoch);
+        let replaced = self.newly_replaced()?;
+        if !replaced.is_empty() {
+            observer.replaced(&replaced);
+        }
         self.say(telemetry::Progress {
             test_loss: Some(epoch.test_loss),
             test_accuracy: Some(epoch.test_accuracy),
             ..Default::default()
         });
-        self.epochs.push(epoch);
-        self.training.go_on();
+        self.so_far.epochs.push(epoch);
+        self.so_far.training.go_on();
         Ok(())
     }
 
@@ -291,21 +345,22 @@ impl<'a, L: Layer> Course<'a, L> {
         let network = self.network().valid();
         let test = self.layout.test(&self.passes.for_tests(), &network, &self.data)?;
         self.check_finite("the test loss", test.mean_loss())?;
-        self.tested = Some(test);
+        self.so_far.tested = Some(test);
         Ok(test)
     }
 
     fn save(&mut self) -> Result<()> {
         let Some(folder) = &self.settings.checkpoints else { return Ok(()) };
-        self.training.pause();
+        self.so_far.training.pause();
         self.settle()?;
         let sum = self.layout.over_network(model::sum_of_weights(self.network()))?;
         self.check_finite("the sum of all weights", sum)?;
         let settings = self.settings.resume_settings(self.layout.copies().size(), &self.data);
-        let manifest = Manifest { settings, ..Manifest::new(self.settings.model.name(), self.step, self.position) };
+        let manifest =
+            Manifest { settings, ..Manifest::new(self.settings.model.name(), self.so_far.step, self.so_far.position) };
         let path = self.layout.save(folder, self.settings.keep, manifest, self.network(), self.update.as_ref())?;
-        self.checkpoint = Some(path);
-        self.training.go_on();
+        self.so_far.checkpoint = Some(path);
+        self.so_far.training.go_on();
         Ok(())
     }
 }

@@ -9,7 +9,7 @@ use burn::{
     tensor::{Device, Tensor, activation::relu},
 };
 
-use super::{ImageKind, Network, too_small};
+use super::{ImageKind, Network, NetworkSize, too_small};
 use crate::{
     Flow, Layer, Result, ShardDropout, World,
     nn::{convolve, max_pool},
@@ -38,7 +38,7 @@ impl Network for Cnn {
     type Kind = ImageKind;
     type Layer = CnnLayer;
 
-    fn new(kind: ImageKind) -> Result<Self> {
+    fn new(kind: ImageKind, _: Option<NetworkSize>) -> Result<Self> {
         let [_, height, width] = kind.shape;
         let left = |size: usize| size.checked_sub(4).map(|left| left / 2).filter(|&left| left > 0);
         let features = left(height).zip(left(width)).map(|(height, width)| 64 * height * width);

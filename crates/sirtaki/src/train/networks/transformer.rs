@@ -12,7 +12,7 @@ use burn::{
     tensor::{Device, Int, Tensor, activation::gelu},
 };
 
-use super::{Network, TextKind};
+use super::{Network, NetworkSize, TextKind};
 use crate::{
     Flow, Layer, Result, ShardDropout, World,
     tensor_parallel::{ColumnLinear, RowLinear, SplitAttention},
@@ -79,7 +79,7 @@ impl Network for Transformer {
     type Kind = TextKind;
     type Layer = TransformerLayer;
 
-    fn new(kind: TextKind) -> Result<Self> {
+    fn new(kind: TextKind, _: Option<NetworkSize>) -> Result<Self> {
         Ok(Self { kind })
     }
 

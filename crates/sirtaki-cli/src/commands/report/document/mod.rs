@@ -5,7 +5,10 @@ mod notes;
 mod result;
 mod tables;
 
-pub(crate) use self::{notes::busy, tables::scalings};
+pub(crate) use self::{
+    notes::busy,
+    tables::{or_dash, scalings},
+};
 use super::findings::Findings;
 
 /// A figure that matters most.
@@ -43,6 +46,15 @@ pub(crate) struct Table {
     pub(crate) rows: Vec<TableRow>,
 }
 
+/// Another page in the same folder.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Link {
+    /// Its file.
+    pub(crate) file: String,
+    /// What is there.
+    pub(crate) words: &'static str,
+}
+
 /// Everything but the plots.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Document {
@@ -58,6 +70,8 @@ pub(crate) struct Document {
     pub(crate) notes: Vec<String>,
     /// What was measured and set.
     pub(crate) tables: Vec<Table>,
+    /// Where there is more.
+    pub(crate) links: Vec<Link>,
 }
 
 /// How to read the figures, below every report.
@@ -79,5 +93,6 @@ pub(crate) fn write(findings: &Findings, title: Option<&str>) -> Document {
         keys: result::keys(findings),
         notes: notes::notes(findings),
         tables: tables::tables(findings),
+        links: Vec::new(),
     }
 }

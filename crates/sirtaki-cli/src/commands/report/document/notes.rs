@@ -8,6 +8,7 @@ use sirtaki_engine::machine::is_busy;
 use crate::commands::report::{
     compare::{Group, ScalingSeries},
     findings::Findings,
+    measure::Part,
     read::RecordedRun,
     spread::ENOUGH,
     words::{count, percent, rounded_percent},
@@ -23,6 +24,7 @@ const LOW: f64 = 0.8;
 pub(super) fn notes(findings: &Findings) -> Vec<String> {
     let mut notes = Vec::new();
     notes.extend(failures(findings));
+    notes.extend(parts(findings));
     notes.extend(seeds(findings));
     notes.extend(apart(findings));
     notes.extend(machines(findings));
@@ -42,6 +44,33 @@ fn failures(findings: &Findings) -> Option<String> {
     let given = findings.runs.len() + findings.unreadable.len();
     let counted = "They are listed below and drawn as far as they went, but are in no mean.";
     (rest > 0).then(|| format!("{rest} of {} did not finish or cannot be read. {counted}", count(given, "run")))
+}
+
+/// Runs that are no whole training are in no scaling.
+fn parts(findings: &Findings) -> Option<String> {
+    let of = |part: Part, what: &str| {
+        let runs = findings.runs.iter().filter(|run| run.part() == Some(part)).count();
+        let letters: Vec<&str> = findings
+            .groups
+            .iter()
+            .filter(|group| group.part == Some(part))
+            .map(|group| group.letter.as_str())
+            .collect();
+        let groups = if findings.groups.len() > 1 { format!(" ({})", letters.join(", ")) } else { String::new() };
+        (runs > 0).then(|| format!("{}{groups} {what}", count(runs, "run")))
+    };
+    let parts = [
+        of(Part::CutShort, "stopped after a number of steps that was set"),
+        of(Part::Continued, "went on from a checkpoint"),
+        of(Part::Changed, "changed workers on the way"),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| {
+        let what = "Such runs did not do the whole work on one number of workers and are not compared as scaling";
+        let time = "and the time to an accuracy of a run that went on is not compared either";
+        let went_on = findings.runs.iter().any(|run| run.part() == Some(Part::Continued));
+        format!("{}. {what}{}.", parts.join("; "), if went_on { format!(", {time}") } else { String::new() })
+    })
 }
 
 fn seeds(findings: &Findings) -> Option<String> {

@@ -4,6 +4,7 @@ use super::{Table, TableRow, gpus};
 use crate::commands::report::{
     compare,
     findings::Findings,
+    measure::{LIMIT, RESUMED},
     read::{Operation, RecordedRun, RunState},
     words::{bytes, count, duration, figure, grouped, percent, rounded_percent, tidy_percent},
 };
@@ -25,7 +26,7 @@ fn row(cells: Vec<String>) -> TableRow {
     TableRow { cells, marked: false }
 }
 
-pub(super) fn or_dash(value: Option<String>) -> String {
+pub(crate) fn or_dash(value: Option<String>) -> String {
     value.unwrap_or_else(|| "–".into())
 }
 
@@ -95,7 +96,7 @@ fn runs(findings: &Findings) -> Table {
             cells: vec![
                 group.letter.clone(),
                 run.name.clone(),
-                format!("{state}{}{problems}", changes(&run.rounds)),
+                format!("{state}{}{}{problems}", part(run), changes(&run.rounds)),
                 run.ranks.to_string(),
                 or_dash(run.setting("seed").map(Into::into)),
                 or_dash(run.throughput().map(grouped)),
@@ -211,6 +212,13 @@ fn machines(findings: &Findings) -> Table {
         more: Vec::new(),
         rows: rows.into_iter().map(|(cells, letters)| row([vec![letters.join(" ")], cells].concat())).collect(),
     }
+}
+
+/// Which part of a training a run was, in words.
+fn part(run: &RecordedRun) -> String {
+    let limit = run.setting(LIMIT).map(|steps| format!("; limited to step {steps}"));
+    let resumed = run.setting(RESUMED).map(|step| format!("; went on from step {step}"));
+    [resumed, limit].into_iter().flatten().collect()
 }
 
 /// How workers came and went: the last changes of them, in words.

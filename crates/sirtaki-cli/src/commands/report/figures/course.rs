@@ -5,7 +5,7 @@ use crate::{
     commands::report::{
         compare::Group,
         findings::Findings,
-        read::{RecordedRun, Step},
+        read::{RecordedRun, RecordedStep},
         words::{duration, grouped, percent, tidy_percent},
     },
     plot::{Chart, Dots, Dotted, Guide, Scale, Series},
@@ -16,9 +16,6 @@ const POINTS: (usize, usize, usize) = (3000, 24, 240);
 /// Points of a line of throughput; with more it would be too jagged.
 const RATES: usize = 48;
 
-/// How far below the worst test accuracy training accuracy is drawn, as a share of that test's distance from perfect.
-const FLOOR: f64 = 0.5;
-
 /// The horizontal axis.
 #[derive(Clone, Copy)]
 enum Over {
@@ -27,7 +24,7 @@ enum Over {
 }
 
 impl Over {
-    fn of(self, step: &Step) -> Option<f64> {
+    fn of(self, step: &RecordedStep) -> Option<f64> {
         match self {
             Over::Time => step.seconds,
             Over::Samples => step.samples,
@@ -49,7 +46,7 @@ impl Over {
     }
 }
 
-type Value = fn(&Step) -> Option<f64>;
+type Value = fn(&RecordedStep) -> Option<f64>;
 
 /// Accuracy and loss over time and over samples, and throughput with the accuracy it led to.
 pub(super) fn figures(findings: &Findings) -> Vec<Figure> {
@@ -76,15 +73,27 @@ fn learned(findings: &Findings, name: &str, scale: Scale, of: (Value, Value), ov
             (false, true) => (String::new(), label),
             (false, false) => (label, String::new()),
         };
-        series.push(Series { name: names.0, style, points: training, faint: tested, ..Series::default() });
-        series.push(Series { name: names.1, style, points: test, marks: Some(tips), ..Series::default() });
+        let (key, full) = (findings.key_of(index), findings.full_name_of(index));
+        let full = |what: &str| [full.as_str(), what].join(" ").trim().to_owned();
+        series.push(Series {
+            name: names.0,
+            style,
+            points: training,
+            faint: tested,
+            noisy: true,
+            full_name: full("training"),
+            key,
+            ..Series::default()
+        });
+        let (full_name, marks) = (full("test"), Some(tips));
+        series.push(Series { name: names.1, style, points: test, marks, full_name, key, ..Series::default() });
     }
     if scale == Scale::Share && tested {
         let lowest = series.iter().filter(|series| series.marks.is_some()).flat_map(|series| &series.points);
         let lowest = lowest.map(|point| point.1).fold(1.0, f64::min);
-        // Below that, training would push everything that matters to the edge.
-        let floor = lowest - FLOOR * (1.0 - lowest);
-        series.iter_mut().for_each(|series| series.points.retain(|point| point.1 >= floor));
+        // Training that has not come as far as the first test would push everything that matters to the edge.
+        let training = series.iter_mut().filter(|series| series.marks.is_none());
+        training.for_each(|series| series.points.retain(|point| point.1 >= lowest));
     }
     series.retain(|series| !series.points.is_empty());
     let target = findings.groups.iter().find_map(|group| group.reached.as_ref()).map(|reached| reached.0);
@@ -95,16 +104,16 @@ fn learned(findings: &Findings, name: &str, scale: Scale, of: (Value, Value), ov
         }
         _ => Vec::new(),
     };
-    let title = format!("{name} over {}", over.name());
     let y = if scale == Scale::Share { ("accuracy", scale) } else { ("loss", scale) };
-    let chart =
-        Chart { title: title.clone(), x: over.axis(), y, from_zero: (true, scale != Scale::Share), series, guides };
+    let title = format!("{name} over {}", over.name());
+    let chart = Chart { title, x: over.axis(), y, from_zero: (true, scale != Scale::Share), series, guides };
     let note = match (tested, alone) {
         (true, true) => "Marks: after each test, on samples that are not trained with. Thin line: training, averaged.",
         (true, false) => "Marks: after each test. Thin lines: training, averaged. All runs are drawn.",
         (false, _) => "Of training; no tests were recorded.",
     };
-    (!chart.is_empty()).then(|| Figure { title, note: note.into(), svg: chart.draw() })
+    let cut = if tested && scale == Scale::Share { " The axis begins with the lowest test." } else { "" };
+    Figure::of(&chart, format!("{note}{cut}"))
 }
 
 fn tip(name: &str, value: f64) -> String {
@@ -133,15 +142,17 @@ fn throughput(findings: &Findings) -> Option<Figure> {
         name: findings.label_of(index),
         style: findings.style_of(index),
         points: rates(run),
+        noisy: true,
+        full_name: findings.full_name_of(index),
+        key: findings.key_of(index),
         ..Series::default()
     };
     let series: Vec<Series> =
         findings.runs.iter().enumerate().map(line).filter(|series| !series.points.is_empty()).collect();
-    let title = "Throughput over time".to_owned();
+    let title = "Throughput over time".into();
     let (x, y) = (Over::Time.axis(), ("samples/s of all workers", Scale::Plain));
-    let chart = Chart { title: title.clone(), x, y, from_zero: (true, true), series, guides: Vec::new() };
-    let note = format!("Tests included. {}", accuracies(findings));
-    (!chart.is_empty()).then(|| Figure { title, note, svg: chart.draw() })
+    let chart = Chart { title, x, y, from_zero: (true, true), series, guides: Vec::new() };
+    Figure::of(&chart, format!("Tests included. {}", accuracies(findings)))
 }
 
 /// Test accuracy at the end, group by group.
@@ -186,6 +197,7 @@ fn compared(findings: &Findings) -> Option<Figure> {
         values: group.throughput.as_ref().map_or(Vec::new(), |spread| spread.values.clone()),
         mean: group.throughput.as_ref().map(|spread| spread.mean),
         note: group.accuracy.as_ref().map_or("no test".into(), |spread| percent(spread.mean)),
+        key: findings.key_of_group(index),
     };
     let lines: Vec<Dotted> = findings.groups.iter().enumerate().map(line).collect();
     let title = "Throughput and test accuracy".to_owned();
@@ -196,7 +208,7 @@ fn compared(findings: &Findings) -> Option<Figure> {
         "Marks: finished runs, of which the longest took {}. Stroke: their mean. To the right: mean test accuracy at the end.",
         duration(longest)
     );
-    Some(Figure { title, note, svg: dots.draw() })
+    Some(Figure::new(title, note, dots.draw()))
 }
 
 #[cfg(test)]
@@ -214,7 +226,11 @@ mod tests {
 
     #[test]
     fn rates_come_from_neighbours_and_ignore_clocks_that_stand_still() {
-        let row = |seconds, samples| Step { seconds: Some(seconds), samples: Some(samples), ..Step::default() };
+        let row = |seconds, samples| RecordedStep {
+            seconds: Some(seconds),
+            samples: Some(samples),
+            ..RecordedStep::default()
+        };
         let run = RecordedRun {
             steps: vec![row(1.0, 0.0), row(2.0, 50.0), row(2.0, 60.0), row(4.0, 160.0)],
             ..RecordedRun::default()

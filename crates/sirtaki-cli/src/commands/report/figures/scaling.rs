@@ -31,6 +31,7 @@ fn series(findings: &Findings, of: fn(&Point) -> &Spread, show: fn(f64) -> Strin
         points: scaling.points.iter().map(|point| (point.workers as f64, of(point).mean)).collect(),
         ranges: scaling.points.iter().map(|point| (of(point).low(), of(point).high())).collect(),
         marks: Some(scaling.points.iter().map(tip).collect()),
+        full_name: scaling.kind.name().into(),
         ..Series::default()
     };
     findings.scalings.iter().enumerate().map(line).collect()
@@ -51,29 +52,27 @@ fn note(findings: &Findings) -> String {
 }
 
 fn speedup(findings: &Findings) -> Option<Figure> {
-    let title = "Speed-up".to_owned();
     let chart = Chart {
-        title: title.clone(),
+        title: "Speed-up".into(),
         x: ("workers", Scale::Workers),
         y: ("samples/s, times the baseline's", Scale::Plain),
         from_zero: (true, true),
         series: series(findings, |point| &point.speedup, |value| format!("{value:.2}×")),
         guides: vec![Guide { name: "ideal".into(), at: (0.0, 1.0) }],
     };
-    (!chart.is_empty()).then(|| Figure { title, note: note(findings), svg: chart.draw() })
+    Figure::of(&chart, note(findings))
 }
 
 fn efficiency(findings: &Findings) -> Option<Figure> {
-    let title = "Efficiency".to_owned();
     let chart = Chart {
-        title: title.clone(),
+        title: "Efficiency".into(),
         x: ("workers", Scale::Workers),
         y: ("samples/s per worker, of the baseline's", Scale::Share),
         from_zero: (true, true),
         series: series(findings, |point| &point.efficiency, rounded_percent),
         guides: vec![Guide { name: "ideal".into(), at: (1.0, 0.0) }],
     };
-    (!chart.is_empty()).then(|| Figure { title, note: note(findings), svg: chart.draw() })
+    Figure::of(&chart, note(findings))
 }
 
 /// Time to accuracy, if several runs have a goal.
@@ -97,6 +96,7 @@ fn time_to_accuracy(findings: &Findings) -> Option<Figure> {
             values: reached.times.clone(),
             mean: reached.mean,
             note,
+            key: findings.key_of_group(index),
         };
         Some((*target, line))
     };
@@ -108,5 +108,5 @@ fn time_to_accuracy(findings: &Findings) -> Option<Figure> {
     let note = format!(
         "Marks: finished runs, one per seed. Stroke: mean; from {ENOUGH} runs on without the best and the worst. A run that never got there counts as the worst."
     );
-    Some(Figure { title, note, svg: dots.draw() })
+    Some(Figure::new(title, note, dots.draw()))
 }

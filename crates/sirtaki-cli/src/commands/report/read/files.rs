@@ -8,7 +8,7 @@ use std::{
 
 use serde::de::DeserializeOwned;
 
-use super::{Step, is_run};
+use super::{RecordedStep, is_run};
 
 /// Bytes of a description.
 pub(super) const SMALL: u64 = 1 << 20;
@@ -57,18 +57,18 @@ pub(super) fn json<T: DeserializeOwned>(path: &Path, most: u64) -> Result<Option
 }
 
 /// All rows in the order of time, and how many could not be read. A last line that is cut off does not count.
-pub(super) fn steps(path: &Path) -> Result<(Vec<Step>, usize), String> {
+pub(super) fn steps(path: &Path) -> Result<(Vec<RecordedStep>, usize), String> {
     let Some(file) = open(path, LARGE)? else { return Ok((Vec::new(), 0)) };
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let (mut reader, mut line) = (BufReader::new(file.take(LARGE)), Vec::new());
-    let (mut steps, mut damaged): (Vec<Step>, usize) = (Vec::new(), 0);
+    let (mut steps, mut damaged): (Vec<RecordedStep>, usize) = (Vec::new(), 0);
     while steps.len() < ROWS {
         line.clear();
         let read = (&mut reader).take(LINE).read_until(b'\n', &mut line).map_err(|error| format!("{name}: {error}"))?;
         if read == 0 {
             break;
         }
-        match serde_json::from_slice::<Step>(&line) {
+        match serde_json::from_slice::<RecordedStep>(&line) {
             Ok(step) if step.seconds.is_some_and(|seconds| seconds >= 0.0) => steps.push(step),
             Err(_) if line.last() != Some(&b'\n') && (read as u64) < LINE => {}
             _ => damaged += 1,

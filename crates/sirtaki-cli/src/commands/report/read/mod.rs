@@ -52,7 +52,7 @@ impl RunState {
 
 /// One row of measurements made during the run.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-pub(crate) struct Step {
+pub(crate) struct RecordedStep {
     /// Since the start.
     #[serde(deserialize_with = "sound")]
     pub(crate) seconds: Option<f64>,
@@ -155,6 +155,8 @@ pub(crate) struct RunPlan {
 pub(crate) struct RecordedRun {
     /// The folder's name.
     pub(crate) name: String,
+    /// The folder.
+    pub(crate) folder: PathBuf,
     /// Seconds since 1970.
     pub(crate) started: Option<f64>,
     /// From start to end.
@@ -177,10 +179,12 @@ pub(crate) struct RecordedRun {
     pub(crate) environment: BTreeMap<String, String>,
     /// Hyper-parameters.
     pub(crate) settings: BTreeMap<String, String>,
+    /// Whether it is one of a series that was planned.
+    pub(crate) planned: bool,
     /// The rounds of workers that came and went, a sentence each.
     pub(crate) rounds: Vec<String>,
     /// What was measured during the run, in the order of time.
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<RecordedStep>,
     /// What was counted.
     pub(crate) profile: Option<Profile>,
     /// Parts that could not be read.
@@ -241,7 +245,7 @@ pub(crate) fn read(folder: &Path) -> Result<RecordedRun, Unreadable> {
     {
         return Err(unreadable(format!("its format is `{}`, which this version does not know", written.format)));
     }
-    let mut run = assemble(name.clone(), written, plan);
+    let mut run = RecordedRun { folder: real, ..assemble(name.clone(), written, plan) };
     match files::steps(&folder.join(STEPS)) {
         Ok((steps, damaged)) => {
             run.steps = steps;
@@ -263,7 +267,7 @@ pub(crate) fn read(folder: &Path) -> Result<RecordedRun, Unreadable> {
 
 /// What the run says about itself takes precedence over what was planned.
 fn assemble(name: String, written: Option<Written>, plan: Option<RunPlan>) -> RecordedRun {
-    let recorded = written.is_some();
+    let (recorded, planned) = (written.is_some(), plan.is_some());
     let (written, plan) = (written.unwrap_or_default(), plan.unwrap_or_default());
     let planned_end = plan.ended.unwrap_or_default();
     let ended = written.ended.clone().unwrap_or_default();
@@ -293,6 +297,7 @@ fn assemble(name: String, written: Option<Written>, plan: Option<RunPlan>) -> Re
         environment: written.environment,
         rounds: written.rounds,
         settings,
+        planned,
         problems: problems.into_iter().collect(),
         ..RecordedRun::default()
     }

@@ -28,10 +28,16 @@ pub(crate) struct RankProfile {
     pub(crate) host: String,
     /// From joining to the end.
     pub(crate) elapsed_seconds: f64,
+    /// Of processors.
+    pub(crate) cpu_seconds: f64,
+    /// In collectives and the copies around them.
+    pub(crate) communication_seconds: f64,
     /// Of communication while the program did not wait for it.
     pub(crate) hidden_seconds: f64,
     /// Of communication while the program waited.
     pub(crate) exposed_seconds: f64,
+    /// Waiting for other ranks.
+    pub(crate) waited_seconds: f64,
     /// The most it ever had.
     pub(crate) largest_memory_bytes: f64,
     /// Parts of training.
@@ -142,6 +148,9 @@ impl Profile {
         let fix = |value: &mut f64| *value = if *value > 0.0 && *value < 1e18 { *value } else { 0.0 };
         for rank in &mut self.ranks {
             fix(&mut rank.elapsed_seconds);
+            fix(&mut rank.cpu_seconds);
+            fix(&mut rank.communication_seconds);
+            fix(&mut rank.waited_seconds);
             fix(&mut rank.hidden_seconds);
             fix(&mut rank.exposed_seconds);
             fix(&mut rank.largest_memory_bytes);

@@ -71,7 +71,7 @@ fn contour(study: &Study, across: &Parameter, up: &Parameter) -> Option<Figure> 
     };
     let objective = &study.definition().objectives[0].name;
     let note = format!("Lines of equal {objective} between the trials, whatever their other parameters were.");
-    Some(Figure { title, note, svg: plot.draw() })
+    Some(Figure::new(title, note, plot.draw()))
 }
 
 fn axis(known: &Parameter) -> Upright {

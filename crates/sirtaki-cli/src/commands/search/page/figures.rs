@@ -4,7 +4,7 @@ use sirtaki_launch::words::percent;
 use sirtaki_search::{
     importance::importance,
     journal::Direction,
-    space::Domain,
+    space::{Choice, Domain, Parameter},
     study::{State, Study, Trial},
 };
 
@@ -80,11 +80,8 @@ fn history(study: &Study) -> Option<Figure> {
         series: vec![scatter("", 0, points), line],
         guides: Vec::new(),
     };
-    (!trials.is_empty()).then(|| Figure {
-        title: "History".into(),
-        note: format!("{} of every trial that finished, and the best so far.", study.definition().objectives[0].name),
-        svg: chart.draw(),
-    })
+    let objective = &study.definition().objectives[0].name;
+    Figure::of(&chart, format!("{objective} of every trial that finished, and the best so far."))
 }
 
 /// Learning curves; where a rule compares trials at certain steps, how many came that far.
@@ -103,7 +100,9 @@ fn on_the_way(study: &Study) -> Option<Figure> {
             let stands_out = best.contains(&trial.number);
             let name = if stands_out { format!("trial {}", trial.number) } else { String::new() };
             let style = usize::from(stands_out);
-            Series { name, style, points: curve(trial), faint: !stands_out, ..Series::default() }
+            let full_name = format!("trial {}", trial.number);
+            let (points, faint) = (curve(trial), !stands_out);
+            Series { name, style, points, faint, full_name, noisy: true, ..Series::default() }
         })
         .collect();
     let stopper = &study.definition().stopper;
@@ -124,7 +123,7 @@ fn on_the_way(study: &Study) -> Option<Figure> {
         series,
         guides: Vec::new(),
     };
-    (!chart.is_empty()).then(|| Figure { title: "Values on the way".into(), note, svg: chart.draw() })
+    Figure::of(&chart, note)
 }
 
 const STATES: [State; 6] =
@@ -147,12 +146,10 @@ fn slots(study: &Study) -> Option<Figure> {
         }
     }
     rows.sort_by(|a, b| (a.0.len(), &a.0).cmp(&(b.0.len(), &b.0)));
-    let (count, svg) = (rows.len(), Spans { title: "Slots".into(), parts: STATES.map(State::word).to_vec(), rows });
-    (count > 0).then(|| Figure {
-        title: "Slots".into(),
-        note: "Which trial ran where and when, the last time that it was started.".into(),
-        svg: svg.draw(),
-    })
+    let (count, x) = (rows.len(), ("time since the start", Scale::Time));
+    let svg = Spans { title: "Slots".into(), x, parts: STATES.map(State::word).to_vec(), rows };
+    let note = "Which trial ran where and when, the last time that it was started.";
+    (count > 0).then(|| Figure::new("Slots", note, svg.draw()))
 }
 
 fn importances(study: &Study) -> Option<Figure> {
@@ -162,7 +159,12 @@ fn importances(study: &Study) -> Option<Figure> {
         definition.space.parameters().iter().map(|known| known.name.clone()).zip(shares).collect();
     rows.sort_by(|a, b| b.1.total_cmp(&a.1));
     let any = rows.iter().any(|row| row.1 > 0.0);
-    let row = |(name, share): (String, f64)| BarRow { name, bars: vec![vec![(0, share)]], note: percent(share, 0) };
+    let row = |(name, share): (String, f64)| BarRow {
+        name,
+        bars: vec![vec![(0, share)]],
+        note: percent(share, 0),
+        key: None,
+    };
     let bars = Bars {
         title: "Importance".into(),
         x: ("share of the spread", Scale::Share),
@@ -170,11 +172,8 @@ fn importances(study: &Study) -> Option<Figure> {
         rows: rows.into_iter().map(row).collect(),
         show: |share| percent(share, 1),
     };
-    any.then(|| Figure {
-        title: "Importance".into(),
-        note: "How much of the spread of values each parameter explains on its own.".into(),
-        svg: bars.draw(),
-    })
+    let note = "How much of the spread of values each parameter explains on its own.";
+    any.then(|| Figure::new("Importance", note, bars.draw()))
 }
 
 fn parallel(study: &Study) -> Option<Figure> {
@@ -197,64 +196,93 @@ fn parallel(study: &Study) -> Option<Figure> {
         ends: (summary::short(low), summary::short(high)),
     });
     let strand = |(rank, (trial, value)): (usize, &(&Trial, f64))| {
-        let unit =
-            |known: &sirtaki_search::space::Parameter| Some(known.domain.to_unit(trial.setting(&known.name)?.value));
+        let unit = |known: &Parameter| Some(known.domain.to_unit(trial.setting(&known.name)?.value));
         let mut places: Vec<Option<f64>> = parameters.iter().map(unit).collect();
         places.push(Some(if high > low { (value - low) / (high - low) } else { 0.5 }));
         Strand { places, best: rank < BEST, tip: tip(trial, *value) }
     };
     let strands: Vec<Strand> = trials.iter().take(MOST_LINES).enumerate().map(strand).collect();
     let plot = Parallel { title: "All parameters at once".into(), axes, strands };
-    (!trials.is_empty() && parameters.len() > 1).then(|| Figure {
-        title: "All parameters at once".into(),
-        note: format!("One line per trial; the best {} stand out.", BEST.min(trials.len())),
-        svg: plot.draw(),
-    })
+    let note = format!("One line per trial; the best {} stand out.", BEST.min(trials.len()));
+    (!trials.is_empty() && parameters.len() > 1).then(|| Figure::new("All parameters at once", note, plot.draw()))
 }
 
 /// The value over each parameter alone.
 fn slices(study: &Study) -> Vec<Figure> {
     let trials = finished(study);
-    if trials.is_empty() {
-        return Vec::new();
-    }
     let objective = &study.definition().objectives[0].name;
-    let slice = |known: &sirtaki_search::space::Parameter| {
-        let settings =
-            trials.iter().filter_map(|(trial, value)| Some((trial, trial.setting(&known.name)?.value, *value)));
-        let svg = match &known.domain {
-            Domain::Choices(choices) => {
-                let line = |(index, choice): (usize, &sirtaki_search::space::Choice)| {
-                    let own = settings.clone().filter(|(_, at, _)| *at == index as f64);
-                    let mut values: Vec<f64> = own.map(|(_, _, value)| value).collect();
-                    values.sort_by(f64::total_cmp);
-                    let mean = (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
-                    let note = if values.len() == 1 { "1 trial".into() } else { format!("{} trials", values.len()) };
-                    Dotted { name: choice.to_string(), style: index, values, mean, note }
-                };
-                let lines = choices.iter().enumerate().map(line).collect();
-                Dots { title: known.name.clone(), x: ("value", Scale::Plain), lines, show: summary::short }.draw()
-            }
-            _ => {
-                let points = settings.map(|(trial, at, value)| ((at, value), tip(trial, value))).collect();
-                let few = matches!(known.domain, Domain::Int { .. })
-                    && known.domain.count().is_some_and(|count| count <= FEW);
-                Chart {
-                    title: known.name.clone(),
-                    x: ("parameter", if few { Scale::Workers } else { Scale::Wide }),
-                    y: ("value", Scale::Wide),
-                    from_zero: (false, false),
-                    series: vec![scatter("", 0, points)],
-                    guides: Vec::new(),
-                }
-                .draw()
-            }
-        };
-        Figure {
-            title: known.name.clone(),
-            note: format!("{objective} of every trial over {} alone.", known.name),
-            svg,
+    let slice = |known: &Parameter| {
+        let settings = trials
+            .iter()
+            .filter_map(|(trial, value)| Some((*trial, trial.setting(&known.name)?.value, *value)))
+            .collect();
+        let note = format!("{objective} of every trial over {} alone.", known.name);
+        match &known.domain {
+            Domain::Choices(choices) => Some(Figure::new(&known.name, note, chosen(known, choices, settings).draw())),
+            _ => Figure::of(&over(known, settings), note),
         }
     };
-    study.definition().space.parameters().iter().take(MOST_SLICES).map(slice).collect()
+    match trials.is_empty() {
+        true => Vec::new(),
+        false => study.definition().space.parameters().iter().take(MOST_SLICES).filter_map(slice).collect(),
+    }
+}
+
+/// Trials with a parameter's setting and their value.
+type Settings<'a> = Vec<(&'a Trial, f64, f64)>;
+
+fn chosen(known: &Parameter, choices: &[Choice], settings: Settings<'_>) -> Dots {
+    let line = |(index, choice): (usize, &Choice)| {
+        let own = settings.iter().filter(|(_, at, _)| *at == index as f64);
+        let mut values: Vec<f64> = own.map(|(_, _, value)| *value).collect();
+        values.sort_by(f64::total_cmp);
+        let mean = (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
+        let note = if values.len() == 1 { "1 trial".into() } else { format!("{} trials", values.len()) };
+        Dotted { name: choice.to_string(), style: index, values, mean, note, key: None }
+    };
+    let lines = choices.iter().enumerate().map(line).collect();
+    Dots { title: known.name.clone(), x: ("value", Scale::Plain), lines, show: summary::short }
+}
+
+fn over(known: &Parameter, settings: Settings<'_>) -> Chart {
+    let points = settings.into_iter().map(|(trial, at, value)| ((at, value), tip(trial, value))).collect();
+    Chart {
+        title: known.name.clone(),
+        x: ("parameter", scale(&known.domain)),
+        y: ("value", Scale::Wide),
+        from_zero: (false, false),
+        series: vec![scatter("", 0, points)],
+        guides: Vec::new(),
+    }
+}
+
+/// The scale by which a parameter was searched.
+fn scale(domain: &Domain) -> Scale {
+    match domain {
+        Domain::Float { log: true, .. } | Domain::Int { log: true, .. } => Scale::Powers,
+        Domain::Int { .. } if domain.count().is_some_and(|count| count <= FEW) => Scale::Workers,
+        _ => Scale::Plain,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parameter_is_drawn_as_it_was_searched() {
+        let drawn = |domain: Domain, values: &[f64]| {
+            let known = Parameter { name: "p".into(), domain, when: None };
+            let series = vec![scatter("", 0, values.iter().map(|&at| ((at, 1.0), String::new())).collect())];
+            Chart { series, ..over(&known, Vec::new()) }.draw()
+        };
+        let float = |log| Domain::Float { low: 0.001, high: 1.0, log, step: None };
+        let wide = [0.002, 0.4, 0.9];
+        assert!(drawn(float(true), &wide).contains(">parameter, logarithmic</text>"));
+        let linear = drawn(float(false), &wide);
+        assert!(linear.contains(">parameter</text>") && linear.contains(">0.8</text>"), "{linear}");
+        let layers = |log| Domain::Int { low: 1, high: 64, log, step: 1 };
+        assert!(drawn(layers(true), &[1.0, 2.0]).contains("logarithmic"), "also where few values were tried");
+        assert!(!drawn(layers(false), &[1.0, 60.0]).contains("logarithmic"));
+    }
 }

@@ -38,8 +38,8 @@ pub(super) fn live(study: &Study, standing: &str) -> String {
 
 fn assemble(study: &Study, document: Document, appearance: Appearance) -> String {
     let sections = [
-        Section { title: "Course", figures: figures::course(study) },
-        Section { title: "Parameters", figures: figures::parameters(study) },
+        Section { title: "Course".into(), figures: figures::course(study) },
+        Section { title: "Parameters".into(), figures: figures::parameters(study) },
     ];
     let sections: Vec<Section> = sections.into_iter().filter(|section| !section.figures.is_empty()).collect();
     page::assemble(&document, "", &sections, &READING, appearance)
@@ -69,6 +69,7 @@ fn document(study: &Study) -> Document {
         keys: keys(study),
         notes: notes(study),
         tables: tables::tables(study),
+        links: Vec::new(),
     }
 }
 

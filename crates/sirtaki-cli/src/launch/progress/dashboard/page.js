@@ -223,6 +223,18 @@ function gpus(ranks) {
     busy.map((rank) => ({ name: name(rank), value: rank.gpu.busy / 100 })), 1, share);
 }
 
+/* How many steps of the slowest worker weights from parameter servers lacked. */
+function staleness(ranks) {
+  const all = ranks.map((rank) => rank.staleness).filter((one) => one);
+  if (all.length === 0) return;
+  const names = ['0', '1', '2', '3', '4–7', '8–15', '16–31', '32–63', '64 and more'];
+  const times = names.map((_, at) => all.reduce((sum, one) => sum + one[at], 0));
+  const total = times.reduce((sum, one) => sum + one, 0), last = times.findLastIndex((one) => one > 0);
+  const rows = times.slice(0, last + 1).map((one, at) => ({ name: names[at], value: one / total }));
+  bars('staleness', 'Staleness', 'steps of the slowest worker that weights from servers lacked, by share of all reads',
+    rows, 1, (value) => percent(value, 0));
+}
+
 function table(ranks) {
   const cell = (value, kind) => html('td', kind ? { class: kind } : {}, value);
   document.getElementById('table').hidden = false;
@@ -253,6 +265,7 @@ function draw(data) {
   keys(now);
   plots(data);
   gpus(now.ranks);
+  staleness(now.ranks);
   table(now.ranks);
 }
 
