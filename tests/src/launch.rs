@@ -135,6 +135,11 @@ impl Launch {
         self.await_lines(&self.err, text, 1).swap_remove(0)
     }
 
+    /// Everything on standard error so far.
+    pub fn said(&self) -> Vec<String> {
+        lock(&self.err).clone()
+    }
+
     fn await_lines(&self, stream: &Mutex<Vec<String>>, text: &str, count: usize) -> Vec<String> {
         let deadline = Instant::now() + PATIENCE;
         loop {

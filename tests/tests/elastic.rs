@@ -57,6 +57,19 @@ fn survivors_go_on_and_a_newcomer_gets_their_state() {
     assert_eq!(done.out.iter().filter(|line| line.contains("done after")).count(), 3, "{:?}", done.out);
 }
 
+#[test]
+fn a_job_whose_workers_are_all_lost_does_not_begin_again() {
+    let job = Elastic::start(&["--min-ranks", "1", "--max-ranks", "3"]);
+    job.launch.prints("round 1 rank", 3);
+    for worker in job.workers() {
+        kill_process(worker, Signal::KILL).unwrap();
+    }
+    let done = job.launch.ends();
+    assert_ne!(done.code, 0, "{}", done.message());
+    assert!(done.message().contains("was killed by SIGKILL"), "{}", done.message());
+    assert!(!done.out.iter().any(|line| line.contains("round 2 rank")), "{:?}", done.out);
+}
+
 /// Workers are killed at random, again and again; no step may be lost or done twice, and nothing may hang.
 /// `ELASTIC_CHANGES` says how many.
 #[test]
@@ -66,11 +79,13 @@ fn any_number_of_changes() {
     let job = Elastic::start(&["--min-ranks", "1", "--max-ranks", "4"]);
     let (began, mut seed) = (Instant::now(), 7_u64);
     for change in 1..=changes {
-        job.launch.prints(&format!("] round {change} rank 0"), 1);
+        let first = job.launch.prints(&format!("] round {change} rank 0 of "), 1).swap_remove(0);
+        let size = first.rsplit(' ').next().and_then(|size| size.parse().ok()).expect("a number of workers");
+        // Whoever says that it is in the round has the state. One that has it is left, and what is lost comes back.
+        job.launch.prints(&format!("] round {change} rank "), size);
         let workers = job.workers();
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        // One has to be left; what one loses comes back.
-        if workers.len() > 2 {
+        if size > 1 {
             let _ = kill_process(workers[(seed >> 33) as usize % workers.len()], Signal::KILL);
         }
     }

@@ -123,6 +123,13 @@ fn what_cannot_be_elastic_is_refused_with_a_way_out() {
     assert!(refused("--max-ranks 9 --reproducible").contains("8 shards"));
 }
 
+/// Whether all four workers have done some steps together, so that each of them has the state.
+fn four_train(said: &[String]) -> bool {
+    let round = said.iter().rposition(|line| line.starts_with("round "));
+    let epochs = |lines: &[String]| lines.iter().filter(|line| line.contains("epoch ")).count();
+    round.is_some_and(|at| said[at].contains("4 workers") && epochs(&said[at..]) > 1)
+}
+
 /// Losses and arrivals at random times. `ELASTIC_LOSSES` says how many.
 #[test]
 #[ignore = "takes minutes; `cargo xtask test elastic-changes`"]
@@ -136,19 +143,19 @@ fn any_history_of_workers_gives_the_same_bits() {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (seed >> 33) % below
     };
-    launch.says("epoch 1/");
     let (mut lost, mut left) = (0, 0);
     while lost + left < losses {
-        sleep(Duration::from_millis(random(400)));
+        until("four workers that train", || launch.has_ended() || four_train(&launch.said()));
         if launch.has_ended() {
             panic!("after {lost} losses: {}", launch.ends().message());
         }
-        let there = workers(&launch);
-        // One has to have the state.
-        if there.len() > 2 {
+        // One of these is left, so that the state is.
+        let mut there = workers(&launch);
+        for _ in 0..=random(3) {
+            sleep(Duration::from_millis(random(400)));
             let leaves = random(4) == 0;
             let signal = if leaves { Signal::TERM } else { Signal::KILL };
-            let sent = kill_process(there[random(there.len() as u64) as usize], signal).is_ok();
+            let sent = kill_process(there.swap_remove(random(there.len() as u64) as usize), signal).is_ok();
             *(if leaves { &mut left } else { &mut lost }) += usize::from(sent);
         }
     }

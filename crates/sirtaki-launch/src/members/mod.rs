@@ -46,7 +46,7 @@ pub struct Members {
     round: Round,
     /// Whether a member has ended with success, so that the others will end, too.
     finished: bool,
-    /// Whether a member ever had the state of the training.
+    /// Whether a member ever said that it had the state of the training.
     held: bool,
     /// Since when there are too few.
     below: Option<Instant>,
@@ -317,7 +317,7 @@ impl Members {
         if self.round.number == 0 && starting && awaits {
             return Ok(None);
         }
-        if self.held && !self.finished && !asking.iter().any(|member| member.holds) {
+        if !self.finished && !asking.iter().any(|member| member.holds) && self.had_state(&asking) {
             return Err(Reason::StateLost);
         }
         self.unmet = if self.round.has_formed() { 0 } else { self.unmet + 1 };
@@ -337,6 +337,13 @@ impl Members {
         let number = self.round.number + 1;
         self.round = Round { number, members: members.clone(), ..Round::default() };
         Ok(Some(Decision::Publish { round: number, members }))
+    }
+
+    /// Whether there was a state, though none of those who are asking has it. After a round in which all met, only one of its
+    /// members could know that there was none yet.
+    fn had_state(&self, asking: &[&Member]) -> bool {
+        let met = self.round.number > 0 && self.round.has_formed();
+        self.held || met && !asking.iter().any(|member| member.knew())
     }
 
     /// Announces newcomers and those who want to leave to a round that knows nothing of them yet.

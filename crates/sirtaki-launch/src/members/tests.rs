@@ -114,6 +114,24 @@ fn nobody_goes_on_without_the_state() {
 }
 
 #[test]
+fn a_round_that_loses_all_its_members_is_not_followed_by_a_new_beginning() {
+    let (mut members, now) = running(1, 2);
+    members.ended(2, false, now);
+    members.closed(1, now);
+    members.tick(now + SECOND);
+    members.ended(1, false, now + SECOND);
+    assert_eq!(members.asks(3, Ask::default(), now + SECOND), [Decision::End(Reason::StateLost)]);
+}
+
+#[test]
+fn a_survivor_without_state_goes_on_from_the_beginning() {
+    let (mut members, now) = running(1, 2);
+    members.ended(2, false, now);
+    let empty = Ask { holds: false, ..after(1) };
+    assert_eq!(members.asks(1, empty, now), [Decision::Publish { round: 2, members: vec![1] }]);
+}
+
+#[test]
 fn success_ends_the_job_once_all_have_ended() {
     let (mut members, now) = running(2, 2);
     assert!(members.ended(1, true, now).is_empty());
@@ -173,6 +191,8 @@ struct Outside {
     failed: Vec<Option<(Instant, u32)>>,
     ended: bool,
     published: u64,
+    /// Whether all members of a round have met, so that they have state.
+    met: bool,
 }
 
 const SEATS: [std::ops::Range<usize>; 3] = [0..4, 4..6, 6..9];
@@ -183,7 +203,7 @@ impl Outside {
         let mut members = Members::new(policy, &SEATS, &[4, 2, 3], now);
         let first = members.tick(now);
         let (alive, closing, last, failed) = (Vec::new(), Vec::new(), Vec::new(), vec![None; 3]);
-        let mut outside = Self { members, now, alive, closing, last, failed, ended: false, published: 0 };
+        let mut outside = Self { members, now, alive, closing, last, failed, ended: false, published: 0, met: false };
         outside.heed(first).unwrap();
         outside
     }
@@ -227,6 +247,9 @@ impl Outside {
         }
         let others = self.alive.iter().any(|known| known.2 == self.published && known.2 > 0 && !known.3);
         prop_assert!(!others, "nobody is still in the round before");
+        let goes_on = !self.met || self.members.is_finished();
+        let holds = |known: &&(MemberId, usize, u64, bool, bool)| members.contains(&known.0) && known.4;
+        prop_assert!(goes_on || self.alive.iter().any(|known| holds(&known)), "nobody begins again");
         let key = |id: &MemberId| {
             let holds = self.alive.iter().any(|known| known.0 == *id && known.4);
             (!holds, self.last.iter().position(|known| known == id).unwrap_or(usize::MAX))
@@ -262,7 +285,9 @@ impl Outside {
                     _ if waits => Vec::new(),
                     Happening::Join(_) if round > 0 => {
                         *holds = true;
-                        self.members.joined(id, round, now)
+                        let decisions = self.members.joined(id, round, now);
+                        self.met |= self.members.round.has_formed();
+                        decisions
                     }
                     Happening::Ask(_, blames) => {
                         let ask = Ask { after: round, holds: *holds, leaving: false, blames: blames.then_some(0) };

@@ -289,7 +289,11 @@ impl Supervisor<'_> {
     fn end_members(&mut self, reason: &Reason, now: Instant) {
         let failure = self.rounds.as_mut().and_then(|rounds| rounds.failure.take());
         let outcome = match (reason, failure) {
-            (Reason::Nobody | Reason::StateLost, Some((rank, how))) => Outcome::Failed { rank, how },
+            (Reason::Nobody, Some((rank, how))) => Outcome::Failed { rank, how },
+            (Reason::StateLost, Some((rank, how))) => {
+                self.observer.note(&reason.to_string());
+                Outcome::Failed { rank, how }
+            }
             _ => Outcome::Stuck(reason.to_string()),
         };
         self.stop_members(&reason.to_string());
