@@ -3,7 +3,10 @@
 use std::{fs, process::Command};
 
 use rustix::process::{Signal, kill_process};
-use sirtaki_tests::launch::{Finished, Launch};
+use sirtaki_tests::{
+    launch::{Finished, Launch},
+    wait::until,
+};
 
 fn sirtaki() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sirtaki-under-test"));
@@ -149,6 +152,18 @@ fn nothing_survives_the_end_of_launcher_and_agent_at_once() {
     for pid in [launch.pid(), launch.agents()[0]] {
         kill_process(pid, Signal::KILL).unwrap();
     }
+    launch.vanishes();
+}
+
+#[test]
+fn nothing_survives_an_agent_that_is_killed_while_it_waits_for_what_ranks_left_behind() {
+    let launch = start(&["-n", "2", "--grace", "600"], FAMILY);
+    launch.prints("ready", 2);
+    let agent = launch.agents()[0];
+    kill_process(launch.pid(), Signal::KILL).unwrap();
+    until("the ranks' end", || !launch.processes().iter().any(|(_, line)| line.contains("echo ready")));
+    assert!(!launch.processes().is_empty());
+    kill_process(agent, Signal::KILL).unwrap();
     launch.vanishes();
 }
 

@@ -340,11 +340,12 @@ impl Agent {
                 self.end = End::Asked(now + *lock(&self.grace));
             }
             End::Asked(time) if now >= time => self.end = End::Killing,
-            End::Killing => tree::signal_all(Signal::KILL, None),
+            End::Killing => tree::signal_all(Signal::KILL, self.watchdog.guarding()),
             _ => {}
         }
-        // It is one of the processes that have to end before the agent does.
-        if !matches!(self.end, End::NotYet) && self.ranks.all_ended() {
+        // It ends before the agent does, but after everything that it would have to end in the agent's place.
+        let ending = !matches!(self.end, End::NotYet) && self.ranks.all_ended();
+        if ending && self.watchdog.guarding().is_some_and(|watchdog| tree::descendants() == [watchdog]) {
             self.watchdog.dismiss();
         }
     }

@@ -62,6 +62,11 @@ impl Watchdog {
         self.pid
     }
 
+    /// Its process, as long as it is needed.
+    pub(super) fn guarding(&self) -> Option<Pid> {
+        self.to.is_some().then_some(self.pid)
+    }
+
     /// From now on it looks after this job.
     pub(super) fn guard(&mut self, job: &str) {
         if let Some(to) = &mut self.to {
